@@ -44,9 +44,9 @@ pub enum Client {
 #[error("{}", self.render())]
 pub struct UnknownClient {
     /// The word.
-    pub word: String,
+    pub(crate) word: String,
     /// What was probably meant.
-    pub nearest: Option<&'static str>,
+    pub(crate) nearest: Option<&'static str>,
 }
 
 impl UnknownClient {

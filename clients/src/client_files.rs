@@ -187,7 +187,7 @@ impl Client {
 
     /// Whose a document is, as far as its keys tell.
     #[must_use]
-    pub fn from_document(document: &Value) -> Option<Self> {
+    pub(crate) fn from_document(document: &Value) -> Option<Self> {
         let has = |key: &str| document.get(key).is_some();
         if document.get("mcpServers").is_some_and(Value::is_array) {
             return Some(Self::Continue);
@@ -222,7 +222,7 @@ impl Client {
 
     /// The path of a project's file within its folder, where this is one of the client's.
     #[must_use]
-    pub fn project_file(self, path: &Path) -> Option<&'static str> {
+    pub(crate) fn project_file(self, path: &Path) -> Option<&'static str> {
         let all = project_files(self).iter().chain(rare_project_files(self));
         all.copied().find(|name| path.ends_with(name))
     }

@@ -12,11 +12,11 @@ pub struct ClientServer {
     /// The folder of the only project it is for, where the user's file says so.
     pub project: Option<String>,
     /// How it is reached.
-    pub connection: ClientConnection,
+    pub(crate) connection: ClientConnection,
     /// It is not to be started.
     pub disabled: bool,
     /// The setting outside of its entry that says so.
-    pub disabled_by: Option<&'static str>,
+    pub(crate) disabled_by: Option<&'static str>,
     /// The tools its client does not offer.
     pub tools: ToolLimits,
     /// What of the entry has no place here.

@@ -17,7 +17,7 @@ impl ClientText {
 
     /// A text that means itself.
     #[must_use]
-    pub fn literal(text: impl Into<String>) -> Self {
+    pub(crate) fn literal(text: impl Into<String>) -> Self {
         Self(vec![TextPiece::Literal(text.into())])
     }
 
@@ -31,7 +31,7 @@ impl ClientText {
 
     /// Itself, where nothing in it stands for something else.
     #[must_use]
-    pub fn as_literal(&self) -> Option<&str> {
+    pub(crate) fn as_literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
             [TextPiece::Literal(text)] => Some(text),
@@ -40,7 +40,7 @@ impl ClientText {
     }
 
     /// The questions that it holds the answers of.
-    pub fn input_ids(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn input_ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             TextPiece::Input(id) => Some(id.as_str()),
             TextPiece::Literal(_)

@@ -6,17 +6,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Names the one file that counts, instead of looking for files.
-pub const OVERRIDE_VARIABLE: &str = "MGP_CONFIG_PATH";
+pub(crate) const OVERRIDE_VARIABLE: &str = "MGP_CONFIG_PATH";
 /// The project's file, in the current folder.
 pub const PROJECT_FILE: &str = "mgp.toml";
 /// The user's file, in the folder for configuration.
-pub const USER_FILE: &str = "mgp/servers.toml";
+pub(crate) const USER_FILE: &str = "mgp/servers.toml";
 /// What the user has trusted of projects' files, beside the user's own.
-pub const TRUST_FILE: &str = "trusted.json";
+pub(crate) const TRUST_FILE: &str = "trusted.json";
 /// The folder of secrets that are kept sealed, beside the user's file. Their key is elsewhere.
-pub const SEALED_FOLDER: &str = "sealed";
+pub(crate) const SEALED_FOLDER: &str = "sealed";
 /// The folder of what servers need and nobody else is to read, beside the user's file.
-pub const SECRETS_FOLDER: &str = "secrets";
+pub(crate) const SECRETS_FOLDER: &str = "secrets";
 
 /// Everything the look-up depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,22 +4,22 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most addresses: all of them stand in a ticket that a person copies.
-pub const ADDRESSES_MAX: usize = 8;
+pub(crate) const ADDRESSES_MAX: usize = 8;
 
 /// One address of an interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceAddress {
+pub(crate) struct InterfaceAddress {
     /// The interface's name.
     pub name: String,
     /// The address.
-    pub ip: IpAddr,
+    pub(crate) ip: IpAddr,
 }
 
 /// The addresses of all interfaces that are up, loopback among them.
 ///
 /// # Errors
 /// The system's.
-pub fn active_addresses() -> io::Result<Vec<InterfaceAddress>> {
+pub(crate) fn active_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
     let up = all.into_iter().filter(is_up);
     let up = up.map(|one| InterfaceAddress {

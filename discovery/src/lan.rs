@@ -17,9 +17,9 @@ use crate::interfaces::{self, is_up};
 mod tests;
 
 /// The service, as it is announced.
-pub const SERVICE: &str = "_mgp._udp.local.";
+pub(crate) const SERVICE: &str = "_mgp._udp.local.";
 /// Most addresses taken from one announcement.
-pub const ADDRESSES_MAX: usize = 8;
+pub(crate) const ADDRESSES_MAX: usize = 8;
 /// Most records that are kept of what others say, some hundred bytes each. A network with more of them is
 /// flooded, and not listened to for a while.
 pub const RECORDS_MAX: i64 = 8192;
@@ -39,7 +39,7 @@ mgp_protocol::hex_id! {
 
 impl ClusterTag {
     /// Bytes of the salt.
-    pub const SALT: usize = 16;
+    pub(crate) const SALT: usize = 16;
 
     /// The tag of a cluster, by its id.
     #[must_use]
@@ -83,7 +83,7 @@ pub struct ReceivedAnnouncement {
     /// Where it says it is, [`ADDRESSES_MAX`] at most.
     pub addresses: Vec<SocketAddr>,
     /// The version it says it speaks.
-    pub version: u16,
+    pub(crate) version: u16,
     /// The cluster it says it is of.
     pub tag: Option<ClusterTag>,
 }

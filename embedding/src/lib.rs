@@ -20,7 +20,7 @@ pub const NAME: &str = "all-MiniLM-L6-v2-int8";
 pub const DIMENSION: usize = 384;
 /// Most words or parts of words that are read of a text, as the model was trained; what follows is
 /// not read.
-pub const TOKENS_MAX: usize = 256;
+pub(crate) const TOKENS_MAX: usize = 256;
 /// Bytes that are looked at of a text: texts without end are not read to it.
 pub const BYTES_MAX: usize = TOKENS_MAX * tokenizer::BYTES_PER_TOKEN;
 

@@ -74,7 +74,7 @@ pub struct Cluster {
     /// Its key, as others know it.
     pub key: PublicKey,
     /// `[cluster]`.
-    pub config: ClusterConfig,
+    pub(crate) config: ClusterConfig,
     /// Links to other nodes.
     pub links: LinksHandle,
     /// The logs.
@@ -88,9 +88,9 @@ pub struct Cluster {
     /// Whether this node is seen on the local network.
     pub lan: LanHandle,
     /// What other nodes are called.
-    pub names: Arc<Snapshot<PublishedNames>>,
+    pub(crate) names: Arc<Snapshot<PublishedNames>>,
     /// What they share.
-    pub imported_tools: Arc<Snapshot<PeerTools>>,
+    pub(crate) imported_tools: Arc<Snapshot<PeerTools>>,
     /// This node's servers.
     servers: Arc<ServerTable>,
     /// Who takes the calls of other nodes' agents, once there is somebody.
@@ -348,7 +348,7 @@ impl Cluster {
 
     /// What another node is called here: its name, or the beginning of its id while it has none.
     #[must_use]
-    pub fn node_label(&self, node: NodeId) -> String {
+    pub(crate) fn node_label(&self, node: NodeId) -> String {
         if node == self.local_node {
             return self.name().to_string();
         }
@@ -357,7 +357,7 @@ impl Cluster {
 
     /// Where a link last proved another node to be.
     #[must_use]
-    pub fn last_address(&self, node: NodeId) -> Option<SocketAddr> {
+    pub(crate) fn last_address(&self, node: NodeId) -> Option<SocketAddr> {
         self.addresses.get(node)
     }
 

@@ -63,13 +63,13 @@ pub struct LoadedConfig {
     /// The kernel's own sections.
     pub kernel: KernelConfig,
     /// What stands in those sections, key by key.
-    pub written_keys: WrittenKeys,
+    pub(crate) written_keys: WrittenKeys,
     /// Every server, in the order of the files, the strongest file first.
     pub servers: Vec<Result<ServerSpec, BrokenServer>>,
     /// Everything that is wrong, in the order of the files and lines.
-    pub problems: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
     /// The files in force and the places to watch.
-    pub files: Vec<ConfigFile>,
+    pub(crate) files: Vec<ConfigFile>,
     /// What became of the project's file.
     pub project: ProjectFile,
     /// The secrets that were had by their names.
@@ -82,13 +82,13 @@ pub struct BrokenServer {
     /// Its id, when it has a usable one.
     pub id: Option<ServerId>,
     /// The first thing that is wrong with it.
-    pub problem: Problem,
+    pub(crate) problem: Problem,
 }
 
 impl LoadedConfig {
     /// The configuration of a kernel that has no file.
     #[must_use]
-    pub fn without_files(kernel: KernelConfig, servers: Vec<ServerSpec>) -> Self {
+    pub(crate) fn without_files(kernel: KernelConfig, servers: Vec<ServerSpec>) -> Self {
         Self {
             kernel,
             written_keys: WrittenKeys::default(),
@@ -107,7 +107,7 @@ impl LoadedConfig {
     }
 
     /// The files in force: all that are there but a project's that is left out.
-    pub fn files_in_force(&self) -> impl Iterator<Item = &ConfigFile> {
+    pub(crate) fn files_in_force(&self) -> impl Iterator<Item = &ConfigFile> {
         let holds = |f: &&ConfigFile| {
             f.kind != ConfigKind::Project || self.project.effective_text.is_some()
         };
@@ -116,7 +116,7 @@ impl LoadedConfig {
 
     /// Values of variables and headers: they may be secrets, and so are in no record.
     #[must_use]
-    pub fn secrets(&self) -> Vec<String> {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         let servers = self.servers.iter().filter_map(|s| s.as_ref().ok());
         let of = |spec: &ServerSpec| match &spec.transport {
             ServerTransport::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
@@ -168,7 +168,7 @@ impl fmt::Debug for LoadedConfig {
 /// # Errors
 /// When a file that was asked for by name is missing. Everything else that is wrong is in
 /// [`LoadedConfig::problems`].
-pub fn load_with_env(
+pub(crate) fn load_with_env(
     look_up: &ConfigLookup,
     env: &Env<'_>,
     held: Option<&str>,
@@ -255,7 +255,7 @@ pub fn load(
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
 #[must_use]
-pub fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem> {
+pub(crate) fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem> {
     let ParsedFile {
         servers, problems, ..
     } = parse_file_alone(text, path);
@@ -268,7 +268,7 @@ pub fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem> {
 /// Everything that would be wrong if `path` held `text`, wherever its variables come from. Nothing it refers to is
 /// opened.
 #[must_use]
-pub fn check_text(text: &str, path: &Path) -> Vec<Problem> {
+pub(crate) fn check_text(text: &str, path: &Path) -> Vec<Problem> {
     parse_file_alone(text, path).problems
 }
 

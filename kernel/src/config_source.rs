@@ -38,21 +38,21 @@ impl std::fmt::Debug for ConfigSource {
 
 /// The configuration in force, in words.
 #[derive(Debug, Default, Clone)]
-pub struct ConfigStatus {
+pub(crate) struct ConfigStatus {
     /// Files in force, the most important first.
-    pub files: Vec<String>,
+    pub(crate) files: Vec<String>,
     /// Those of a project that are not in force as they are.
-    pub untrusted: Vec<Untrusted>,
+    pub(crate) untrusted: Vec<Untrusted>,
     /// Where a new server is written down.
-    pub servers_file: Option<String>,
+    pub(crate) servers_file: Option<String>,
     /// What is wrong with them.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// Whom and what they name.
-    pub mentions: Vec<Mention>,
+    pub(crate) mentions: Vec<Mention>,
     /// Where agents come in.
-    pub endpoints: Vec<String>,
+    pub(crate) endpoints: Vec<String>,
     /// What of them waits for the kernel's next start.
-    pub pending_restart: Vec<String>,
+    pub(crate) pending_restart: Vec<String>,
 }
 
 impl ConfigSource {
@@ -76,7 +76,7 @@ impl ConfigSource {
 
     /// Reads the files again; `None` when there are none, or one that was asked for is gone.
     #[must_use]
-    pub fn reload(&self) -> Option<LoadedConfig> {
+    pub(crate) fn reload(&self) -> Option<LoadedConfig> {
         let look_up = self.look_up.as_ref()?;
         let held = self
             .project_text
@@ -97,7 +97,7 @@ impl ConfigSource {
     }
 
     /// Takes note of what was read; answers what is wrong with it.
-    pub fn apply(&self, loaded: &LoadedConfig) -> Vec<String> {
+    pub(crate) fn apply(&self, loaded: &LoadedConfig) -> Vec<String> {
         let ids = loaded.servers.iter().filter_map(|server| match server {
             Ok(spec) => Some(spec.id.clone()),
             Err(broken) => broken.id.clone(),
@@ -149,7 +149,7 @@ impl ConfigSource {
     }
 
     /// Where agents come in, for the operator.
-    pub fn set_endpoints(&self, doors: Vec<String>) {
+    pub(crate) fn set_endpoints(&self, doors: Vec<String>) {
         self.status
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -158,7 +158,7 @@ impl ConfigSource {
 
     /// The configuration in force, in words.
     #[must_use]
-    pub fn status(&self) -> ConfigStatus {
+    pub(crate) fn status(&self) -> ConfigStatus {
         self.status
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -167,7 +167,7 @@ impl ConfigSource {
 
     /// Every server the files name, usable or not.
     #[must_use]
-    pub fn server_ids(&self) -> BTreeSet<ServerId> {
+    pub(crate) fn server_ids(&self) -> BTreeSet<ServerId> {
         self.server_ids
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -193,7 +193,7 @@ fn file_for_new_servers(look_up: &ConfigLookup) -> Option<String> {
 }
 
 /// Reloads when one of the files changes, appears or goes. Runs until dropped.
-pub async fn watch_files<F, T, E>(files: Vec<PathBuf>, reload: impl Fn() -> F)
+pub(crate) async fn watch_files<F, T, E>(files: Vec<PathBuf>, reload: impl Fn() -> F)
 where
     F: Future<Output = Result<T, E>>,
     E: Display,
@@ -211,7 +211,7 @@ where
 }
 
 /// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
-pub async fn watch_certificates(tls: Option<ListenerTls>) {
+pub(crate) async fn watch_certificates(tls: Option<ListenerTls>) {
     let Some(tls) = tls else { return };
     // Whatever changes beside them: they may be links, and what is changed their target.
     let Some((_watcher, mut changes)) = start_watcher(&tls.files().all_files(), |_| true) else {

@@ -34,23 +34,23 @@ use crate::paths::{SOCKET_NAME, temporary_folder};
 const SERVER: &str = "demo";
 
 /// What `mgp demo` runs. The folder is removed when this is dropped.
-pub struct Demo {
+pub(crate) struct Demo {
     /// The configuration; no file stands behind it.
-    pub loaded: LoadedConfig,
+    pub(crate) loaded: LoadedConfig,
     /// Holds the socket and the data.
-    pub folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Demo {
     /// Where the socket goes.
     #[must_use]
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join(SOCKET_NAME)
     }
 
     /// Where the data goes.
     #[must_use]
-    pub fn data_dir(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 }
@@ -59,7 +59,7 @@ impl Demo {
 ///
 /// # Errors
 /// When there is no room for a folder, or no current folder.
-pub fn prepare(program: &Path) -> io::Result<Demo> {
+pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
     let folder = temporary_folder("mgp-demo-")?;
     let mut kernel = KernelConfig::default();
     kernel.http.listen = available_port(kernel.http.listen);
@@ -110,7 +110,7 @@ fn available_port(address: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// Those of stdin and stdout, or when there is no such folder.
-pub fn run(root: &Path) -> io::Result<()> {
+pub(crate) fn run(root: &Path) -> io::Result<()> {
     let root = root.canonicalize()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest time that is heeded for calls under way when the kernel is told to end: all of it must end
 /// before its farewell does.
-pub const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(12);
+pub(crate) const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(12);
 /// Longest time that is heeded when one server is told to end.
 const SERVER_STOP_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// What the kernel calls itself.
@@ -40,17 +40,17 @@ const KERNEL: &str = "mgp";
 
 /// Answers who asks how things are.
 #[derive(Debug)]
-pub struct HealthMethods {
+pub(crate) struct HealthMethods {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Who is connected, and who may know of which server.
-    pub directory: Arc<Directory>,
+    pub(crate) directory: Arc<Directory>,
     /// What is wrong with the kernel's files.
-    pub storage_health: StorageHealth,
+    pub(crate) storage_health: StorageHealth,
     /// How long servers have for their end.
-    pub connector: Arc<Connector>,
+    pub(crate) connector: Arc<Connector>,
     /// Ends the kernel.
-    pub shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// `resources` of the kernel itself.
@@ -66,7 +66,7 @@ impl HealthMethods {
     ///
     /// # Errors
     /// Unknown server.
-    pub fn ping(&self, request: &Request) -> Outcome {
+    pub(crate) fn ping(&self, request: &Request) -> Outcome {
         let ping: Ping = mcp::parse_params(request.params.as_deref())?;
         let (status, up, of) = match ping.server_id {
             None => {
@@ -89,7 +89,7 @@ impl HealthMethods {
 
     /// `mgp/health/status`. A server that negotiated `lifecycle` is asked itself.
     #[must_use]
-    pub fn status(self: Arc<Self>, request: &Request) -> AnswerFuture {
+    pub(crate) fn status(self: Arc<Self>, request: &Request) -> AnswerFuture {
         let (caller, params) = (request.caller.clone(), request.params.clone());
         Box::pin(async move {
             let status: Status = mcp::parse_params(params.as_deref())?;
@@ -104,7 +104,7 @@ impl HealthMethods {
     ///
     /// # Errors
     /// For who is not the operator; unknown server.
-    pub fn shutdown(&self, request: &Request) -> Outcome {
+    pub(crate) fn shutdown(&self, request: &Request) -> Outcome {
         if !request.caller.operator {
             let who = &request.caller.agent;
             let why =

@@ -76,7 +76,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// In words, why it could not start.
-pub fn run(mut options: KernelOptions) -> Result<(), String> {
+pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     // What our parent left open is none of our children's business.
     close_fds::set_fds_cloexec(3, &[]);
     machine::raise_file_limit();
@@ -139,7 +139,7 @@ pub fn run(mut options: KernelOptions) -> Result<(), String> {
 
 /// The guard process: ends the kernel's children when the kernel dies.
 #[must_use]
-pub fn run_guard() -> ExitCode {
+pub(crate) fn run_guard() -> ExitCode {
     mgp_transports::guard::run(std::io::stdin());
     ExitCode::SUCCESS
 }
@@ -147,7 +147,7 @@ pub fn run_guard() -> ExitCode {
 /// The launcher of a sandboxed server, or without a command the trial of what this machine can do.
 /// Comes back when the server has ended, or was not started.
 #[must_use]
-pub fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
+pub(crate) fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
     if command.is_empty() {
         println!("{}", mgp_servers::sandbox::probe());
         return ExitCode::SUCCESS;

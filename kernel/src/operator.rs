@@ -77,51 +77,51 @@ const DEFAULT_LOG_LINES: usize = 100;
 
 /// Answers the operator.
 #[derive(Debug)]
-pub struct Operator {
+pub(crate) struct Operator {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// What is offered right now.
-    pub catalog: Arc<Snapshot<PublishedCatalog>>,
+    pub(crate) catalog: Arc<Snapshot<PublishedCatalog>>,
     /// Who is connected.
-    pub directory: Arc<Directory>,
+    pub(crate) directory: Arc<Directory>,
     /// What was done.
     pub audit: AuditHandle,
     /// What is found in that.
-    pub audit_views: OnceLock<AuditViews>,
+    pub(crate) audit_views: OnceLock<AuditViews>,
     /// What is wrong with the kernel's files.
-    pub storage_health: StorageHealth,
+    pub(crate) storage_health: StorageHealth,
     /// What waits for a person.
-    pub approvals: ApprovalsHandle,
+    pub(crate) approvals: ApprovalsHandle,
     /// The servers that speak MCPL.
-    pub mcpl: Arc<McplHost>,
+    pub(crate) mcpl: Arc<McplHost>,
     /// The definitions of tools that were approved.
-    pub pins: PinsHandle,
+    pub(crate) pins: PinsHandle,
     /// What servers may do.
-    pub permissions: PermissionsHandle,
+    pub(crate) permissions: PermissionsHandle,
     /// The index of all tools.
-    pub search: SearchHandle,
+    pub(crate) search: SearchHandle,
     /// Servers that were registered.
-    pub registrar: Arc<Registrar>,
+    pub(crate) registrar: Arc<Registrar>,
     /// The supervision tree.
-    pub tree: TreeHandle,
+    pub(crate) tree: TreeHandle,
     /// The logins of servers.
-    pub logins: Arc<Logins>,
+    pub(crate) logins: Arc<Logins>,
     /// What servers and the kernel use.
-    pub resource_usage: Arc<ResourceMonitor>,
+    pub(crate) resource_usage: Arc<ResourceMonitor>,
     /// Where the kernel keeps what lasts.
-    pub data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
     /// Where the configuration comes from.
-    pub source: Arc<ConfigSource>,
+    pub(crate) source: Arc<ConfigSource>,
     /// The agents that have a token.
-    pub agents: AgentRegistryHandle,
+    pub(crate) agents: AgentRegistryHandle,
     /// Who is signed in to the console.
-    pub console: Arc<Console>,
+    pub(crate) console: Arc<Console>,
     /// This node's part in a cluster.
     pub cluster: Arc<Cluster>,
     /// Who and what there is, by name.
-    pub name_sources: NameSources,
+    pub(crate) name_sources: NameSources,
     /// Ends the kernel.
-    pub shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
 }
 
 impl Operator {
@@ -129,7 +129,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn status(&self, request: &Request) -> Outcome {
+    pub(crate) async fn status(&self, request: &Request) -> Outcome {
         let look = self.resource_usage.sample().await;
         let configured = self.source.status();
         let mut clients = self.directory.list_clients(request.caller.connection);
@@ -179,7 +179,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn stop(&self) -> Outcome {
+    pub(crate) fn stop(&self) -> Outcome {
         self.shutdown.cancel();
         Ok(mgp_calls::empty_result())
     }
@@ -188,7 +188,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the tree does not answer.
-    pub async fn reload(&self) -> Outcome {
+    pub(crate) async fn reload(&self) -> Outcome {
         let problems = self.tree.reload().await.map_err(internal_error)?;
         json(&json!({ "problems": problems }))
     }
@@ -197,7 +197,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the tree does not answer.
-    pub async fn tree(&self) -> Outcome {
+    pub(crate) async fn tree(&self) -> Outcome {
         let count = |count: task::TaskStats| TaskCount {
             running: count.running as u64,
             panicked: count.panicked as u64,
@@ -215,7 +215,7 @@ impl Operator {
     ///
     /// # Errors
     /// When no log is kept or it cannot be read.
-    pub async fn replay(&self, request: &Request) -> Outcome {
+    pub(crate) async fn replay(&self, request: &Request) -> Outcome {
         json(&self.audit.replay(&read(request)?).await?)
     }
 
@@ -223,7 +223,7 @@ impl Operator {
     ///
     /// # Errors
     /// When no log is kept, for a cursor that is none, and when too many ask.
-    pub async fn find_records(&self, request: &Request) -> Outcome {
+    pub(crate) async fn find_records(&self, request: &Request) -> Outcome {
         // Opened for the first question: its database takes tens of megabytes, and work with each record.
         let views = || AuditViews::start(&self.data_dir, &self.audit);
         json(
@@ -239,7 +239,7 @@ impl Operator {
     ///
     /// # Errors
     /// When no log is kept.
-    pub fn last_record(&self) -> Outcome {
+    pub(crate) fn last_record(&self) -> Outcome {
         json(&self.audit.last_record()?)
     }
 
@@ -247,7 +247,7 @@ impl Operator {
     ///
     /// # Errors
     /// When no log is kept, it cannot be read, or another one reads it; cancelled.
-    pub async fn verify_log(&self, request: &Request) -> Outcome {
+    pub(crate) async fn verify_log(&self, request: &Request) -> Outcome {
         let began = monotonic_now();
         let (so_far, mut heard) = watch::channel((0, 0));
         let telling = async {
@@ -281,7 +281,7 @@ impl Operator {
     ///
     /// # Errors
     /// When no log is kept, or it cannot be read or written.
-    pub async fn acknowledge(&self, request: &Request) -> Outcome {
+    pub(crate) async fn acknowledge(&self, request: &Request) -> Outcome {
         let asked = read(request)?;
         json(&self.audit.acknowledge(&asked, &request.trace.id).await?)
     }
@@ -290,7 +290,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn list_servers(&self) -> Outcome {
+    pub(crate) async fn list_servers(&self) -> Outcome {
         let look = self.resource_usage.sample().await;
         let mut servers = self.server_reports(&look);
         let registrations = self.registrar.registrations.lock().await;
@@ -308,7 +308,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server.
-    pub async fn stop_server(&self, request: &Request) -> Outcome {
+    pub(crate) async fn stop_server(&self, request: &Request) -> Outcome {
         let stop: servers::Stop = read(request)?;
         let handle = self.find_server(&stop.id)?;
         let (reply, stopped) = Reply::new();
@@ -324,7 +324,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server; cancelled, when it was following.
-    pub async fn logs(&self, request: &Request) -> Outcome {
+    pub(crate) async fn logs(&self, request: &Request) -> Outcome {
         let logs: servers::Logs = read(request)?;
         let handle = self.find_server(&logs.id)?;
         let lines = handle.log.tail(logs.lines.unwrap_or(DEFAULT_LOG_LINES));

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 /// Longest path of a Unix socket on Linux, in bytes (`sun_path` without its NUL).
-pub const SOCKET_PATH_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// The socket's name in its folder.
-pub const SOCKET_NAME: &str = "mgp.sock";
+pub(crate) const SOCKET_NAME: &str = "mgp.sock";
 /// The file that says where the last kernel had its things.
 const LAST_USED: &str = "places.json";
 /// Longest file that is read, in bytes: two paths have 8 KiB at most.
@@ -24,20 +24,20 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// What the places depend on when nobody names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BaseDirs {
+pub(crate) struct BaseDirs {
     /// `$XDG_RUNTIME_DIR` when it is this user's folder, or the one that the system has at its usual
     /// place.
-    pub runtime: Option<PathBuf>,
+    pub(crate) runtime: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
-    pub data_home: Option<PathBuf>,
+    pub(crate) data_home: Option<PathBuf>,
     /// `$HOME`; that of the password database where it is not set or belongs to somebody else.
     pub home: Option<PathBuf>,
     /// The home in the password database.
-    pub account_home: Option<PathBuf>,
+    pub(crate) account_home: Option<PathBuf>,
     /// What the last kernel that was started without names leaves to those who know less.
-    pub last_used: LastUsed,
+    pub(crate) last_used: LastUsed,
     /// The user's number.
-    pub uid: u32,
+    pub(crate) uid: u32,
 }
 
 /// There is no home to keep anything in.
@@ -45,13 +45,13 @@ pub struct BaseDirs {
 #[error(
     "neither HOME nor XDG_DATA_HOME is set: name a folder with MGP_DATA_DIR or with `dir` in [data]"
 )]
-pub struct NoHomeError;
+pub(crate) struct NoHomeError;
 
 impl BaseDirs {
     /// Reads the environment of this process and the password database. Relative folders do not
     /// count, as the XDG specification demands.
     #[must_use]
-    pub fn from_env() -> Self {
+    pub(crate) fn from_env() -> Self {
         let folder = |name| {
             env::var_os(name)
                 .map(PathBuf::from)
@@ -82,7 +82,7 @@ impl BaseDirs {
     /// Where a kernel listens: as configured, or in the runtime folder, or below the home where that
     /// folder in /tmp is somebody else's.
     #[must_use]
-    pub fn socket(&self, configured: Option<&Path>) -> PathBuf {
+    pub(crate) fn socket(&self, configured: Option<&Path>) -> PathBuf {
         if let Some(path) = configured {
             return path.to_owned();
         }
@@ -93,7 +93,7 @@ impl BaseDirs {
 
     /// The owner's folder for what lives as long as the session.
     #[must_use]
-    pub fn runtime_folder(&self) -> PathBuf {
+    pub(crate) fn runtime_folder(&self) -> PathBuf {
         match &self.runtime {
             Some(runtime) => runtime.join("mgp"),
             None => PathBuf::from(format!("/tmp/mgp-{}", self.uid)),
@@ -102,7 +102,7 @@ impl BaseDirs {
 
     /// What keeps the socket from its usual place, and what to do; in words.
     #[must_use]
-    pub fn socket_path_problem(&self) -> Option<String> {
+    pub(crate) fn socket_path_problem(&self) -> Option<String> {
         let folder = self.runtime_folder();
         is_foreign_or_link(&folder).then(|| {
             let folder = folder.display();
@@ -118,7 +118,7 @@ impl BaseDirs {
     ///
     /// # Errors
     /// When none is configured and there is no home.
-    pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHomeError> {
+    pub(crate) fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHomeError> {
         if let Some(path) = configured.or(self.last_used.data_dir.as_deref()) {
             return Ok(path.to_owned());
         }
@@ -128,14 +128,14 @@ impl BaseDirs {
 
     /// The folder below the home that depends on no other variable.
     #[must_use]
-    pub fn home_folder(&self) -> Option<PathBuf> {
+    pub(crate) fn home_folder(&self) -> Option<PathBuf> {
         self.home.as_deref().map(user_data_folder)
     }
 
     /// Where a kernel of this user is recorded, in the order of looking: below the home of the
     /// password database, which all clients know, and below `HOME` where that is another one.
     #[must_use]
-    pub fn record_folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn record_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<_> = self
             .account_home
             .as_deref()
@@ -150,17 +150,17 @@ impl BaseDirs {
 /// Where a kernel that was started without names had its things, for one that is started by who knows
 /// less.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastUsed {
+pub(crate) struct LastUsed {
     /// The data folder.
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME`, where it was set.
-    pub config_home: Option<PathBuf>,
+    pub(crate) config_home: Option<PathBuf>,
 }
 
 impl LastUsed {
     /// What is kept below a home, as far as it is still there and nobody else's.
     #[must_use]
-    pub fn read(folder: &Path) -> Self {
+    pub(crate) fn read(folder: &Path) -> Self {
         let kept: Self = read_owned_json(folder, LAST_USED).unwrap_or_default();
         Self {
             data_dir: kept.data_dir.filter(|dir| is_exclusively_owned(dir)),
@@ -172,7 +172,7 @@ impl LastUsed {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         if read_owned_json::<Self>(folder, LAST_USED).as_ref() == Some(self) {
             Ok(())
         } else {
@@ -198,7 +198,7 @@ fn is_foreign_or_link(path: &Path) -> bool {
 
 /// Whether this is a folder that only this user changes.
 #[must_use]
-pub fn is_exclusively_owned(path: &Path) -> bool {
+pub(crate) fn is_exclusively_owned(path: &Path) -> bool {
     let own = |found: fs::Metadata| {
         let others = found.permissions().mode() & 0o022;
         found.is_dir() && found.uid() == geteuid().as_raw() && others == 0
@@ -211,7 +211,7 @@ pub fn is_exclusively_owned(path: &Path) -> bool {
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
+pub(crate) fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
     let make = |base: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(base);
     let folder = make(&env::temp_dir())?;
     if folder.path().join(SOCKET_NAME).as_os_str().len() > SOCKET_PATH_MAX {
@@ -226,7 +226,7 @@ pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
 /// # Errors
 /// When it cannot be made, is no folder, belongs to somebody else or is open to others: somebody may
 /// have put it there to listen in.
-pub fn ensure_private_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn ensure_private_folder(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_err() {
         atomic_file::create_folder(path)?;
     }
@@ -246,7 +246,7 @@ pub fn ensure_private_folder(path: &Path) -> io::Result<()> {
 
 /// Reads JSON from a file that nobody else can have written, in such a folder.
 #[must_use]
-pub fn read_owned_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
+pub(crate) fn read_owned_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     if !is_exclusively_owned(folder) {
         return None;
     }
@@ -268,7 +268,11 @@ pub fn read_owned_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write_owned_json(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn write_owned_json(
+    value: &impl Serialize,
+    folder: &Path,
+    name: &str,
+) -> io::Result<()> {
     let text = serde_json::to_vec(value).expect("what is written is always JSON");
     atomic_file::write_unsynced(&folder.join(name), &text)
 }

@@ -435,17 +435,17 @@ const fn operator(handler: Handler) -> Route {
 
 /// The routing table of a kernel.
 #[derive(Debug)]
-pub struct RoutingTable {
+pub(crate) struct RoutingTable {
     /// What agents ask.
-    pub calls: Arc<Context>,
+    pub(crate) calls: Arc<Context>,
     /// What the operator asks.
-    pub operator: Arc<Operator>,
+    pub(crate) operator: Arc<Operator>,
     /// What is asked about health, and of the end.
-    pub health: Arc<HealthMethods>,
+    pub(crate) health: Arc<HealthMethods>,
     /// What is counted.
-    pub metrics: Arc<KernelMetrics>,
+    pub(crate) metrics: Arc<KernelMetrics>,
     /// Begins the spans of requests.
-    pub tracing: Tracing,
+    pub(crate) tracing: Tracing,
 }
 
 impl RoutingTable {

@@ -72,7 +72,7 @@ impl TreeHandle {
     ///
     /// # Errors
     /// [`AskError`].
-    pub async fn describe(&self) -> Result<ActorNode, AskError> {
+    pub(crate) async fn describe(&self) -> Result<ActorNode, AskError> {
         self.0.ask(TreeMsg::Describe).await
     }
 

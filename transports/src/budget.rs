@@ -69,7 +69,7 @@ impl Reservation {
 
     /// The message is whole: the memory is its, until nobody holds a part of it any more.
     #[must_use]
-    pub fn attach_to(self, message: Bytes) -> Bytes {
+    pub(crate) fn attach_to(self, message: Bytes) -> Bytes {
         Bytes::from_owner(Reserved {
             message,
             _reservation: self,

@@ -93,7 +93,7 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
     }
 
     /// Takes away the oldest place of an owner, when all places are taken and it has one.
-    pub fn release_oldest(&mut self, owner: &O) -> Option<K> {
+    pub(crate) fn release_oldest(&mut self, owner: &O) -> Option<K> {
         if self.slots.len() < self.limit {
             return None;
         }

@@ -15,13 +15,13 @@ pub use drain::drain;
 pub use sanitize::{is_hidden, sanitize};
 
 /// Lines kept per server: enough for the stack trace that explains a crash and what led to it.
-pub const MAX_LINES: usize = 1000;
+pub(crate) const MAX_LINES: usize = 1000;
 
 /// Text kept per server, in bytes: a hundred servers stay within 25 MiB.
-pub const MAX_TEXT: usize = 256 << 10;
+pub(crate) const MAX_TEXT: usize = 256 << 10;
 
 /// Longest line, in bytes; what goes beyond is cut with a note.
-pub const MAX_LINE: usize = 8 << 10;
+pub(crate) const MAX_LINE: usize = 8 << 10;
 
 /// Who wrote a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

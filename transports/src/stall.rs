@@ -35,7 +35,7 @@ impl std::error::Error for StallError {}
 
 /// True for the error of a [`StallGuard`] that lost its patience.
 #[must_use]
-pub fn is_stall(error: &io::Error) -> bool {
+pub(crate) fn is_stall(error: &io::Error) -> bool {
     matches!(error.get_ref(), Some(inner) if inner.is::<StallError>())
 }
 

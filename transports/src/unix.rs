@@ -12,7 +12,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{UnixListener, UnixStream};
 
 /// Longest path of a socket, in bytes: the system's field has 108, the last one is 0.
-pub const MAX_PATH: usize = 107;
+pub(crate) const MAX_PATH: usize = 107;
 
 /// Connections that may wait to be accepted; the system cuts it to its own bound.
 const BACKLOG: i32 = 1024;
@@ -222,9 +222,9 @@ pub struct UnixPeer {
     /// User.
     pub uid: u32,
     /// Main group.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// Process, when the system tells.
-    pub pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
 }
 
 /// Asks the system who is at the other end.

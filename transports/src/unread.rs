@@ -176,7 +176,7 @@ impl UnreadResponse {
 
     /// These bytes, counted until nobody holds a part of them any more.
     #[must_use]
-    pub fn attach_to(self, bytes: Bytes) -> Bytes {
+    pub(crate) fn attach_to(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(GuardedBytes {
             bytes,
             _guard: self,

@@ -170,7 +170,7 @@ impl Agent {
 
     /// True for a client that only receives.
     #[must_use]
-    pub fn is_listener(&self) -> bool {
+    pub(crate) fn is_listener(&self) -> bool {
         matches!(
             self.channel,
             AgentChannel::Listener { .. } | AgentChannel::Follower(_)
@@ -185,7 +185,7 @@ impl Agent {
 
     /// True when it wants news of changed lists.
     #[must_use]
-    pub fn wants_list_changes(&self, kind: ListKind) -> bool {
+    pub(crate) fn wants_list_changes(&self, kind: ListKind) -> bool {
         match (&self.channel, kind) {
             (AgentChannel::Line(_) | AgentChannel::Session(_), _) => true,
             (AgentChannel::Listener { wanted, .. }, ListKind::Tools) => wanted.tools_list_changed,
@@ -201,7 +201,7 @@ impl Agent {
 
     /// The client's id of a task it wants news of; `None` if it does not.
     #[must_use]
-    pub fn followed_task(&self, task: &TaskRef) -> Option<(&TaskHandle, &str)> {
+    pub(crate) fn followed_task(&self, task: &TaskRef) -> Option<(&TaskHandle, &str)> {
         let AgentChannel::Listener { tasks, .. } = &self.channel else {
             return None;
         };
@@ -284,7 +284,7 @@ impl Agent {
 
     /// What the operator sees of it.
     #[must_use]
-    pub fn to_client(&self) -> Client {
+    pub(crate) fn to_client(&self) -> Client {
         let door = match &self.channel {
             AgentChannel::Line(_) => "socket",
             AgentChannel::Session(_) | AgentChannel::Listener { .. } => "http",
@@ -319,7 +319,7 @@ impl Agent {
 
     /// True once the client is ready.
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.ready.is_raised()
     }
 
@@ -331,7 +331,7 @@ impl Agent {
 
     /// True once it asked for a level.
     #[must_use]
-    pub fn has_set_level(&self) -> bool {
+    pub(crate) fn has_set_level(&self) -> bool {
         self.level_set.load(Ordering::Relaxed)
     }
 

@@ -38,7 +38,7 @@ impl AgentTap {
     }
 
     /// It said `initialize`, with these params. It is shown under that name: its id is its door's.
-    pub fn record_initialize(&self, params: &str) {
+    pub(crate) fn record_initialize(&self, params: &str) {
         self.record_request(&Self::initialize_id(), "initialize", Some(params));
     }
 
@@ -47,7 +47,7 @@ impl AgentTap {
     /// # Panics
     /// Never: a string is an id.
     #[must_use]
-    pub fn initialize_id() -> RequestId {
+    pub(crate) fn initialize_id() -> RequestId {
         RequestId::from_json(r#""initialize""#).expect("a string is an id")
     }
 
@@ -57,12 +57,12 @@ impl AgentTap {
     }
 
     /// It takes a request back.
-    pub fn record_cancelled(&self, params: Option<&str>) {
+    pub(crate) fn record_cancelled(&self, params: Option<&str>) {
         self.record_notification(Cancelled::METHOD, params);
     }
 
     /// It answers a question.
-    pub fn record_answer(&self, id: &RequestId, answer: &Result<Bytes, Bytes>) {
+    pub(crate) fn record_answer(&self, id: &RequestId, answer: &Result<Bytes, Bytes>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let frame = match answer {
             Ok(result) => jsonrpc::result(id.as_json(), &text(result)),
@@ -72,7 +72,7 @@ impl AgentTap {
     }
 
     /// It says something, which may be no message.
-    pub fn record_received(&self, frame: Bytes) {
+    pub(crate) fn record_received(&self, frame: Bytes) {
         tap::publish(&self.subject, self.connection, MessageSender::Agent, &frame);
     }
 
@@ -85,7 +85,7 @@ impl AgentTap {
     }
 
     /// It is sent a message of one of its stateless requests: a question goes with the answer, where it is shown.
-    pub fn record_sent_in_round(&self, frame: &Bytes) {
+    pub(crate) fn record_sent_in_round(&self, frame: &Bytes) {
         if !matches!(jsonrpc::parse(frame), Ok(Message::Request { .. })) {
             self.record_sent(frame);
         }

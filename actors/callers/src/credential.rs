@@ -67,7 +67,7 @@ impl Credential {
 
     /// Valid until this is cancelled.
     #[must_use]
-    pub fn with_revocation(mut self, life: CancellationToken) -> Self {
+    pub(crate) fn with_revocation(mut self, life: CancellationToken) -> Self {
         self.revocation = Some(life);
         self
     }

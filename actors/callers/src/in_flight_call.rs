@@ -105,7 +105,7 @@ impl InFlightCall {
 
     /// The request that its client knows under this id.
     #[must_use]
-    pub fn with_id(id: RequestId, way: ReplyPath) -> Arc<Self> {
+    pub(crate) fn with_id(id: RequestId, way: ReplyPath) -> Arc<Self> {
         Self::build(Some(id), way)
     }
 
@@ -363,7 +363,7 @@ impl InFlightCall {
     }
 
     /// The call has ended, and its stream: who stopped it is answered.
-    pub fn end_stream(&self) {
+    pub(crate) fn end_stream(&self) {
         self.stop.mark_ended();
     }
 

@@ -38,7 +38,7 @@ pub fn negotiate_with_client(capabilities: Option<&RawValue>, version: Version) 
 /// What a client with these capabilities, which says `initialize`, declares of MCPL. A malformed declaration counts
 /// as none.
 #[must_use]
-pub fn negotiate_mcpl(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
+pub(crate) fn negotiate_mcpl(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
     match mcpl::HostCapabilities::parse(Some(capabilities)) {
         Ok(said) => said.map(Arc::new),
         Err(why) => {

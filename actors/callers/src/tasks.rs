@@ -32,11 +32,11 @@ pub use next_round::NextRound;
 pub use record::{TaskRecord, load};
 
 /// Tasks kept at once, ended ones included; above that a long call stays a call.
-pub const MAX_TASKS: usize = 1000;
+pub(crate) const MAX_TASKS: usize = 1000;
 /// Tasks kept at once of one client, so that none takes all the room.
-pub const MAX_PER_CLIENT: usize = 100;
+pub(crate) const MAX_PER_CLIENT: usize = 100;
 /// Bytes of all results together, in memory and on disk; a result that does not fit fails its task.
-pub const MAX_BYTES: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;
 /// The polling interval told to clients, in milliseconds.
 const POLL_MS: u64 = 1000;
 /// How long a request to cancel waits for the call to end, so that the next poll shows it.

@@ -51,7 +51,7 @@ enum CacheState {
 impl SessionToolCache {
     /// The cache, started if there is none; `None` when the session has ended. `changed` is called when the
     /// session's list changes after the client has read it.
-    pub fn get_or_start(
+    pub(crate) fn get_or_start(
         &self,
         budget: Budget,
         parent: ActorCell,
@@ -79,7 +79,7 @@ impl SessionToolCache {
     }
 
     /// How many tools are cached, and the first [`REPORTED_MAX`] of them, for the operator to read.
-    pub fn report(&self) -> (usize, Vec<String>) {
+    pub(crate) fn report(&self) -> (usize, Vec<String>) {
         let names = match &*self.lock_state() {
             CacheState::Started(handle) => handle.cached.load(),
             CacheState::Unused | CacheState::Ended => Arc::default(),
@@ -95,7 +95,7 @@ impl SessionToolCache {
     }
 
     /// The connection has ended.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let before = std::mem::replace(&mut *self.lock_state(), CacheState::Ended);
         if let CacheState::Started(handle) = before {
             handle.mailbox.stop("its session has ended");
@@ -143,7 +143,7 @@ pub struct Loaded {
 }
 
 /// A tool to evict: the name given, and the tool it means, if any.
-pub type EvictionTarget = (String, Option<Arc<str>>);
+pub(crate) type EvictionTarget = (String, Option<Arc<str>>);
 
 impl ToolCacheHandle {
     fn start(

@@ -64,7 +64,7 @@ impl NodeNaming {
 
     /// What the linked nodes are called that do not read grants with patterns.
     #[must_use]
-    pub fn without_patterns(&self) -> Vec<String> {
+    pub(crate) fn without_patterns(&self) -> Vec<String> {
         let older = (self.0)().without_patterns;
         older.into_iter().map(|node| self.name(node)).collect()
     }

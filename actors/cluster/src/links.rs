@@ -75,11 +75,11 @@ pub struct LinksStart {
 #[derive(Clone, Copy, Debug)]
 pub struct LinkTimeouts {
     /// How often the peer's clock is asked for. Eight answers are kept: those of the last minute.
-    pub clock: Duration,
+    pub(crate) clock: Duration,
     /// How long a replaced link continues: calls that began on it mostly end meanwhile.
-    pub drain: Duration,
+    pub(crate) drain: Duration,
     /// How soon a socket that broke is opened again.
-    pub reopen: Duration,
+    pub(crate) reopen: Duration,
 }
 
 impl Default for LinkTimeouts {
@@ -179,7 +179,7 @@ impl LinksHandle {
 
     /// The socket, for pairing to dial through.
     #[must_use]
-    pub fn endpoint(&self) -> Option<LinkEndpoint> {
+    pub(crate) fn endpoint(&self) -> Option<LinkEndpoint> {
         (*self.parts.endpoint.load()).clone()
     }
 
@@ -255,7 +255,7 @@ impl LinksHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn set_pairing(&self, open: bool) -> Result<(), AskError> {
+    pub(crate) async fn set_pairing(&self, open: bool) -> Result<(), AskError> {
         self.mailbox
             .ask(|reply| LinksMsg::Pairing(open, reply))
             .await

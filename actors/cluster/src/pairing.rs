@@ -129,7 +129,7 @@ pub struct TicketStatus {
     /// Where it leads, as `host:port`.
     pub addresses: Vec<String>,
     /// How far it is.
-    pub stage: TicketStage,
+    pub(crate) stage: TicketStage,
 }
 
 /// A node that waits for a person's approval.

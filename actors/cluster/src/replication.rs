@@ -130,7 +130,7 @@ pub struct ClusterSnapshot<'a> {
     /// The servers of this node.
     pub servers: &'a LocalServers,
     /// The time that leases are counted by.
-    pub now: MonotonicTime,
+    pub(crate) now: MonotonicTime,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
     /// The id for a new grant.
@@ -150,12 +150,12 @@ pub struct ProposedChanges {
 }
 
 /// Decides which changes to make.
-pub type DecideChanges =
+pub(crate) type DecideChanges =
     Box<dyn FnOnce(&ClusterSnapshot<'_>) -> Result<Vec<LogChange>, Refusal> + Send>;
 /// Reads; there are no records where there is no cluster.
-pub type ReadLogs = Box<dyn FnOnce(Option<&ClusterSnapshot<'_>>) + Send>;
+pub(crate) type ReadLogs = Box<dyn FnOnce(Option<&ClusterSnapshot<'_>>) + Send>;
 /// Gets what became of a proposal.
-pub type ProposalReply = Reply<Result<ProposedChanges, Refusal>>;
+pub(crate) type ProposalReply = Reply<Result<ProposedChanges, Refusal>>;
 
 /// Who asks, and the trace of the request.
 #[derive(Clone, Debug)]

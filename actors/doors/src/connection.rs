@@ -51,14 +51,14 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// Fixed at construction.
 #[derive(Debug)]
-pub struct ConnectionActor {
+pub(crate) struct ConnectionActor {
     endpoint: EndpointContext,
     agent: Arc<Agent>,
 }
 
 /// The state of the actor.
 #[derive(Debug)]
-pub struct ConnectionState {
+pub(crate) struct ConnectionState {
     /// `None` once the connection has ended in order.
     presence: Option<AgentPresence>,
     _alive: ActorCountGuard,

@@ -31,7 +31,7 @@ pub struct EndpointContext {
 /// An agent in the directory, held by the state of the actor of its connection or session. However the actor ends,
 /// even by a panic, dropping this disconnects the agent and removes its entry.
 #[derive(Debug)]
-pub struct AgentPresence {
+pub(crate) struct AgentPresence {
     endpoint: EndpointContext,
     agent: Arc<Agent>,
 }
@@ -39,7 +39,7 @@ pub struct AgentPresence {
 impl AgentPresence {
     /// Adds an agent to the directory. The actor does this itself, so that every entry is removed.
     #[must_use]
-    pub fn enter(reception: &EndpointContext, agent: &Arc<Agent>) -> Self {
+    pub(crate) fn enter(reception: &EndpointContext, agent: &Arc<Agent>) -> Self {
         reception.directory.insert(agent.clone());
         Self {
             endpoint: reception.clone(),

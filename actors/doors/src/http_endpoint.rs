@@ -94,7 +94,7 @@ pub struct ResponseOptions {
 
 impl HttpEndpoint {
     /// Answers one HTTP request; with status 500 if the handler panics.
-    pub async fn handle(
+    pub(crate) async fn handle(
         self: Arc<Self>,
         request: Request<RequestBody>,
         peer: HttpPeer,

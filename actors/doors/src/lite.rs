@@ -104,19 +104,19 @@ impl Lite {
 
     /// The interval of a stream's keep-alives.
     #[must_use]
-    pub fn heartbeat(&self) -> Duration {
+    pub(crate) fn heartbeat(&self) -> Duration {
         self.settings.heartbeat
     }
 
     /// What of a request's headers may be handed on to servers that name them.
     #[must_use]
-    pub fn forwarded_headers(&self, headers: &http::HeaderMap) -> Option<ForwardedHeaders> {
+    pub(crate) fn forwarded_headers(&self, headers: &http::HeaderMap) -> Option<ForwardedHeaders> {
         self.directory.forwarded_names.select(headers)
     }
 
     /// Starts a call. Dropping what is returned cancels it.
     #[must_use]
-    pub fn start_call(self: &Arc<Self>, call: LiteCall) -> RunningLiteCall {
+    pub(crate) fn start_call(self: &Arc<Self>, call: LiteCall) -> RunningLiteCall {
         RunningLiteCall::start(self, call)
     }
 

@@ -48,26 +48,26 @@ impl MessageBudgets {
 
     /// Bytes of the longest message an agent may send.
     #[must_use]
-    pub fn message_max(&self) -> usize {
+    pub(crate) fn message_max(&self) -> usize {
         self.message_max
     }
 
     /// An agent's share. Only used for messages that do not arrive in one piece.
     #[must_use]
-    pub fn agent_budget(&self, agent: &AgentId) -> MessageBudget {
+    pub(crate) fn agent_budget(&self, agent: &AgentId) -> MessageBudget {
         let own = self.agents.get_or_insert(agent, || Credit::new(self.share));
         MessageBudget::new(self.total.clone(), own)
     }
 
     /// The share of unauthenticated callers.
     #[must_use]
-    pub fn anonymous_budget(&self) -> MessageBudget {
+    pub(crate) fn anonymous_budget(&self) -> MessageBudget {
         self.anonymous.clone()
     }
 
     /// The error for a message that was not accepted, with advice.
     #[must_use]
-    pub fn overload_message(&self) -> String {
+    pub(crate) fn overload_message(&self) -> String {
         format!(
             "there is no room for this message: those under way may have {} bytes of one agent and {} in all (`[http] max_bodies_bytes`); try again later",
             self.share,

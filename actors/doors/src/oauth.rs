@@ -128,7 +128,7 @@ impl ProtectedResource {
 pub(crate) const SET_PREFIX: &str = "p/";
 
 /// Where protected-resource metadata is found; the path of the resource follows.
-pub const WELL_KNOWN: &str = RESOURCE_METADATA_PATH;
+pub(crate) const WELL_KNOWN: &str = RESOURCE_METADATA_PATH;
 
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()
@@ -238,7 +238,7 @@ impl OAuth {
 
     /// Protected-resource metadata (RFC 9728) of an endpoint, as JSON text.
     #[must_use]
-    pub fn metadata(&self, view: &CatalogView, host: Option<&str>) -> String {
+    pub(crate) fn metadata(&self, view: &CatalogView, host: Option<&str>) -> String {
         let mut metadata = json!({
             "resource": self.resource.resource_url(view, host),
             "authorization_servers": [self.policy.issuer],
@@ -253,7 +253,7 @@ impl OAuth {
 
     /// The parameters of a challenge beside the error: URL of the metadata and scopes.
     #[must_use]
-    pub fn challenge_params(&self, view: &CatalogView, host: Option<&str>) -> String {
+    pub(crate) fn challenge_params(&self, view: &CatalogView, host: Option<&str>) -> String {
         let url = self.resource.metadata_url(view, host);
         match self.policy.scopes.as_slice() {
             [] => format!(r#"resource_metadata="{url}""#),

@@ -25,7 +25,7 @@ pub struct Revocation {
 impl Revocation {
     /// Ends the agent's sessions, connections, streams, suspended calls and tasks. What is opened later is
     /// not ended, so the credential must be revoked first.
-    pub async fn end_agent(&self, agent: &AgentId) {
+    pub(crate) async fn end_agent(&self, agent: &AgentId) {
         if let Some(sessions) = self.sessions.get() {
             sessions.close_agent_sessions(agent);
         }

@@ -30,11 +30,11 @@ pub struct Session {
     /// The session id, sent with each request.
     pub id: SessionId,
     /// The caller.
-    pub caller: Arc<Caller>,
+    pub(crate) caller: Arc<Caller>,
     /// Its connection.
-    pub agent: Arc<Agent>,
+    pub(crate) agent: Arc<Agent>,
     /// Its event streams.
-    pub streams: Arc<Streams>,
+    pub(crate) streams: Arc<Streams>,
     used: AtomicU64,
     /// Since it was last looked at whether it can go for another one.
     was_used: AtomicBool,
@@ -43,7 +43,7 @@ pub struct Session {
 
 impl Session {
     /// Notes that the session is being used.
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         self.was_used.store(true, Ordering::Relaxed);
         self.used
             .store(monotonic_now().since_start().as_secs(), Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// Wraps a stream of this session; while it is open the session is not idle.
-    pub fn open_stream(self: &Arc<Self>, stream: Stream) -> SessionStream {
+    pub(crate) fn open_stream(self: &Arc<Self>, stream: Stream) -> SessionStream {
         self.open_streams.fetch_add(1, Ordering::Relaxed);
         SessionStream {
             stream,
@@ -79,7 +79,7 @@ impl Session {
 
 /// An open stream of a session.
 #[derive(Debug)]
-pub struct SessionStream {
+pub(crate) struct SessionStream {
     stream: Stream,
     session: Arc<Session>,
 }
@@ -177,7 +177,7 @@ pub enum SessionMsg {
 
 /// Why a session could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
+pub(crate) enum SessionError {
     /// The table is full, and this agent has no idle session that could go.
     #[error(
         "{0} sessions are open already (`[http] max_sessions`), and none of this agent's is idle"
@@ -201,7 +201,7 @@ impl Sessions {
 
     /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
-    pub fn new_agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
+    pub(crate) fn new_agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
         let budget = self.endpoint.directory.responses.budget(&pass.agent);
         let streams = Streams::new(self.limits.replay, Some(budget));
         let outward = AgentChannel::Session(streams.clone());
@@ -214,7 +214,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub async fn open(
+    pub(crate) async fn open(
         self: &Arc<Self>,
         caller: Arc<Caller>,
         agent: Arc<Agent>,
@@ -264,13 +264,13 @@ impl Sessions {
     }
 
     /// Ends a session: its id is unknown from now on.
-    pub fn close(&self, id: &SessionId) {
+    pub(crate) fn close(&self, id: &SessionId) {
         let entry = self.write().remove(id);
         entry.into_iter().for_each(end_session);
     }
 
     /// Ends all sessions of an agent.
-    pub fn close_agent_sessions(&self, agent: &AgentId) {
+    pub(crate) fn close_agent_sessions(&self, agent: &AgentId) {
         let ids: Vec<_> = {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             let own = table

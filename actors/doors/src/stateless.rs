@@ -53,15 +53,15 @@ pub struct Stateless {
 
 /// A request as received.
 #[derive(Debug)]
-pub struct StatelessRequest {
+pub(crate) struct StatelessRequest {
     /// The agent, as authenticated by the endpoint.
-    pub agent: AgentId,
+    pub(crate) agent: AgentId,
     /// Received over the owner-only socket.
-    pub operator: bool,
+    pub(crate) operator: bool,
     /// Whether the client makes each request alone, or another node makes it for one that has a session there.
-    pub session: CallerSession,
+    pub(crate) session: CallerSession,
     /// The servers it sees.
-    pub view: CatalogView,
+    pub(crate) view: CatalogView,
     /// The client's request id.
     pub id: RequestId,
     /// The method.
@@ -69,14 +69,14 @@ pub struct StatelessRequest {
     /// The params, as JSON text.
     pub params: Option<ByteString>,
     /// The trace.
-    pub trace: Trace,
+    pub(crate) trace: Trace,
     /// Where messages of the request are sent.
-    pub outlet: Outlet,
+    pub(crate) outlet: Outlet,
 }
 
 /// True for a request in the modern form, valid or not: it gets modern answers.
 #[must_use]
-pub fn is_stateless(params: Option<&str>) -> bool {
+pub(crate) fn is_stateless(params: Option<&str>) -> bool {
     params.is_some_and(|params| {
         can_contain_string(params.as_bytes(), "io.modelcontextprotocol")
             && serde_json::from_str::<mcp::WithMeta<'_>>(params)
@@ -91,7 +91,7 @@ impl Stateless {
     ///
     /// # Errors
     /// What is wrong with its `requestState`.
-    pub fn open(
+    pub(crate) fn open(
         self: &Arc<Self>,
         arrival: StatelessRequest,
         stated: RequestMeta,
@@ -220,7 +220,7 @@ impl Stateless {
 
 /// An in-flight request. Dropping it cancels it: its client has disconnected.
 #[derive(Debug)]
-pub struct RunningCall {
+pub(crate) struct RunningCall {
     stateless: Arc<Stateless>,
     caller: Arc<Caller>,
     call: Arc<InFlightCall>,
@@ -260,20 +260,20 @@ impl std::fmt::Debug for CallWork {
 impl RunningCall {
     /// The state of the call.
     #[must_use]
-    pub fn call(&self) -> &Arc<InFlightCall> {
+    pub(crate) fn call(&self) -> &Arc<InFlightCall> {
         &self.call
     }
 
     /// Who makes it.
     #[must_use]
-    pub fn caller(&self) -> &Arc<Caller> {
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
     /// The answer to this request: that of the call, `input_required`, or the task that the call
     /// became.
     #[must_use]
-    pub fn into_answer(mut self) -> GuardedAnswer {
+    pub(crate) fn into_answer(mut self) -> GuardedAnswer {
         GuardedAnswer::new(|| {
             Box::pin(async move {
                 let outcome = self.run().await;
@@ -425,11 +425,11 @@ fn can_need_input(method: &str) -> bool {
 
 /// A request's description of its client (MCP 2026-07-28, `_meta`).
 #[derive(Debug)]
-pub struct RequestMeta {
+pub(crate) struct RequestMeta {
     /// The version of the request.
-    pub version: String,
+    pub(crate) version: String,
     /// The client's capabilities.
-    pub capabilities: ClientCapabilities,
+    pub(crate) capabilities: ClientCapabilities,
     /// The parts of MGP negotiated with the client.
     pub mgp: Negotiated,
     /// The lowest log level it wants.
@@ -439,7 +439,7 @@ pub struct RequestMeta {
     /// The `requestState`, of this kernel or of a server.
     pub state: Option<String>,
     /// The `clientInfo`, as JSON text.
-    pub client: Option<Box<str>>,
+    pub(crate) client: Option<Box<str>>,
 }
 
 /// The members of params that the kernel reads, in one pass.
@@ -462,7 +462,7 @@ struct Params<'a> {
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.
-pub fn parse_request_meta<'a>(
+pub(crate) fn parse_request_meta<'a>(
     method: &'a str,
     params: Option<&'a str>,
 ) -> Result<(RequestMeta, RequestHeaders<'a>), Refusal> {
@@ -512,7 +512,7 @@ fn json_text(raw: Option<&RawValue>) -> Option<String> {
 impl RequestMeta {
     /// The dialect of answers to the request.
     #[must_use]
-    pub fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> Dialect {
         Dialect {
             version: Version::STATELESS,
             mgp: self.mgp.has_error_codes(),
@@ -523,7 +523,7 @@ impl RequestMeta {
     ///
     /// # Errors
     /// [`Refusal::UnsupportedVersion`].
-    pub fn check_version(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_version(&self) -> Result<(), Refusal> {
         if self.version == Version::STATELESS.as_str() {
             Ok(())
         } else {

@@ -113,7 +113,7 @@ impl McplAgents {
     /// Hosts that can get requests and notifications now, the oldest connection first. Hosts that left a request
     /// without an answer come last.
     #[must_use]
-    pub fn list_reachable(&self) -> Vec<McplAgent> {
+    pub(crate) fn list_reachable(&self) -> Vec<McplAgent> {
         let hosts = self.directory.mcpl_hosts().into_iter();
         let mut hosts: Vec<_> = hosts.filter_map(|agent| self.to_host(agent)).collect();
         hosts.sort_by_cached_key(McplAgent::is_silent);
@@ -268,13 +268,13 @@ impl McplAgents {
 impl McplAgent {
     /// What it declared.
     #[must_use]
-    pub fn capabilities(&self) -> &HostCapabilities {
+    pub(crate) fn capabilities(&self) -> &HostCapabilities {
         &self.capabilities
     }
 
     /// Its requests come from this caller.
     #[must_use]
-    pub fn caller(&self) -> &Arc<Caller> {
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
@@ -288,7 +288,7 @@ impl McplAgent {
     ///
     /// # Errors
     /// [`CallbackError`] says why there is no answer.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         method: &str,
         params: &str,
@@ -307,13 +307,13 @@ impl McplAgent {
 
     /// Whether a request reaches it now.
     #[must_use]
-    pub fn is_reachable(&self) -> bool {
+    pub(crate) fn is_reachable(&self) -> bool {
         self.agent.is_reachable()
     }
 
     /// Whether it left a request without an answer of late.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.silent_until.is_active(monotonic_now())
     }
 
@@ -335,26 +335,26 @@ impl McplAgent {
     }
 
     /// Tells it something.
-    pub fn notify(&self, method: &str, params: &str) {
+    pub(crate) fn notify(&self, method: &str, params: &str) {
         let frame = jsonrpc::notification(method, Some(params));
         self.agent.send(frame.into(), Delivery::Reliable);
     }
 
     /// Whether it may know of the server at all.
     #[must_use]
-    pub fn can_see(&self, server: &ServerId) -> bool {
+    pub(crate) fn can_see(&self, server: &ServerId) -> bool {
         self.caller.view.includes(server) && self.directory.open_server_filter(server)(&self.caller)
     }
 
     /// Whether it admits this set; the operator's decision is checked elsewhere.
     #[must_use]
-    pub fn allows_set(&self, server: &ServerId, set: &str) -> bool {
+    pub(crate) fn allows_set(&self, server: &ServerId, set: &str) -> bool {
         self.can_see(server) && self.filter.allows(&names::set_name(server, set))
     }
 
     /// Whether it lets this scope of the set through.
     #[must_use]
-    pub fn allows_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
+    pub(crate) fn allows_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
         let said = self.filter.scopes(&names::set_name(server, set));
         said.is_none_or(|said| scopes::is_allowed_by(label, said))
     }

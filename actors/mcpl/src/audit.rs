@@ -117,7 +117,7 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
 
 /// The server as what an event is about.
 #[must_use]
-pub fn server_target(server: &ServerId) -> Target {
+pub(crate) fn server_target(server: &ServerId) -> Target {
     Target {
         server_id: Some(server.to_string()),
         ..Target::default()
@@ -126,7 +126,7 @@ pub fn server_target(server: &ServerId) -> Target {
 
 /// How an operation ended that was answered with this error: what is not enabled or not declared was denied.
 #[must_use]
-pub fn outcome_of_error(error: &McplError) -> Outcome {
+pub(crate) fn outcome_of_error(error: &McplError) -> Outcome {
     use mgp_protocol::mcpl::error::{CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET};
     match error.code {
         NOT_ENABLED | UNKNOWN_SET | CHANNEL_NOT_PERMITTED => Outcome::Denied,
@@ -136,6 +136,6 @@ pub fn outcome_of_error(error: &McplError) -> Outcome {
 
 /// How an operation ended that got this refusal.
 #[must_use]
-pub fn outcome_of_refusal(refusal: &Refusal) -> Outcome {
+pub(crate) fn outcome_of_refusal(refusal: &Refusal) -> Outcome {
     Outcome::from_refusal(refusal).0
 }

@@ -387,7 +387,7 @@ impl Channels {
 
     /// Where is published what does not say where (MCPL-147): by the name agents know.
     #[must_use]
-    pub fn default_outgoing(&self) -> Option<String> {
+    pub(crate) fn default_outgoing(&self) -> Option<String> {
         self.rules().default_outgoing.clone()
     }
 }

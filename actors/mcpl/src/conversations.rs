@@ -17,18 +17,18 @@ impl Conversations {
 
     /// The id that `to` gets for an inference id of `from`.
     #[must_use]
-    pub fn map_inference_id(&self, from: &Side, to: &Side, id: &str) -> String {
+    pub(crate) fn map_inference_id(&self, from: &Side, to: &Side, id: &str) -> String {
         self.lock_ids().map_id(from, to, IdKind::Inference, id)
     }
 
     /// The same of a conversation.
     #[must_use]
-    pub fn map_conversation_id(&self, from: &Side, to: &Side, id: &str) -> String {
+    pub(crate) fn map_conversation_id(&self, from: &Side, to: &Side, id: &str) -> String {
         self.lock_ids().map_id(from, to, IdKind::Conversation, id)
     }
 
     /// A side disconnected.
-    pub fn forget(&self, side: &Side) {
+    pub(crate) fn forget(&self, side: &Side) {
         self.lock_ids().forget(side);
     }
 

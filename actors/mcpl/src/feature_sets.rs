@@ -134,13 +134,13 @@ impl FeatureSetStore {
 
     /// The sets of the servers that speak MCPL now.
     #[must_use]
-    pub fn published(&self) -> &Arc<Snapshot<FeatureSets>> {
+    pub(crate) fn published(&self) -> &Arc<Snapshot<FeatureSets>> {
         &self.sets
     }
 
     /// False while no server speaks MCPL.
     #[must_use]
-    pub fn has_connections(&self) -> bool {
+    pub(crate) fn has_connections(&self) -> bool {
         self.has_connections.load(Ordering::Relaxed)
     }
 
@@ -169,7 +169,7 @@ impl FeatureSetStore {
 
     /// Whether this connection is one of those it is spoken to over.
     #[must_use]
-    pub fn has_connection(&self, server: &ServerId, number: u64) -> bool {
+    pub(crate) fn has_connection(&self, server: &ServerId, number: u64) -> bool {
         let book = self.lock_state();
         let lives = book.connections.get(server);
         lives.is_some_and(|lives| lives.iter().any(|life| life.number == number))
@@ -271,7 +271,7 @@ impl FeatureSetStore {
     }
 
     /// The configuration changed; returns the affected servers.
-    pub fn configure(&self, rules: McplRules) -> Vec<ServerId> {
+    pub(crate) fn configure(&self, rules: McplRules) -> Vec<ServerId> {
         let mut book = self.lock_state();
         book.rules = rules;
         self.reevaluate(&mut book)

@@ -33,7 +33,7 @@ use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
 /// Inferences in flight that no agent waits for, and what is held back until they have their verdict.
-pub const BACKGROUND_MAX: usize = 64;
+pub(crate) const BACKGROUND_MAX: usize = 64;
 
 /// Whose inference it is.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub enum HookOrigin {
 
 /// An id of somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MappedIdKind {
+pub(crate) enum MappedIdKind {
     /// Of an inference.
     Inference,
     /// Of a conversation.
@@ -66,7 +66,7 @@ type IdMapperFn = dyn Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String +
 
 impl IdMapper {
     /// Asks this function.
-    pub fn new(
+    pub(crate) fn new(
         pass: impl Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(pass))
@@ -74,7 +74,13 @@ impl IdMapper {
 
     /// What `server` is told.
     #[must_use]
-    pub fn map(&self, of: &HookOrigin, server: &ServerId, kind: MappedIdKind, id: &str) -> String {
+    pub(crate) fn map(
+        &self,
+        of: &HookOrigin,
+        server: &ServerId,
+        kind: MappedIdKind,
+        id: &str,
+    ) -> String {
         (self.0)(of, server, kind, id)
     }
 }
@@ -168,7 +174,7 @@ impl Hooks {
 
     /// What is held back after inferences.
     #[must_use]
-    pub fn gate(&self) -> &AfterGate {
+    pub(crate) fn gate(&self) -> &AfterGate {
         &self.0.gate
     }
 
@@ -182,7 +188,7 @@ impl Hooks {
     ///
     /// # Errors
     /// Why it gets none (MCPL §10.7).
-    pub fn inference_depth(&self, server: &ServerId) -> Result<u8, NestedInference> {
+    pub(crate) fn inference_depth(&self, server: &ServerId) -> Result<u8, NestedInference> {
         self.0.depths().inference_depth(server, monotonic_now())
     }
 

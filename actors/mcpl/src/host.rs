@@ -145,7 +145,7 @@ impl McplHost {
     /// # Errors
     /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`;
     /// whatever kept the answer from coming, or the server's own error.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         server: &ServerId,
         method: &'static str,
@@ -161,7 +161,7 @@ impl McplHost {
     ///
     /// # Errors
     /// As [`Self::request`].
-    pub async fn request_as_call(
+    pub(crate) async fn request_as_call(
         &self,
         server: &ServerId,
         method: &'static str,
@@ -178,7 +178,7 @@ impl McplHost {
     ///
     /// # Errors
     /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL.
-    pub fn notify(
+    pub(crate) fn notify(
         &self,
         server: &ServerId,
         method: &'static str,

@@ -207,7 +207,7 @@ impl PushHandle {
 
     /// The sets of a server changed, or it disconnected: its channels on the bus are those of its enabled sets that
     /// push.
-    pub fn sets_changed(&self, server: &ServerId) {
+    pub(crate) fn sets_changed(&self, server: &ServerId) {
         let sets = self.0.targets.host.sets().load();
         let using = sets.get(server).map(|sets| {
             let using = sets.sets_using(Capability::PushEvents);
@@ -226,7 +226,7 @@ impl PushHandle {
     }
 
     /// `push/event`. Answered when somebody has taken it, or nobody will.
-    pub fn handle_event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
+    pub(crate) fn handle_event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
         let Some((open, written)) = self.0.begin_push(server, params, reply) else {
             return;
         };

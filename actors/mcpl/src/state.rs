@@ -273,7 +273,7 @@ impl TreeLock {
 
     /// True when the tree has this checkpoint.
     #[must_use]
-    pub fn has_checkpoint(&self, checkpoint: &str) -> bool {
+    pub(crate) fn has_checkpoint(&self, checkpoint: &str) -> bool {
         let trees = self.server.trees();
         let tree = trees.tree(&self.key);
         tree.is_some_and(|tree| tree.contains(checkpoint))
@@ -283,7 +283,7 @@ impl TreeLock {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn move_to(self, checkpoint: String) -> Result<TreePosition, Refusal> {
+    pub(crate) async fn move_to(self, checkpoint: String) -> Result<TreePosition, Refusal> {
         let said = format!(r#"{{"checkpoint":{}}}"#, mgp_json::quote(&checkpoint));
         self.settle(said).await
     }

@@ -78,7 +78,7 @@ pub struct OperatorAnswer {
     /// Who decided, and in which request.
     pub decider: Decider,
     /// When an approval expires, in milliseconds since 1970.
-    pub until_ms: Option<u64>,
+    pub(crate) until_ms: Option<u64>,
     /// The answer to a question that takes a value.
     pub value: Option<String>,
     receipt: oneshot::Sender<Result<(), String>>,
@@ -147,7 +147,7 @@ impl PendingEntryGuard {
     }
 
     /// Part of it is decided: only these parts stay open.
-    pub fn narrow(&self, parts: &[String]) {
+    pub(crate) fn narrow(&self, parts: &[String]) {
         self.shared.table().engine.set_parts(&self.id, parts);
         self.shared.notify_changed();
     }

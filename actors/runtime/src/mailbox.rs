@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means
 /// it is stuck, and saying so is better than growing.
-pub const MAILBOX_CAPACITY: u64 = 4096;
+pub(crate) const MAILBOX_CAPACITY: u64 = 4096;
 
 /// How long an ask waits for its answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(10);

@@ -18,9 +18,9 @@ use crate::time::{monotonic_now, unix_ms};
 /// Taps at once: each costs every message of what it is on a copy. More people than that do not look on.
 pub const TAPS_MAX: usize = 4;
 /// Messages that wait in a tap: what passes while its operator's connection is a moment late.
-pub const QUEUE_MAX: usize = 1_024;
+pub(crate) const QUEUE_MAX: usize = 1_024;
 /// Bytes of them: some messages as long as they may be.
-pub const QUEUE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Shorter frames are copied, so that they do not hold on to what they came in.
 const COPY_MAX_BYTES: usize = 64 << 10;
 

@@ -17,11 +17,11 @@ use mgp_store::audit::{AuditHandle, EventBatch};
 
 /// What a server must be allowed, to read the audit log. It is asked for in the name of a server that negotiates
 /// `audit`.
-pub const AUDIT_LOG: &str = "dev.cloto.mgp.audit_log";
+pub(crate) const AUDIT_LOG: &str = "dev.cloto.mgp.audit_log";
 
 /// Sends a server every event since the last one it was sent, from its approval on, for as long as the connection and
 /// the approval last. Does nothing when the server did not negotiate `audit`.
-pub fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<Link>) {
+pub(crate) fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<Link>) {
     if !(audit.is_enabled() && link.mgp().features().contains(Features::AUDIT)) {
         return;
     }
@@ -39,7 +39,7 @@ pub fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<
 
 /// Whether the operator lets this server read the audit log. One without a gate, such as that of another node, has
 /// nobody to ask.
-pub fn can_read_audit_log(permissions: &PermissionsHandle, server: &ServerId) -> bool {
+pub(crate) fn can_read_audit_log(permissions: &PermissionsHandle, server: &ServerId) -> bool {
     let has = permissions.granted_among(server, &[AUDIT_LOG.to_owned()]);
     has.iter().any(|one| one.as_str() == AUDIT_LOG)
 }

@@ -35,14 +35,14 @@ impl GuardHandle {
     }
 
     /// Has this process group ended when the kernel dies.
-    pub fn watch(&self, group: i32) {
+    pub(crate) fn watch(&self, group: i32) {
         if let Err(error) = self.0.send(GuardMsg::Watch(group)) {
             tracing::warn!(group, %error, "the guard does not know of a process group");
         }
     }
 
     /// This process group has ended.
-    pub fn unwatch(&self, group: i32) {
+    pub(crate) fn unwatch(&self, group: i32) {
         let _ = self.0.send(GuardMsg::Unwatch(group));
     }
 

@@ -178,7 +178,7 @@ pub struct Link {
 
 /// Counts of odd messages on this connection.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     malformed: AtomicU64,
     /// Answers to requests that were never made.
     unknown: AtomicU64,
@@ -259,13 +259,13 @@ impl Link {
     /// What the server declared, in the modern era when it speaks that; `None` before the
     /// handshake.
     #[must_use]
-    pub fn peer(&self) -> Option<&Peer> {
+    pub(crate) fn peer(&self) -> Option<&Peer> {
         self.stateless.get().or_else(|| self.legacy.get())
     }
 
     /// What the server declared in this era; `None` when it does not speak it.
     #[must_use]
-    pub fn peer_for(&self, era: ProtocolFamily) -> Option<&Peer> {
+    pub(crate) fn peer_for(&self, era: ProtocolFamily) -> Option<&Peer> {
         match era {
             ProtocolFamily::Legacy => self.legacy.get(),
             ProtocolFamily::Stateless => self.stateless.get(),
@@ -280,7 +280,7 @@ impl Link {
 
     /// Whether MGP and MCPL are offered to the server.
     #[must_use]
-    pub fn offered_extensions(&self) -> (bool, bool) {
+    pub(crate) fn offered_extensions(&self) -> (bool, bool) {
         (self.settings.offer_mgp, self.settings.offer_mcpl)
     }
 
@@ -310,13 +310,13 @@ impl Link {
     }
 
     /// The parts of MGP that may be used in messages of this era.
-    pub fn mgp_for(&self, era: ProtocolFamily) -> &Negotiated {
+    pub(crate) fn mgp_for(&self, era: ProtocolFamily) -> &Negotiated {
         self.peer_for(era).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
     /// The era to use: `wanted` when the server speaks it, else the other.
     #[must_use]
-    pub fn choose_family(&self, wanted: ProtocolFamily) -> ProtocolFamily {
+    pub(crate) fn choose_family(&self, wanted: ProtocolFamily) -> ProtocolFamily {
         let other = match wanted {
             ProtocolFamily::Legacy => ProtocolFamily::Stateless,
             ProtocolFamily::Stateless => ProtocolFamily::Legacy,
@@ -329,21 +329,21 @@ impl Link {
 
     /// True where legacy clients use a server that turns calls into tasks of the extension.
     #[must_use]
-    pub fn should_bridge_tasks(&self) -> bool {
+    pub(crate) fn should_bridge_tasks(&self) -> bool {
         self.choose_family(ProtocolFamily::Legacy) == ProtocolFamily::Stateless
             && self.has_server_directed_tasks()
     }
 
     /// True for a server that decides itself which calls become tasks.
     #[must_use]
-    pub fn has_server_directed_tasks(&self) -> bool {
+    pub(crate) fn has_server_directed_tasks(&self) -> bool {
         let modern = self.peer_for(ProtocolFamily::Stateless);
         modern.is_some_and(|peer| peer.capabilities.tasks_extension)
     }
 
     /// What a server declared that has the experimental tasks of 2025-11-25.
     #[must_use]
-    pub fn experimental_tasks_peer(&self) -> Option<&Peer> {
+    pub(crate) fn experimental_tasks_peer(&self) -> Option<&Peer> {
         let peer = self.peer_for(ProtocolFamily::Legacy)?;
         peer.capabilities.tasks_call.then_some(peer)
     }
@@ -399,14 +399,14 @@ impl Link {
 
     /// The transport in use, as [`Wire::name`] says it.
     #[must_use]
-    pub fn transport(&self) -> &'static str {
+    pub(crate) fn transport(&self) -> &'static str {
         self.wire.name()
     }
 
     /// The versions used with it, the newer era first; of a lite server that of its document. `None` before the
     /// handshake.
     #[must_use]
-    pub fn render_versions(&self) -> Option<String> {
+    pub(crate) fn render_versions(&self) -> Option<String> {
         let peers =
             [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|era| self.peer_for(era));
         let versions = peers.into_iter().flatten();
@@ -422,20 +422,20 @@ impl Link {
 
     /// The transport itself.
     #[must_use]
-    pub fn wire(&self) -> &Wire {
+    pub(crate) fn wire(&self) -> &Wire {
         &self.wire
     }
 
     /// True once the server asked for roots outside any call: it keeps them, so it must be told when
     /// they change.
     #[must_use]
-    pub fn has_requested_roots(&self) -> bool {
+    pub(crate) fn has_requested_roots(&self) -> bool {
         self.roots_requested.load(Ordering::Relaxed)
     }
 
     /// Tells the server that roots changed. The next `roots/list` it sends is then its own, and belongs to
     /// no call under way.
-    pub fn notify_roots_changed(self: &Arc<Self>) {
+    pub(crate) fn notify_roots_changed(self: &Arc<Self>) {
         self.roots_notified.store(true, Ordering::Relaxed);
         self.notify("notifications/roots/list_changed", None);
     }
@@ -448,7 +448,7 @@ impl Link {
 
     /// The log level the server was told; `None` before it was told any.
     #[must_use]
-    pub fn current_log_level(&self) -> Option<LogLevel> {
+    pub(crate) fn current_log_level(&self) -> Option<LogLevel> {
         let place = usize::from(self.log_level.load(Ordering::Relaxed));
         place
             .checked_sub(1)
@@ -478,7 +478,7 @@ impl Link {
 
     /// True while a resource of this server is followed.
     #[must_use]
-    pub fn has_subscriptions(&self) -> bool {
+    pub(crate) fn has_subscriptions(&self) -> bool {
         let all = self
             .subscribed
             .lock()
@@ -488,13 +488,13 @@ impl Link {
 
     /// Calls under way.
     #[must_use]
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.slots.taken_count()
     }
 
     /// Odd messages: lines that are no messages, messages too large, notifications for nobody.
     #[must_use]
-    pub fn odd_message_counts(&self) -> (u64, u64, u64) {
+    pub(crate) fn odd_message_counts(&self) -> (u64, u64, u64) {
         (
             self.counts.malformed.load(Ordering::Relaxed),
             self.counts.oversized.load(Ordering::Relaxed),
@@ -503,7 +503,7 @@ impl Link {
     }
 
     /// Closes admission and resolves when the last call has left (true), or after `deadline`.
-    pub async fn drain(&self, deadline: Duration) -> bool {
+    pub(crate) async fn drain(&self, deadline: Duration) -> bool {
         let (sender, idle) = oneshot::channel();
         self.gate.close(move || {
             let _ = sender.send(());
@@ -512,7 +512,7 @@ impl Link {
     }
 
     /// Settles every pending call as lost.
-    pub fn fail_pending_calls(&self, why: &str) {
+    pub(crate) fn fail_pending_calls(&self, why: &str) {
         self.listen_state.close();
         self.tasks.clear();
         for (id, call) in self.pending.close() {

@@ -10,7 +10,7 @@ use crate::link::Link;
 use mgp_callers::directory::Directory;
 
 /// Tells one server; nothing when no agent set a level or the server does not support levels.
-pub async fn sync_level(directory: &Directory, link: &Arc<Link>) {
+pub(crate) async fn sync_level(directory: &Directory, link: &Arc<Link>) {
     if let Some(floor) = directory.most_verbose_level(&link.server) {
         send_level(link, floor).await;
     }
@@ -20,7 +20,7 @@ pub async fn sync_level(directory: &Directory, link: &Arc<Link>) {
 /// not made quieter afterwards; that is left to the next change of a session's level. If no level was
 /// set before, the server is told the lowest, because agents that set none get everything
 /// (CMCP-094).
-pub async fn raise_level(link: &Arc<Link>, level: LogLevel) {
+pub(crate) async fn raise_level(link: &Arc<Link>, level: LogLevel) {
     match link.current_log_level() {
         Some(told) if level.is_at_least(told) => {}
         Some(_) => send_level(link, level).await,

@@ -80,7 +80,7 @@ pub struct BackupManifest {
     /// When it was begun.
     pub made_at: String,
     /// The version of the program.
-    pub version: String,
+    pub(crate) version: String,
     /// The folder.
     pub data_dir: String,
     /// The files, by their names in it.

@@ -13,7 +13,7 @@ pub struct DiskHealth(Arc<watch::Sender<Option<Arc<str>>>>);
 impl DiskHealth {
     /// Why the file cannot be written, and what to do; `None` when all is well.
     #[must_use]
-    pub fn failure(&self) -> Option<Arc<str>> {
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.0.borrow().clone()
     }
 

@@ -63,9 +63,9 @@ pub struct TruncatedJournal {
     /// Its path.
     pub path: PathBuf,
     /// How many entries it has; None where there is no file.
-    pub actual_entries: Option<u64>,
+    pub(crate) actual_entries: Option<u64>,
     /// How many it had.
-    pub expected_entries: u64,
+    pub(crate) expected_entries: u64,
 }
 
 impl fmt::Display for TruncatedJournal {

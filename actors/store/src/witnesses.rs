@@ -63,7 +63,7 @@ pub struct WitnessedContents {
     /// What it certainly held.
     pub settled: Option<String>,
     /// What it was being replaced with.
-    pub proposed: Option<String>,
+    pub(crate) proposed: Option<String>,
 }
 
 impl WitnessedContents {
@@ -479,7 +479,7 @@ impl Witness {
     ///
     /// # Errors
     /// The system's; then the file must not be replaced.
-    pub fn propose(&self, contents: &str) -> io::Result<()> {
+    pub(crate) fn propose(&self, contents: &str) -> io::Result<()> {
         let Some((witnesses, name)) = &self.0 else {
             return Ok(());
         };

@@ -81,17 +81,23 @@ impl CatalogHandle {
     }
 
     /// A server's new offer. `seen` is answered when agents see it.
-    pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: FetchTimes, seen: Reply<()>) {
+    pub(crate) fn offer(
+        &self,
+        offer: ServerOffer,
+        peer: Box<Peer>,
+        fetched: FetchTimes,
+        seen: Reply<()>,
+    ) {
         self.send(CatalogMsg::Offer(Arc::new(offer), peer, fetched, seen));
     }
 
     /// What a server offered before; counts until its own offer comes.
-    pub fn restore(&self, offer: ServerOffer) {
+    pub(crate) fn restore(&self, offer: ServerOffer) {
         self.send(CatalogMsg::Restore(Arc::new(offer)));
     }
 
     /// A server offers nothing any more.
-    pub fn withdraw(&self, server: &ServerId) {
+    pub(crate) fn withdraw(&self, server: &ServerId) {
         self.send(CatalogMsg::Withdraw(server.clone()));
     }
 

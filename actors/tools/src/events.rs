@@ -248,28 +248,28 @@ impl EventsHandle {
     }
 
     /// A server is connected again: its agents' subscriptions are requested again.
-    pub fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
+    pub(crate) fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::ServerUp(server.clone(), hold));
     }
 
     /// A server is not connected any more.
-    pub fn server_down(&self, server: &ServerId) {
+    pub(crate) fn server_down(&self, server: &ServerId) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::ServerDown(server.clone()));
     }
 
     /// A server was removed.
-    pub fn server_removed(&self, server: &ServerId) {
+    pub(crate) fn server_removed(&self, server: &ServerId) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::Removed(server.clone()));
     }
 
     /// A server published an event. It is dropped when the mailbox is full.
-    pub fn publish_server_event(&self, server: ServerId, event: Box<ReportedEvent>) {
+    pub(crate) fn publish_server_event(&self, server: ServerId, event: Box<ReportedEvent>) {
         let bytes = event.data.len() + event.channel.len() + size_of::<ReportedEvent>();
         if let Some(charge) = self.queue_credit.try_take(bytes as u64) {
             let _ = self

@@ -177,7 +177,10 @@ impl SearchHandle {
 
     /// The vectors of a server's tools, as other nodes get them.
     #[must_use]
-    pub fn vectors_for_nodes(&self, indexed: &ServerIndex) -> BTreeMap<Arc<str>, ToolVector> {
+    pub(crate) fn vectors_for_nodes(
+        &self,
+        indexed: &ServerIndex,
+    ) -> BTreeMap<Arc<str>, ToolVector> {
         let model = self.parts.models.id();
         let told = model.map(|model| remote::to_remote_vectors(indexed, &model));
         told.unwrap_or_default()
@@ -191,7 +194,7 @@ impl SearchHandle {
 
     /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
     /// will read the newest catalog.
-    pub fn notify_published(&self) {
+    pub(crate) fn notify_published(&self) {
         let _ = self.mailbox.send(SearchMsg::Published);
     }
 }

@@ -94,7 +94,7 @@ impl SubscriptionsHandle {
     }
 
     /// A resource changed.
-    pub fn publish_update(&self, server: &ServerId, uri: &str, params: &str) {
+    pub(crate) fn publish_update(&self, server: &ServerId, uri: &str, params: &str) {
         let _ = self.0.send(SubscriptionsMsg::Updated(
             server.clone(),
             uri.to_owned(),
@@ -109,20 +109,20 @@ impl SubscriptionsHandle {
     }
 
     /// A server is connected again: its subscriptions are renewed.
-    pub fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
+    pub(crate) fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
         let back = SubscriptionsMsg::ServerUp(server.clone(), hold);
         let _ = self.0.send_to_self(back);
     }
 
     /// A server is no longer connected.
-    pub fn server_down(&self, server: &ServerId) {
+    pub(crate) fn server_down(&self, server: &ServerId) {
         let _ = self
             .0
             .send_to_self(SubscriptionsMsg::ServerDown(server.clone()));
     }
 
     /// A server was removed.
-    pub fn server_removed(&self, server: &ServerId) {
+    pub(crate) fn server_removed(&self, server: &ServerId) {
         let removed = SubscriptionsMsg::Removed(server.clone());
         let _ = self.0.send_to_self(removed);
     }

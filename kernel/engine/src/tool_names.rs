@@ -7,7 +7,7 @@
 use mgp_protocol::ids::ServerId;
 
 /// Longest visible name, in characters.
-pub const VISIBLE_NAME_MAX: usize = 64;
+pub(crate) const VISIBLE_NAME_MAX: usize = 64;
 
 const SEPARATOR: &str = "__";
 const HASH_LEN: usize = 8;
@@ -41,7 +41,7 @@ pub fn visible_name(server: &ServerId, name: &str) -> String {
 /// ambiguous. `handle` is the local name of the node, `id` identifies it in the hash: with all digits of its id, the
 /// hash does not change with the name.
 #[must_use]
-pub fn visible_remote_name(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
+pub(crate) fn visible_remote_name(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
     let own = format!("{server}{SEPARATOR}{name}");
     let exact = format!("{handle}{SEPARATOR}{own}");
     let mut shown: String = exact.chars().map(to_allowed_char).collect();

@@ -11,9 +11,9 @@ use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 
 /// Ids that one side was given and may say again: the oldest goes, and what it then stands for is a conversation of
 /// that side alone.
-pub const IDS_MAX: usize = 1024;
+pub(crate) const IDS_MAX: usize = 1024;
 /// Sides that ids are remembered for. A further one reads ids that nobody follows back.
-pub const SIDES_MAX: usize = 1024;
+pub(crate) const SIDES_MAX: usize = 1024;
 
 /// Bytes of the hash in an id.
 const HASH_BYTES: usize = 16;

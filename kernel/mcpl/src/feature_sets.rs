@@ -16,13 +16,13 @@ use crate::policy::{
 use crate::scopes::ScopeRules;
 
 /// Changes of its sets that a server may tell in a row; each is read, published and answered.
-pub const CHANGES_MAX: u32 = 32;
+pub(crate) const CHANGES_MAX: u32 = 32;
 /// How often it may tell one more, in milliseconds.
-pub const CHANGE_EVERY_MS: u64 = 1000;
+pub(crate) const CHANGE_EVERY_MS: u64 = 1000;
 
 /// Approved declarations of one server, those of sets that it does not declare now among them. A set beyond is not
 /// enabled.
-pub const APPROVED_MAX: usize = 4 * SETS_MAX;
+pub(crate) const APPROVED_MAX: usize = 4 * SETS_MAX;
 
 /// How many changes of its sets a server may tell still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct ServerSets {
     /// Its sets, by name.
     pub sets: BTreeMap<String, DeclaredSet>,
     /// Which set a tool belongs to, as the configuration says.
-    pub tools: BTreeMap<String, String>,
+    pub(crate) tools: BTreeMap<String, String>,
 }
 
 /// A set that a server declared, and what was decided about it.
@@ -219,7 +219,11 @@ impl ServerSets {
     /// # Errors
     /// -32003 for one that is not declared, -32001 for one that is not enabled, does not use this, or belongs
     /// to a server that does not declare this (MCPL §6.6).
-    pub fn find_usable_set(&self, set: &str, uses: Capability) -> Result<&DeclaredSet, McplError> {
+    pub(crate) fn find_usable_set(
+        &self,
+        set: &str,
+        uses: Capability,
+    ) -> Result<&DeclaredSet, McplError> {
         let Some(held) = self.sets.get(set) else {
             return Err(McplError::unknown_set(set));
         };
@@ -248,7 +252,7 @@ impl ServerSets {
     /// The set that a tool belongs to: as the configuration says; else as its definition says in
     /// `_meta.featureSet`; else the only one that uses tools. `defined` is what its definition says.
     #[must_use]
-    pub fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
+    pub(crate) fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
         if let Some(named) = self.tools.get(tool).map(String::as_str).or(defined) {
             return match self.sets.get_key_value(named) {
                 Some((name, held)) if held.enabled => ToolSet::Member(name, held),

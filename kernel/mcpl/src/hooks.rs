@@ -11,13 +11,13 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 
 /// All answers to `context/beforeInference` of one inference, by default (§10.6).
-pub const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The whole chain of `context/afterInference`, by default (§10.6).
-pub const AFTER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const AFTER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What one server may add to one inference, by default, in bytes: some 16,000 tokens.
-pub const SERVER_BYTES: usize = 64 << 10;
+pub(crate) const SERVER_BYTES: usize = 64 << 10;
 /// What all servers may add to one inference, by default, in bytes.
-pub const TOTAL_BYTES: usize = 256 << 10;
+pub(crate) const TOTAL_BYTES: usize = 256 << 10;
 
 /// What the operator says of hooks: `[mcpl.hooks]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,7 +97,7 @@ pub type Switches = BTreeMap<SetPattern, bool>;
 /// Whether a set is enabled when nobody says anything of it: only one that does nothing unasked. Its tools are
 /// called by agents, and who may call them is said elsewhere.
 #[must_use]
-pub fn is_enabled_by_default(set: &FeatureSet) -> bool {
+pub(crate) fn is_enabled_by_default(set: &FeatureSet) -> bool {
     let only_tools = set.uses.iter().all(|uses| *uses == Capability::Tools);
     only_tools && !set.uses.is_empty()
 }
@@ -109,7 +109,7 @@ pub type ApprovedSets = BTreeMap<String, FeatureSet>;
 /// What counts of a declaration until it is approved: nothing that the approved one did not say, and scopes where either
 /// of the two has them.
 #[must_use]
-pub fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
+pub(crate) fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
     FeatureSet {
         description: approved.description.clone(),
         uses: declared
@@ -125,7 +125,7 @@ pub fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) -> Featur
 /// Whether a declaration says more than the approved one, or something else to whoever reads it. One that only uses less
 /// counts as it is.
 #[must_use]
-pub fn exceeds_approved(declared: &FeatureSet, approved: &FeatureSet) -> bool {
+pub(crate) fn exceeds_approved(declared: &FeatureSet, approved: &FeatureSet) -> bool {
     declared.description != approved.description
         || !declared.uses.is_subset(&approved.uses)
         || (approved.scoped && !declared.scoped)
@@ -166,7 +166,7 @@ pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> V
 /// Whether a set is enabled, and who says so. The most exact word counts; of two that are as exact that of the
 /// command line, which is the later one; of these the no.
 #[must_use]
-pub fn is_enabled(
+pub(crate) fn is_enabled(
     name: &str,
     set: &FeatureSet,
     rules: Option<&McplServerRules>,

@@ -18,11 +18,11 @@ use self::limits::QuietHours;
 /// is larger belongs into a resource that the event names.
 pub const BYTES_MAX: usize = 60 << 10;
 /// Events a minute of one set, by default.
-pub const PER_MINUTE: u32 = 60;
+pub(crate) const PER_MINUTE: u32 = 60;
 /// Events a minute of one server, by default.
-pub const SERVER_PER_MINUTE: u32 = 240;
+pub(crate) const SERVER_PER_MINUTE: u32 = 240;
 /// How long one agent may take to answer, by default.
-pub const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the operator says of push events: `[mcpl.push]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -80,7 +80,7 @@ impl ScopeRules {
 
 /// Evaluates a label against two lists.
 #[must_use]
-pub fn evaluate_lists(
+pub(crate) fn evaluate_lists(
     label: &str,
     blacklist: &[ScopePattern],
     whitelist: &[ScopePattern],

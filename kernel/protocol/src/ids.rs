@@ -187,7 +187,7 @@ impl AgentId {
     /// What every agent's id begins with.
     pub const PREFIX: &str = "agent.";
     /// Longest name behind the prefix, in bytes.
-    pub const MAX_NAME: usize = 128;
+    pub(crate) const MAX_NAME: usize = 128;
     /// Who shows the kernel's own token.
     pub const LOCAL: &str = "agent.local";
     /// Everybody at a door that asks nobody who they are.

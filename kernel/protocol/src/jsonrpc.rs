@@ -259,7 +259,7 @@ impl Malformed {
 }
 
 /// Invalid JSON was received.
-pub const PARSE_ERROR: i64 = -32700;
+pub(crate) const PARSE_ERROR: i64 = -32700;
 /// The JSON is not a valid request object.
 pub const INVALID_REQUEST: i64 = -32600;
 /// The method does not exist or is not available.

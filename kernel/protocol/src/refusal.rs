@@ -27,11 +27,11 @@ pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// The headers of a modern request do not say what its body says.
-pub const HEADER_MISMATCH: i64 = -32020;
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
 /// A modern request does not declare a capability that it needs.
-pub const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// A modern request names a version that is not served.
-pub const UNSUPPORTED_VERSION: i64 = -32022;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 /// Of 2025-11-25: the call works once the person has been to the URLs in `data.elicitations`.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 

@@ -307,7 +307,7 @@ pub struct BlockedArgument {
     /// What to do instead.
     pub hint: &'static str,
     /// The argument, cut short. Not for the audit, which keeps no arguments.
-    pub excerpt: String,
+    pub(crate) excerpt: String,
 }
 
 fn render_location(path: &str) -> &str {

@@ -97,7 +97,7 @@ Options (for every command)
 pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
-    pub options: Options,
+    pub(crate) options: Options,
     /// What to do.
     #[command(subcommand)]
     pub command: Invocation,
@@ -116,16 +116,16 @@ pub enum Invocation {
 
 /// What holds for every command.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
     /// Do not page long output.
     #[arg(long, global = true)]
-    pub no_pager: bool,
+    pub(crate) no_pager: bool,
     /// Read only this configuration file.
     #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// The kernel's socket.
     #[arg(
         long,
@@ -134,7 +134,7 @@ pub struct Options {
         env = "MGP_SOCKET",
         hide_env_values = true
     )]
-    pub socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// The kernel's data folder.
     #[arg(
         long,
@@ -143,7 +143,7 @@ pub struct Options {
         env = "MGP_DATA_DIR",
         hide_env_values = true
     )]
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 /// What can be done.
@@ -297,7 +297,7 @@ pub enum Internal {
 pub struct Status {
     /// Show the actors and tasks that run in it instead.
     #[arg(long)]
-    pub tree: bool,
+    pub(crate) tree: bool,
 }
 
 /// `mgp metrics`.
@@ -309,10 +309,10 @@ pub struct Status {
 pub struct Metrics {
     /// In the form of OpenMetrics.
     #[arg(long)]
-    pub openmetrics: bool,
+    pub(crate) openmetrics: bool,
     /// Show what Prometheus needs to read them at the HTTP door instead.
     #[arg(long, conflicts_with = "openmetrics")]
-    pub scrape_config: bool,
+    pub(crate) scrape_config: bool,
 }
 
 /// What is listed.
@@ -328,7 +328,7 @@ pub struct ListArgs {
 pub struct DemoServer {
     /// The folder that may be searched.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Cluster {
     ///
     /// # Errors
     /// A [`Refusal`] when the logs are not reachable.
-    pub async fn publish_exports(&self) -> Result<(), Refusal> {
+    pub(crate) async fn publish_exports(&self) -> Result<(), Refusal> {
         let servers = self.servers.load();
         // Servers of other nodes, and instances for one agent, are nobody's to share.
         let own = servers

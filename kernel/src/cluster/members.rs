@@ -87,7 +87,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub async fn listen(&self) -> Result<SocketAddr, OpenError> {
+    pub(crate) async fn listen(&self) -> Result<SocketAddr, OpenError> {
         let _one = self.socket_lock.lock().await;
         match self.links.address() {
             Some(address) => Ok(address),
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// Closes it where nobody needs it: this node is in no cluster, and is not on its way into one.
-    pub async fn stop_listening(&self) {
+    pub(crate) async fn stop_listening(&self) {
         let _one = self.socket_lock.lock().await;
         if self.replication.view().cluster.is_none() {
             let _ = self.links.close(LinkClose::Done).await;

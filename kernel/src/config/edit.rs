@@ -15,7 +15,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value
 
 /// A server to be written down. Values may be references like `${KEY}`; they are not looked into.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct NewServer {
+pub(crate) struct NewServer {
     /// Its id.
     pub id: String,
     /// `command` and `args`; empty for a remote server.
@@ -23,21 +23,21 @@ pub struct NewServer {
     /// `url` of a remote server.
     pub url: Option<String>,
     /// `transport` of a remote server, where it is not `http`.
-    pub transport: Option<String>,
+    pub(crate) transport: Option<String>,
     /// `[servers.env]`.
-    pub env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
     /// `[servers.headers]`.
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// `cwd`.
-    pub cwd: Option<String>,
+    pub(crate) cwd: Option<String>,
     /// `autostart`, when it is not the default.
     pub autostart: Option<bool>,
     /// `[servers.mgp] trust_level`.
-    pub trust_level: Option<String>,
+    pub(crate) trust_level: Option<String>,
     /// `[servers.mgp] restart_policy`.
-    pub restart_policy: Option<String>,
+    pub(crate) restart_policy: Option<String>,
     /// The tools it offers, or keeps back.
-    pub tools: ToolLimits,
+    pub(crate) tools: ToolLimits,
 }
 
 /// Why an edit was not made. The text is as it was.
@@ -69,7 +69,7 @@ pub enum EditError {
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn add_entry(text: &str, server: &NewServer) -> Result<String, EditError> {
+pub(crate) fn add_entry(text: &str, server: &NewServer) -> Result<String, EditError> {
     ServerId::parse(&server.id)?;
     let mut document = parse(text)?;
     if entry_position(entries(&mut document)?, &server.id).is_some() {
@@ -86,7 +86,7 @@ pub fn add_entry(text: &str, server: &NewServer) -> Result<String, EditError> {
 
 /// Whether the file has an entry of this id.
 #[must_use]
-pub fn has_entry(text: &str, id: &str) -> bool {
+pub(crate) fn has_entry(text: &str, id: &str) -> bool {
     let document = parse(text);
     document.is_ok_and(|mut document| {
         entries(&mut document).is_ok_and(|servers| entry_position(servers, id).is_some())
@@ -95,7 +95,7 @@ pub fn has_entry(text: &str, id: &str) -> bool {
 
 /// The ids of the entries that the file has.
 #[must_use]
-pub fn ids(text: &str) -> Vec<String> {
+pub(crate) fn ids(text: &str) -> Vec<String> {
     let Ok(mut document) = parse(text) else {
         return Vec::new();
     };
@@ -110,7 +110,10 @@ pub fn ids(text: &str) -> Vec<String> {
 ///
 /// # Errors
 /// [`EditError`].
-pub fn read_command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, EditError> {
+pub(crate) fn read_command(
+    text: &str,
+    id: &str,
+) -> Result<Option<(String, Vec<String>)>, EditError> {
     let mut document = parse(text)?;
     let entry = find_entry(&mut document, id)?;
     let Some(command) = entry.get("command").and_then(Item::as_str) else {
@@ -126,7 +129,11 @@ pub fn read_command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn set_tool_limits(text: &str, id: &str, tools: &ToolLimits) -> Result<String, EditError> {
+pub(crate) fn set_tool_limits(
+    text: &str,
+    id: &str,
+    tools: &ToolLimits,
+) -> Result<String, EditError> {
     let mut document = parse(text)?;
     apply_tool_limits(find_entry(&mut document, id)?, tools);
     Ok(keep_line_ends(text, document.to_string()))
@@ -136,7 +143,12 @@ pub fn set_tool_limits(text: &str, id: &str, tools: &ToolLimits) -> Result<Strin
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
-pub fn set_argument(text: &str, id: &str, at: usize, argument: &str) -> Result<String, EditError> {
+pub(crate) fn set_argument(
+    text: &str,
+    id: &str,
+    at: usize,
+    argument: &str,
+) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let args = find_entry(&mut document, id)?.get_mut("args");
     let args = args.and_then(Item::as_array_mut);
@@ -176,7 +188,7 @@ pub fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
 ///
 /// # Errors
 /// The system's, with the file as it was.
-pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let path = atomic_file::behind_links(path);
     if let Some(folder) = path.parent() {
         atomic_file::create_folder(folder)?;

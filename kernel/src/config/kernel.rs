@@ -41,49 +41,49 @@ pub struct KernelConfig {
     /// `[http]`: the HTTP door.
     pub http: HttpConfig,
     /// `[oauth]`: whose tokens open the HTTP door.
-    pub oauth: OAuthConfig,
+    pub(crate) oauth: OAuthConfig,
     /// `[lite]`: MCP-lite at the HTTP door.
-    pub lite: LiteConfig,
+    pub(crate) lite: LiteConfig,
     /// `[socket]`: the owner's door.
-    pub socket: SocketConfig,
+    pub(crate) socket: SocketConfig,
     /// `[data]`: what lasts.
     pub data: DataConfig,
     /// `[secrets]`: where secrets are that values refer to by their names.
-    pub secrets: SecretsConfig,
+    pub(crate) secrets: SecretsConfig,
     /// `[network]`: how servers, those who guard them and registries are reached over HTTP.
-    pub network: NetworkConfig,
+    pub(crate) network: NetworkConfig,
     /// `[registry]`: where servers are looked for that are not here yet.
-    pub registry: RegistryConfig,
+    pub(crate) registry: RegistryConfig,
     /// `[streams]`: event streams of the HTTP door.
-    pub streams: StreamsConfig,
+    pub(crate) streams: StreamsConfig,
     /// `[questions]`: what servers ask of the people behind agents.
-    pub questions: QuestionsConfig,
+    pub(crate) questions: QuestionsConfig,
     /// `[lists]`: the merged lists.
-    pub lists: ListsConfig,
+    pub(crate) lists: ListsConfig,
     /// `[health]`: how often servers are asked how they are.
-    pub health: HealthCheckConfig,
+    pub(crate) health: HealthCheckConfig,
     /// `[audit]`: what was done, written down.
     pub audit: AuditConfig,
     /// `[access]`: who may call what.
-    pub access: AccessConfig,
+    pub(crate) access: AccessConfig,
     /// `[log]`: what the kernel writes to stderr.
     pub log: LogConfig,
     /// `[metrics]`: figures for who scrapes them.
-    pub metrics: MetricsConfig,
+    pub(crate) metrics: MetricsConfig,
     /// `[telemetry]`: what is told to a collector.
-    pub telemetry: TelemetryConfig,
+    pub(crate) telemetry: TelemetryConfig,
     /// `[limits]`: what holds for a server whose entry says nothing else.
-    pub limits: ServerLimits,
+    pub(crate) limits: ServerLimits,
     /// `[limits]`: how many calls an agent may make.
-    pub rates: RateLimits,
+    pub(crate) rates: RateLimits,
     /// `[validation]`: what holds for the tools of all servers.
-    pub tools: ToolRules,
+    pub(crate) tools: ToolRules,
     /// `[confirmation]`: a person's yes to dangerous calls.
-    pub confirmation: ConfirmationConfig,
+    pub(crate) confirmation: ConfirmationConfig,
     /// `[permissions]`: how permissions of servers are decided.
-    pub permissions: PermissionRules,
+    pub(crate) permissions: PermissionRules,
     /// `[pins]`: what a changed tool comes to.
-    pub pin: PinRules,
+    pub(crate) pin: PinRules,
     /// `[sandbox]`: how the servers that are trusted least are confined.
     pub sandbox: sandbox::SandboxConfig,
     /// `[discovery]`: how tools are found.
@@ -91,11 +91,11 @@ pub struct KernelConfig {
     /// `[cluster]`: this node among others.
     pub cluster: ClusterConfig,
     /// `[agents.*]`: which agents answer others.
-    pub answering: RequestableAgents,
+    pub(crate) answering: RequestableAgents,
     /// `[mcpl]`: what servers may do beside being called.
-    pub mcpl: McplRules,
+    pub(crate) mcpl: McplRules,
     /// `[sets.*]`, and of `[agents.*]` who is held to one.
-    pub sets: ToolSets,
+    pub(crate) sets: ToolSets,
 }
 
 impl KernelConfig {

@@ -31,7 +31,7 @@ impl Mention {
     /// What of it is not there. Of an agent without a near one nothing is said: those of other authorities
     /// are known only once they come in.
     #[must_use]
-    pub fn unknown_name(&self, known: &NameResolver) -> Option<String> {
+    pub(crate) fn unknown_name(&self, known: &NameResolver) -> Option<String> {
         let why = match &self.subject {
             MentionSubject::Agent(agent) => {
                 unresolved_name(known.resolve_agent(agent)).filter(NameError::has_suggestion)
@@ -57,7 +57,7 @@ fn unresolved_name<T>(meant: Result<ResolvedName<T>, NameError>) -> Option<NameE
 impl LoadedConfig {
     /// Everything that is named and is no definition of it.
     #[must_use]
-    pub fn mentions(&self) -> Vec<Mention> {
+    pub(crate) fn mentions(&self) -> Vec<Mention> {
         let rules = self.servers.iter().flatten().flat_map(tool_rule_mentions);
         let discovery = &self.kernel.discovery;
         let mut all: Vec<Mention> = pinned_mentions(discovery)

@@ -21,7 +21,7 @@ const KEY_FILE: &str = ".local/share/mgp/secrets.key";
 
 /// The named secrets of a user.
 #[derive(Clone, Debug)]
-pub struct NamedSecrets {
+pub(crate) struct NamedSecrets {
     store: Option<SecretStore>,
     /// Whether the home is that of the account: the keyring is the account's, too.
     is_account_home: bool,
@@ -30,7 +30,7 @@ pub struct NamedSecrets {
 impl NamedSecrets {
     /// Those of the user who reads this configuration.
     #[must_use]
-    pub fn for_look_up(look_up: &ConfigLookup) -> Self {
+    pub(crate) fn for_look_up(look_up: &ConfigLookup) -> Self {
         let home = look_up.home.as_deref();
         let place = look_up.sealed_folder().zip(home);
         Self {
@@ -41,7 +41,7 @@ impl NamedSecrets {
 
     /// Where they are kept, as configured; `None` without a home.
     #[must_use]
-    pub fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
+    pub(crate) fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
         let store = self.store.clone()?;
         if secrets.keyring.unwrap_or(self.is_account_home) {
             Some(store.with_keyring())
@@ -52,7 +52,7 @@ impl NamedSecrets {
 
     /// The file that changes with them.
     #[must_use]
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(crate) fn file(&self) -> Option<PathBuf> {
         let store = self.store.as_ref()?;
         Some(store.file(Namespace::Named))
     }
@@ -61,7 +61,7 @@ impl NamedSecrets {
     ///
     /// # Errors
     /// In words, with what to do.
-    pub fn read(&self, name: &str, secrets: &SecretsConfig) -> Result<SecretString, String> {
+    pub(crate) fn read(&self, name: &str, secrets: &SecretsConfig) -> Result<SecretString, String> {
         let store = self.store(secrets);
         if let Some(store) = &store {
             let kept = store.get(Namespace::Named, name);
@@ -92,7 +92,7 @@ fn is_account_home(home: &Path) -> bool {
 
 /// What the kernel reads its files with: its own variables, and the secrets of its user. Each secret is had
 /// once for a reading.
-pub struct KernelLookup {
+pub(crate) struct KernelLookup {
     secrets: NamedSecrets,
     cache: RefCell<BTreeMap<(String, SecretsConfig), Result<SecretString, String>>>,
 }
@@ -100,7 +100,7 @@ pub struct KernelLookup {
 impl KernelLookup {
     /// For the files of a look-up.
     #[must_use]
-    pub fn for_look_up(look_up: &ConfigLookup) -> Self {
+    pub(crate) fn for_look_up(look_up: &ConfigLookup) -> Self {
         Self {
             secrets: NamedSecrets::for_look_up(look_up),
             cache: RefCell::default(),

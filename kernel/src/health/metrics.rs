@@ -29,36 +29,36 @@ use crate::cluster::Cluster;
 
 /// Reads all figures.
 #[derive(Debug)]
-pub struct KernelMetrics {
+pub(crate) struct KernelMetrics {
     /// What calls use.
-    pub calls: Arc<Context>,
+    pub(crate) calls: Arc<Context>,
     /// What servers and the kernel use.
-    pub resource_usage: Arc<ResourceMonitor>,
+    pub(crate) resource_usage: Arc<ResourceMonitor>,
     /// What is wrong with the kernel's files.
-    pub storage_health: StorageHealth,
+    pub(crate) storage_health: StorageHealth,
     /// This node's part in a cluster.
     pub cluster: Arc<Cluster>,
     /// The memory of messages.
-    pub message_budgets: Arc<MessageBudgets>,
+    pub(crate) message_budgets: Arc<MessageBudgets>,
     /// Requests by their methods.
-    pub requests: Arc<RequestCounts>,
+    pub(crate) requests: Arc<RequestCounts>,
     /// Answers of the HTTP door.
-    pub endpoints: Arc<ResponseCounts>,
+    pub(crate) endpoints: Arc<ResponseCounts>,
     /// What the collector was told.
-    pub telemetry: Arc<TelemetryCounts>,
+    pub(crate) telemetry: Arc<TelemetryCounts>,
     /// Where the HTTP door shows them, once it is open.
-    pub scrape_target: OnceLock<ScrapeTarget>,
+    pub(crate) scrape_target: OnceLock<ScrapeTarget>,
 }
 
 /// Where the HTTP door shows the figures.
 #[derive(Debug, Clone)]
-pub struct ScrapeTarget {
+pub(crate) struct ScrapeTarget {
     /// The address.
     pub url: String,
     /// The file that holds the token.
-    pub token_file: PathBuf,
+    pub(crate) token_file: PathBuf,
     /// Programs of this machine need none.
-    pub is_open_to_loopback: bool,
+    pub(crate) is_open_to_loopback: bool,
 }
 
 fn gauge(name: &'static str, help: &'static str) -> MetricFamily {
@@ -72,7 +72,7 @@ fn counter(name: &'static str, help: &'static str) -> MetricFamily {
 impl KernelMetrics {
     /// `mgp/kernel/metrics`.
     #[must_use]
-    pub fn handle(self: Arc<Self>, request: &Request) -> AnswerFuture {
+    pub(crate) fn handle(self: Arc<Self>, request: &Request) -> AnswerFuture {
         let asked: Result<Metrics, _> = mcp::parse_params(request.params.as_deref());
         Box::pin(async move { self.render_outcome(asked?).await })
     }
@@ -93,12 +93,12 @@ impl KernelMetrics {
     }
 
     /// All figures in this form.
-    pub async fn render(&self, form: TextFormat) -> String {
+    pub(crate) async fn render(&self, form: TextFormat) -> String {
         render(&self.families().await, form)
     }
 
     /// All figures.
-    pub async fn families(&self) -> Vec<MetricFamily> {
+    pub(crate) async fn families(&self) -> Vec<MetricFamily> {
         let look = self.resource_usage.sample().await;
         let mut all = self.kernel_families(&look);
         all.extend(self.calls.metrics.metric_families());

@@ -30,7 +30,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub(crate) enum Signal {
     /// Spans.
     Traces,
     /// Figures.
@@ -41,7 +41,7 @@ pub enum Signal {
 
 impl Signal {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+    pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
     const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Signal {
 
 /// What became of spans, of messages with figures and of lines of the log.
 #[derive(Debug, Default)]
-pub struct TelemetryCounts {
+pub(crate) struct TelemetryCounts {
     exported: [Counter; 3],
     dropped: [Counter; 3],
 }
@@ -70,7 +70,7 @@ impl TelemetryCounts {
 
     /// All of it, for who reads it.
     #[must_use]
-    pub fn families(&self) -> [MetricFamily; 2] {
+    pub(crate) fn families(&self) -> [MetricFamily; 2] {
         let mut told = MetricFamily::new(
             "mgp_telemetry_told",
             MetricKind::Counter,
@@ -92,7 +92,7 @@ impl TelemetryCounts {
 
 /// The tasks that tell a collector.
 #[derive(Debug, Default)]
-pub struct Telemetry {
+pub(crate) struct Telemetry {
     tasks: Mutex<Vec<SupervisedTask<()>>>,
     shutdown: CancellationToken,
 }
@@ -100,7 +100,7 @@ pub struct Telemetry {
 impl Telemetry {
     /// Starts to tell what the configuration says; `figures` are those of the moment.
     #[must_use]
-    pub fn start(
+    pub(crate) fn start(
         config: &TelemetryConfig,
         client: Client,
         source: TelemetryResource,
@@ -144,7 +144,7 @@ impl Telemetry {
     }
 
     /// Tells what still waits, for a moment.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         self.shutdown.cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock().await);
         let ended = async {

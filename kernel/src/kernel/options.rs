@@ -13,24 +13,24 @@ use crate::config::named_secrets::NamedSecrets;
 /// What the kernel is started with.
 pub struct KernelOptions {
     /// The configuration, usable and with its problems told.
-    pub loaded: LoadedConfig,
+    pub(crate) loaded: LoadedConfig,
     /// How to look it up again when a file changes; `None` when there are no files.
-    pub look_up: Option<ConfigLookup>,
+    pub(crate) look_up: Option<ConfigLookup>,
     /// Where the socket goes.
-    pub socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// The socket there, where the system's service manager listens on it already.
-    pub listener: Option<UnixListener>,
+    pub(crate) listener: Option<UnixListener>,
     /// The folder for what lasts; it may not exist yet.
-    pub data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
     /// Whether somebody told that folder.
-    pub is_data_dir_named: bool,
+    pub(crate) is_data_dir_named: bool,
     /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
     /// below the home. Empty for a kernel that only those find who know where it is.
-    pub record_folders: Vec<PathBuf>,
+    pub(crate) record_folders: Vec<PathBuf>,
     /// Stdin is a pipe from the process that started this one, and the kernel ends when that ends, however it does.
-    pub stop_on_stdin_close: bool,
+    pub(crate) stop_on_stdin_close: bool,
     /// To be called once, when every door is open.
-    pub on_ready: Box<dyn FnOnce(&OpenListeners) + Send>,
+    pub(crate) on_ready: Box<dyn FnOnce(&OpenListeners) + Send>,
 }
 
 impl KernelOptions {
@@ -45,7 +45,7 @@ impl KernelOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenListeners {
     /// The owner's socket.
-    pub socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// The HTTP door, when there is one.
     pub http: Option<OpenHttpListener>,
 }
@@ -56,11 +56,11 @@ pub struct OpenHttpListener {
     /// Where it listens, with the port it really got.
     pub address: SocketAddr,
     /// Whether it speaks TLS.
-    pub secure: bool,
+    pub(crate) secure: bool,
     /// The operator's token, while the kernel knows it; never shown where a file holds it.
     pub token: Option<String>,
     /// The file that holds the token.
-    pub token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl OpenHttpListener {

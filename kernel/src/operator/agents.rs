@@ -23,7 +23,7 @@ impl Operator {
     ///
     /// # Errors
     /// A name that is none or is there already; a disk that does not take it.
-    pub async fn add_agent(&self, request: &Request) -> Outcome {
+    pub(crate) async fn add_agent(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
         let (id, end) = (parse_agent(&add.name)?, token_expiry(add.expires_secs)?);
         let made = self.agents.add(&id, end, &request.trace.id).await;
@@ -35,7 +35,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list_agents(&self) -> Outcome {
+    pub(crate) fn list_agents(&self) -> Outcome {
         let agents = self.agents.registered_agents.list();
         let agents: Vec<_> = agents
             .iter()
@@ -48,7 +48,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown agent; a disk that does not take it.
-    pub async fn remove_agent(&self, request: &Request) -> Outcome {
+    pub(crate) async fn remove_agent(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
         let id = parse_agent(&remove.name)?;
         let before = self.find_agent(&id)?;
@@ -66,7 +66,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown agent; a disk that does not take the new token.
-    pub async fn agent_token(&self, request: &Request) -> Outcome {
+    pub(crate) async fn agent_token(&self, request: &Request) -> Outcome {
         let token: Token = read(request)?;
         let id = parse_agent(&token.name)?;
         if !token.rotate {

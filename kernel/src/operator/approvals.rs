@@ -27,7 +27,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nothing waits under that name, or nothing came of the decision.
-    pub async fn approve(&self, request: &Request) -> Outcome {
+    pub(crate) async fn approve(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
@@ -57,7 +57,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nothing waits under that name, or it does not take this value.
-    pub async fn answer_pending(&self, request: &Request) -> Outcome {
+    pub(crate) async fn answer_pending(&self, request: &Request) -> Outcome {
         let Answer { id, value } = read(request)?;
         let decider = decider(request);
         super::json(&self.approvals.answer(&id, &value, &decider).await?)
@@ -67,7 +67,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nothing waits under that name, or nothing came of the decision.
-    pub async fn deny(&self, request: &Request) -> Outcome {
+    pub(crate) async fn deny(&self, request: &Request) -> Outcome {
         let Deny { id, only, later } = read(request)?;
         if let Some(node) = self.asking_node(&id, &only).await? {
             if later {
@@ -86,7 +86,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nothing waits under that name, or nothing came of the decision.
-    pub async fn grant_permissions(&self, request: &Request) -> Outcome {
+    pub(crate) async fn grant_permissions(&self, request: &Request) -> Outcome {
         let Grant(decision) = read(request)?;
         let end = decision.expires_at.as_deref();
         let until_ms = end.map(|end| {
@@ -122,7 +122,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server, or it could not be written down.
-    pub async fn revoke_permission(&self, request: &Request) -> Outcome {
+    pub(crate) async fn revoke_permission(&self, request: &Request) -> Outcome {
         let Revoke { server, permission } = read(request)?;
         let handle = self.find_server(&server)?;
         let (mut taken, mut permissions, decider) = (BTreeSet::new(), Vec::new(), decider(request));

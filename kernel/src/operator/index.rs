@@ -22,7 +22,7 @@ impl Operator {
     ///
     /// # Errors
     /// A word that is no strategy, a name that is no agent's; too many searches at once.
-    pub async fn search(&self, request: &Request) -> Outcome {
+    pub(crate) async fn search(&self, request: &Request) -> Outcome {
         let search: Search = read(request)?;
         let who = match &search.agent {
             Some(name) => {

@@ -13,7 +13,7 @@ impl Operator {
     ///
     /// # Errors
     /// A data folder that cannot be written.
-    pub async fn enable_lan(&self) -> Outcome {
+    pub(crate) async fn enable_lan(&self) -> Outcome {
         let on = self.cluster.lan.enable().await.map_err(lan_refusal)?;
         json(&self.to_presence(on))
     }
@@ -22,7 +22,7 @@ impl Operator {
     ///
     /// # Errors
     /// A data folder that cannot be written.
-    pub async fn disable_lan(&self) -> Outcome {
+    pub(crate) async fn disable_lan(&self) -> Outcome {
         let off = self.cluster.lan.disable().await.map_err(lan_refusal)?;
         json(&self.to_presence(off))
     }
@@ -31,7 +31,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the actor does not answer.
-    pub async fn lan_status(&self) -> Outcome {
+    pub(crate) async fn lan_status(&self) -> Outcome {
         let status = self.cluster.lan.status().await.map_err(internal_error)?;
         json(&self.to_presence(status))
     }

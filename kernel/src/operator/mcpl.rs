@@ -22,7 +22,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list_feature_sets(&self) -> Outcome {
+    pub(crate) fn list_feature_sets(&self) -> Outcome {
         let sets = self.mcpl.sets().load();
         let servers = sets.servers.iter();
         let servers = servers.map(|(server, sets)| McplServer {
@@ -67,7 +67,7 @@ impl Operator {
     ///
     /// # Errors
     /// Names that nobody has, unless they are said to be still to come; a disk that does not take it.
-    pub async fn switch_feature_sets(&self, request: &Request) -> Outcome {
+    pub(crate) async fn switch_feature_sets(&self, request: &Request) -> Outcome {
         let typed: Switch = read(request)?;
         let server = self.parse_server(&typed.server, !typed.yet_unknown)?;
         if typed.sets.is_empty() {
@@ -104,7 +104,7 @@ impl Operator {
     ///
     /// # Errors
     /// A server that nobody has; a disk that does not take it.
-    pub async fn forget_scopes(&self, request: &Request) -> Outcome {
+    pub(crate) async fn forget_scopes(&self, request: &Request) -> Outcome {
         let typed: Forget = read(request)?;
         // One that is gone may have left approvals.
         let server = self.parse_server(&typed.server, false)?;

@@ -24,7 +24,7 @@ impl Operator {
     ///
     /// # Errors
     /// What cannot be read, or could be two things.
-    pub fn resolve_names(&self, request: &Request) -> Outcome {
+    pub(crate) fn resolve_names(&self, request: &Request) -> Outcome {
         let asked: names::Read = read(request)?;
         let known = self.name_sources.name_resolver();
         let mut meant = ResolvedNames::default();
@@ -58,7 +58,7 @@ impl Operator {
     ///
     /// # Errors
     /// A name that no agent can have; logs that are not reachable.
-    pub async fn list_names(&self, request: &Request) -> Outcome {
+    pub(crate) async fn list_names(&self, request: &Request) -> Outcome {
         let asked: names::List = read(request)?;
         let shown = self.catalog.load();
         let offered = shown.catalog.offers().flat_map(|offer| offer.tools());

@@ -20,7 +20,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown node, a key that is none; a node that may not, or cannot write now.
-    pub async fn rekey_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn rekey_node(&self, request: &Request) -> Outcome {
         let rekey: Rekey = read(request)?;
         match (rekey.node, rekey.to) {
             (None, None) => self.rekey_local(request).await,
@@ -135,7 +135,7 @@ impl Operator {
     ///
     /// # Errors
     /// A key that is none, or of another cluster; a node that is in none, or was cut off.
-    pub async fn recover_cluster(&self, request: &Request) -> Outcome {
+    pub(crate) async fn recover_cluster(&self, request: &Request) -> Outcome {
         let recover: Recover = read(request)?;
         let Some(key) = RecoveryKey::parse(&recover.key) else {
             let words = "this is no recovery key: one begins with mgp-recovery-, and was shown when the cluster was founded";

@@ -34,7 +34,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the links do not answer.
-    pub async fn identity(&self) -> Outcome {
+    pub(crate) async fn identity(&self) -> Outcome {
         let (cluster, view) = (&self.cluster, self.cluster.replication.view());
         json(&Identity {
             id: cluster.local_node.to_string(),
@@ -91,7 +91,7 @@ impl Operator {
     ///
     /// # Errors
     /// When an actor of the cluster does not answer.
-    pub async fn list_nodes(&self) -> Outcome {
+    pub(crate) async fn list_nodes(&self) -> Outcome {
         let view = self.cluster.replication.view();
         let nodes = match view.cluster {
             Some(_) => self.all_nodes(&view).await?,
@@ -342,7 +342,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown node; a node that may not, or cannot write now.
-    pub async fn revoke_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn revoke_node(&self, request: &Request) -> Outcome {
         let revoke: Revoke = read(request)?;
         let node = self.find_peer(&revoke.node)?;
         let name = self.cluster.node_label(node);
@@ -363,7 +363,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown node, a name that is none or is another one's; a node that may not write.
-    pub async fn rename_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn rename_node(&self, request: &Request) -> Outcome {
         let rename: Rename = read(request)?;
         let name = NodeName::parse(&rename.name);
         let name = name.map_err(|why| Refusal::BadParams(why.to_string()))?;
@@ -391,7 +391,7 @@ impl Operator {
     ///
     /// # Errors
     /// A node that is in no cluster, or is its last admin and was not told to leave all the same.
-    pub async fn leave_cluster(&self, request: &Request) -> Outcome {
+    pub(crate) async fn leave_cluster(&self, request: &Request) -> Outcome {
         let leave: Leave = read(request)?;
         let view = self.cluster.replication.view();
         let Some(cluster) = view.cluster else {

@@ -32,7 +32,7 @@ impl Operator {
     ///
     /// # Errors
     /// A node that is no admin; a port that cannot be opened; a disk that does not take it.
-    pub async fn invite_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn invite_node(&self, request: &Request) -> Outcome {
         let invite: Invite = read(request)?;
         let lives = invite
             .lives_secs
@@ -117,7 +117,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the actor does not answer.
-    pub async fn list_tickets(&self) -> Outcome {
+    pub(crate) async fn list_tickets(&self) -> Outcome {
         let tickets = self
             .cluster
             .pairing
@@ -135,7 +135,7 @@ impl Operator {
     ///
     /// # Errors
     /// No such ticket.
-    pub async fn withdraw_ticket(&self, request: &Request) -> Outcome {
+    pub(crate) async fn withdraw_ticket(&self, request: &Request) -> Outcome {
         let withdraw: Withdraw = read(request)?;
         let tickets = self
             .cluster
@@ -167,7 +167,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nobody waits, or not this one, or it shows other words, or none were said; it cannot be written down.
-    pub async fn approve_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn approve_node(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
         let waits = self.find_waiting_node(approve.node.as_deref()).await?;
         let (name, shows) = (&waits.node.name, &waits.node.words);
@@ -230,7 +230,7 @@ impl Operator {
     ///
     /// # Errors
     /// Nobody waits, or not this one.
-    pub async fn refuse_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn refuse_node(&self, request: &Request) -> Outcome {
         let refuse: Refuse = read(request)?;
         let waits = self.find_waiting_node(refuse.node.as_deref()).await?;
         self.turn_away(&waits).await?;
@@ -272,7 +272,7 @@ impl Operator {
     ///
     /// # Errors
     /// A ticket that is none; a node that is in a cluster; a port that cannot be opened.
-    pub async fn join_cluster(&self, request: &Request) -> Outcome {
+    pub(crate) async fn join_cluster(&self, request: &Request) -> Outcome {
         let join: Join = read(request)?;
         let name = match &join.name {
             Some(name) => {
@@ -307,7 +307,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the actor does not answer.
-    pub async fn admission_status(&self) -> Outcome {
+    pub(crate) async fn admission_status(&self) -> Outcome {
         match self
             .cluster
             .pairing

@@ -20,7 +20,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server.
-    pub async fn start_server(&self, request: &Request) -> Outcome {
+    pub(crate) async fn start_server(&self, request: &Request) -> Outcome {
         let start: servers::Start = read(request)?;
         let handle = self.find_server(&start.id)?;
         // A person may have signed in just now.
@@ -37,7 +37,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server.
-    pub async fn restart_server(&self, request: &Request) -> Outcome {
+    pub(crate) async fn restart_server(&self, request: &Request) -> Outcome {
         let restart: servers::Restart = read(request)?;
         let handle = self.find_server(&restart.id)?;
         let waiting = StartWatch::from_now(&handle, restart.log);
@@ -54,7 +54,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server.
-    pub async fn wait_for_server(&self, request: &Request) -> Outcome {
+    pub(crate) async fn wait_for_server(&self, request: &Request) -> Outcome {
         let wait: servers::Wait = read(request)?;
         let handle = self.find_server(&wait.id)?;
         let status = handle.status();

@@ -17,7 +17,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn list_sets(&self) -> Outcome {
+    pub(crate) async fn list_sets(&self) -> Outcome {
         let new: Vec<_> = self.servers.load().values().cloned().collect();
         // Each has its own deadline, so the order does not matter.
         for newcomer in new.iter().filter(|server| server.is_new()) {

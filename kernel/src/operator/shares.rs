@@ -26,7 +26,7 @@ impl Operator {
     ///
     /// # Errors
     /// What cannot be shared; a disk that does not take it.
-    pub async fn share(&self, request: &Request) -> Outcome {
+    pub(crate) async fn share(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
         let server = self.parse_local_server(&add.server, !add.yet_unknown)?;
         let wish = ShareSpec {
@@ -66,7 +66,7 @@ impl Operator {
     ///
     /// # Errors
     /// What is not shared; a disk that does not take it.
-    pub async fn unshare(&self, request: &Request) -> Outcome {
+    pub(crate) async fn unshare(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
         let server = self.parse_local_server(&remove.server, false)?;
         let to = remove.to.as_deref().map(|to| self.parse_audience(to));
@@ -89,7 +89,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list_shares(&self) -> Outcome {
+    pub(crate) fn list_shares(&self) -> Outcome {
         let shares = self.cluster.shares.current();
         let shares = shares
             .iter()

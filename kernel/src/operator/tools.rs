@@ -21,7 +21,7 @@ pub(crate) const METHODS: [&str; 4] = [
 
 /// The request of a method that this call of a tool stands for; its arguments are the params.
 #[must_use]
-pub fn as_method_request(request: &Request) -> Option<Request> {
+pub(crate) fn as_method_request(request: &Request) -> Option<Request> {
     if !request.caller.operator {
         return None;
     }

@@ -18,9 +18,9 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFile {
     /// What it says, where it is in force: the very bytes that were found to be trusted.
-    pub effective_text: Option<String>,
+    pub(crate) effective_text: Option<String>,
     /// Distrust it, or its change, is not in force.
-    pub untrusted: Option<UntrustedFile>,
+    pub(crate) untrusted: Option<UntrustedFile>,
 }
 
 /// A project's file that is not in force as it is.
@@ -29,9 +29,9 @@ pub struct UntrustedFile {
     /// The file.
     pub file: PathBuf,
     /// Whether it is in force as it was when it was trusted.
-    pub trusted_version_in_force: bool,
+    pub(crate) trusted_version_in_force: bool,
     /// Distrust.
-    pub reason: UntrustedReason,
+    pub(crate) reason: UntrustedReason,
 }
 
 /// Distrust a project's file is not in force as it is.

@@ -22,7 +22,7 @@ pub struct TrustedFile {
     /// The file: its folder without links, and its name.
     pub file: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal digits.
-    pub blake3: String,
+    pub(crate) blake3: String,
     /// When, as RFC 3339.
     pub at: String,
 }
@@ -71,7 +71,7 @@ pub enum TrustError {
 impl TrustStore {
     /// Reads what is there. A file that is damaged, or that others could have written, trusts nobody.
     #[must_use]
-    pub fn open(path: Option<&Path>) -> Self {
+    pub(crate) fn open(path: Option<&Path>) -> Self {
         let Some(path) = path else {
             return Self::with_error("there is no home to keep trust in".into());
         };
@@ -93,19 +93,19 @@ impl TrustStore {
 
     /// Everything that is trusted.
     #[must_use]
-    pub fn entries(&self) -> &[TrustedFile] {
+    pub(crate) fn entries(&self) -> &[TrustedFile] {
         &self.entries
     }
 
     /// The entry of a file.
     #[must_use]
-    pub fn find(&self, file: &Path) -> Option<&TrustedFile> {
+    pub(crate) fn find(&self, file: &Path) -> Option<&TrustedFile> {
         self.entries.iter().find(|entry| entry.file == file)
     }
 
     /// Why nothing is trusted, when there is a reason.
     #[must_use]
-    pub fn load_error(&self) -> Option<&str> {
+    pub(crate) fn load_error(&self) -> Option<&str> {
         self.load_error.as_deref()
     }
 }

@@ -60,7 +60,7 @@ impl<T> CoalescingQueue<T> {
     }
 
     /// The next item; without one, the taker of this poll is woken for it, and no other one.
-    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<T> {
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut line = self.0.lock();
         if let Some(item) = line.items.pop_front() {
             return Poll::Ready(item);

@@ -16,7 +16,7 @@ use prost::{DecodeError, Message};
 
 /// Most messages within one another. The readers of most languages take 100 and count the outermost in
 /// different ways; an object takes three, a list two.
-pub const MAX_DEPTH: usize = 96;
+pub(crate) const MAX_DEPTH: usize = 96;
 
 /// Longest piece of what is refused that is repeated in the words of a refusal, in bytes.
 const ECHO_MAX_BYTES: usize = 64;

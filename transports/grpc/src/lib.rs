@@ -27,7 +27,7 @@ pub mod mcplite {
 pub const PROTO: &str = include_str!("../proto/mcplite.proto");
 
 /// The same as an encoded `FileDescriptorSet`, with what it imports.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcplite.bin"));
+pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcplite.bin"));
 
 /// The name of the service, as in paths: `/mcplite.MCPLite/CallTool`.
 pub const SERVICE: &str = "mcplite.MCPLite";

@@ -11,7 +11,7 @@ pub struct ChildExit {
     pub code: Option<i32>,
     /// The number of the signal that killed it. Neither of the two is there when the process hangs
     /// in the system and does not even go away when killed.
-    pub signal: Option<i32>,
+    pub(crate) signal: Option<i32>,
     /// What brought it about.
     pub cause: ExitCause,
     /// Something of it was killed and still runs: it hangs in the system.

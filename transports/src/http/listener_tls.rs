@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use super::certificate::Certificate;
 
 /// How long a client may take until it is known who it is, its wait for a turn included.
-pub const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Handshakes under way at a time: a few milliseconds of work each. The next ones wait for their turn.
 const MAX_HANDSHAKES: usize = 512;

@@ -82,7 +82,7 @@ pub struct PacketLoss {
     /// How many were sent.
     pub sent: u64,
     /// How many of them were lost, and sent again.
-    pub lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// Why a link ended.

@@ -22,7 +22,7 @@ pub struct SseEvent {
 #[error("an event of more than {limit} bytes")]
 pub struct TooLarge {
     /// The limit, in bytes.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// The id of the event, as far as it was known.
     pub id: Option<String>,
 }

@@ -50,7 +50,7 @@ impl Default for ClientActivity {
 
 impl ClientActivity {
     /// Notes the client's name and version of MCP; only the first call counts.
-    pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
+    pub(crate) fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
         self.introduction.get_or_init(|| ClientIntroduction {
             name: truncate(&client.name),
             version: truncate(&client.version),
@@ -97,7 +97,12 @@ impl ClientActivity {
 
     /// The client as shown to the operator; `agent` is who the kernel knows it as.
     #[must_use]
-    pub fn to_client(&self, agent: String, door: &str, view: &CatalogView) -> kernel::Client {
+    pub(crate) fn to_client(
+        &self,
+        agent: String,
+        door: &str,
+        view: &CatalogView,
+    ) -> kernel::Client {
         let said = self.introduction.get();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         kernel::Client {

@@ -187,7 +187,7 @@ impl CallStreamHandle {
     }
 
     /// Ends the actor.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.mailbox.stop("its call has its answer");
     }
 }

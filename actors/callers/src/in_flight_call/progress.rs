@@ -13,7 +13,7 @@ pub struct ReportedProgress(Mutex<Option<f64>>);
 impl ReportedProgress {
     /// The number of the next chunk, above all before.
     #[must_use]
-    pub fn next_chunk(&self) -> u64 {
+    pub(crate) fn next_chunk(&self) -> u64 {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = told.unwrap_or(0.0).max(0.0).floor() + 1.0;
         *told = Some(next);

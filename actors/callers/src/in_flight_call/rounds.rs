@@ -156,7 +156,7 @@ impl CallRounds {
     }
 
     /// Resolves when messages reach the client; false when it does not come back for them.
-    pub async fn wait_until_reachable(&self) -> bool {
+    pub(crate) async fn wait_until_reachable(&self) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -184,7 +184,7 @@ impl CallRounds {
 
     /// The lowest log level the client wants, as last declared.
     #[must_use]
-    pub fn log_level(&self) -> Option<LogLevel> {
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
         self.lock_current().log_level
     }
 

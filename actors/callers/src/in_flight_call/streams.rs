@@ -20,7 +20,7 @@ use super::delivery::{Delivery, Receipt};
 pub struct Lane(pub u64);
 
 /// The stream that a GET opens.
-pub const GET_LANE: Lane = Lane(0);
+pub(crate) const GET_LANE: Lane = Lane(0);
 
 /// Events a reader may be behind before it counts as stuck.
 const BACKLOG_MAX: usize = 1024;
@@ -104,7 +104,7 @@ impl Streams {
 
     /// Whether somebody reads the GET stream now.
     #[must_use]
-    pub fn is_get_open(&self) -> bool {
+    pub(crate) fn is_get_open(&self) -> bool {
         self.lock_readers().contains_key(&GET_LANE.0)
     }
 
@@ -147,7 +147,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`SendError`]: they do not, or all streams have ended.
-    pub fn try_push(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
+    pub(crate) fn try_push(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
         let weight = frame.len();
         let frame = SseFrame::new(frame, None, None);
         let pushed = self.ring.push(lane.0, frame, weight);
@@ -185,7 +185,7 @@ impl Streams {
     }
 
     /// Ends all streams.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.ring.close();
     }
 

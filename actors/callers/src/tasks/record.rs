@@ -19,7 +19,7 @@ use mgp_store::regular_file;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The run of the kernel that made it.
-    pub boot: u64,
+    pub(crate) boot: u64,
     /// Its number in that run.
     pub number: u64,
     /// The server of the tool.
@@ -28,15 +28,15 @@ pub struct TaskRecord {
     #[serde(default)]
     pub tool: Box<str>,
     /// Who called.
-    pub principal: String,
+    pub(crate) principal: String,
     /// When it began.
-    pub created_ms: u64,
+    pub(crate) created_ms: u64,
     /// When its state last changed.
-    pub updated_ms: u64,
+    pub(crate) updated_ms: u64,
     /// How long it is kept after its start.
-    pub ttl_ms: u64,
+    pub(crate) ttl_ms: u64,
     /// `working`, or how it ended.
-    pub status: String,
+    pub(crate) status: String,
     /// The call's result, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,

@@ -27,9 +27,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 #[derive(Debug, Default)]
 pub struct CallStreams {
     /// Where callers find their calls.
-    pub in_flight: Arc<InFlightCalls>,
+    pub(crate) in_flight: Arc<InFlightCalls>,
     /// What the streams of each agent may hold.
-    pub budgets: Arc<StreamBudgets>,
+    pub(crate) budgets: Arc<StreamBudgets>,
 }
 
 /// One of `mgp/stream/*` that is a tool of the kernel, too.

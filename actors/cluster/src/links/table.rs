@@ -129,21 +129,21 @@ impl PeerLink {
     }
 
     /// The peer's clock was measured (see [`ClockOffsetEstimator::measured`]).
-    pub fn record_clock(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
+    pub(crate) fn record_clock(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.add_sample(asked_ms, way_ms, theirs_ms);
     }
 
     /// What is known of the peer's clock.
     #[must_use]
-    pub fn clock(&self) -> Option<PeerClock> {
+    pub(crate) fn clock(&self) -> Option<PeerClock> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.estimate()
     }
 
     /// The peer's wall clock, in milliseconds since 1970; ours until it was measured.
     #[must_use]
-    pub fn peer_clock_ms(&self) -> u64 {
+    pub(crate) fn peer_clock_ms(&self) -> u64 {
         match self.clock() {
             Some(known) => known.to_peer_ms(unix_ms()),
             None => unix_ms(),

@@ -440,7 +440,7 @@ impl ReplicationHandle {
 
     /// A linked node has brought entries. Those whose signatures hold are taken, whosever they are. What finds no
     /// room comes again.
-    pub async fn receive_entries(&self, node: NodeId, entries: LogEntries) {
+    pub(crate) async fn receive_entries(&self, node: NodeId, entries: LogEntries) {
         if !self.view().link_peers.contains_key(&node) {
             return;
         }

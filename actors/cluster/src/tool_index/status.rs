@@ -17,27 +17,27 @@ pub struct IndexedNode {
     /// What it is called here.
     pub name: Option<String>,
     /// Whether there is a link to it.
-    pub linked: bool,
+    pub(crate) linked: bool,
     /// Servers it shares with this node.
     pub servers: usize,
     /// Tools of these.
-    pub tools: usize,
+    pub(crate) tools: usize,
     /// Bytes of their definitions and vectors.
     pub bytes: usize,
     /// Time since its last message; `None` if there was none.
     pub age: Option<Duration>,
     /// What is done with its tools.
-    pub stage: Option<Stage>,
+    pub(crate) stage: Option<Stage>,
     /// Whether the copy is what the node last told of.
-    pub current: bool,
+    pub(crate) current: bool,
     /// Why nothing more is taken of it for now.
     pub broken: Option<String>,
     /// What was not taken of it.
-    pub rejected: IndexReport,
+    pub(crate) rejected: IndexReport,
     /// What it did not take of this node's index, as it says.
-    pub reported: Option<IndexReport>,
+    pub(crate) reported: Option<IndexReport>,
     /// What is shared with it and not told, since it is beyond what a node may tell.
-    pub omitted: IndexReport,
+    pub(crate) omitted: IndexReport,
 }
 
 impl ToolIndexState {

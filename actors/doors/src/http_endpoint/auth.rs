@@ -44,7 +44,7 @@ pub struct Tokens {
 
 /// Why a caller is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AuthError {
+pub(crate) enum AuthError {
     /// No credentials.
     NoCredentials,
     /// Not a bearer token, or more than one.
@@ -65,7 +65,7 @@ impl Auth {
     ///
     /// # Errors
     /// [`AuthError`].
-    pub async fn authenticate(
+    pub(crate) async fn authenticate(
         &self,
         headers: &HeaderMap,
         shown: Option<&Certificate>,

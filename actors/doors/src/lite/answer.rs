@@ -11,13 +11,13 @@ pub type LiteOutcome = Result<LiteAnswer, LiteError>;
 #[derive(Debug, Clone)]
 pub struct LiteAnswer {
     /// Its kind; never `request-for-more-resource`.
-    pub response_type: ResponseType,
+    pub(crate) response_type: ResponseType,
     /// The result with its `_meta`, an object as JSON text: the same in both bindings.
     pub result: Bytes,
     /// The token, if the answer is a promise or a callback of a promised call.
-    pub promise: Option<String>,
+    pub(crate) promise: Option<String>,
     /// When it was given, in milliseconds since 1970.
-    pub timestamp_ms: u64,
+    pub(crate) timestamp_ms: u64,
     /// How long the request took.
-    pub processing_time_ms: u64,
+    pub(crate) processing_time_ms: u64,
 }

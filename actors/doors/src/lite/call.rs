@@ -38,28 +38,28 @@ use super::{Lite, LiteCaller, continuation};
 const DEADLINE_MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// A call as a binding read it.
 #[derive(Debug)]
-pub struct LiteCall {
+pub(crate) struct LiteCall {
     /// The agent, as authenticated by the endpoint.
-    pub agent: AgentId,
+    pub(crate) agent: AgentId,
     /// What it sees.
-    pub view: CatalogView,
+    pub(crate) view: CatalogView,
     /// The params of a `tools/call`, as JSON text: `name`, `arguments`, `_meta`.
     pub params: ByteString,
     /// It reads partial messages.
     pub stream: bool,
     /// How long it waits for the answer before it takes a promise.
-    pub wait: LiteWait,
+    pub(crate) wait: LiteWait,
     /// When it hangs up: the call is cancelled then, if there was no promise before.
-    pub deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     /// The trace.
-    pub trace: Trace,
+    pub(crate) trace: Trace,
     /// What of its headers may be handed on ([`Lite::forwarded_headers`]).
-    pub forwarded: Option<ForwardedHeaders>,
+    pub(crate) forwarded: Option<ForwardedHeaders>,
 }
 
 /// When a call is answered with a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiteWait {
+pub(crate) enum LiteWait {
     /// As the kernel is set, and in time before the deadline.
     Default,
     /// After this long, and in time before the deadline.
@@ -70,7 +70,7 @@ pub enum LiteWait {
 
 /// What comes of a call.
 #[derive(Debug)]
-pub enum LiteEvent {
+pub(crate) enum LiteEvent {
     /// A part of the result, a JSON value as text: a string for text, else the content block.
     Partial(Bytes),
     /// The end.
@@ -78,7 +78,7 @@ pub enum LiteEvent {
 }
 
 /// A call in flight. Dropping it cancels it, unless it has become a promise.
-pub struct RunningLiteCall {
+pub(crate) struct RunningLiteCall {
     answer: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
     messages: mpsc::Receiver<Bytes>,
     stream: bool,
@@ -104,12 +104,12 @@ impl RunningLiteCall {
     }
 
     /// What comes next. Not to be called after [`LiteEvent::Done`]. May be dropped and called again.
-    pub async fn next(&mut self) -> LiteEvent {
+    pub(crate) async fn next(&mut self) -> LiteEvent {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// The same, polled.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LiteEvent> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LiteEvent> {
         loop {
             // Messages go before the answer, also those that were queued while it was made.
             while let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {

@@ -24,7 +24,7 @@ impl Lite {
     ///
     /// # Errors
     /// That the list cannot be had.
-    pub async fn list_tools(
+    pub(crate) async fn list_tools(
         &self,
         agent: &AgentId,
         view: &CatalogView,

@@ -30,7 +30,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a document is made from.
 #[derive(Debug)]
-pub struct ApiSource {
+pub(crate) struct ApiSource {
     pages: Vec<Bytes>,
     server: String,
     token: bool,
@@ -57,7 +57,7 @@ impl ApiSource {
 
     /// The entity tag of the document (RFC 9110, 8.8.3), known before it is made.
     #[must_use]
-    pub fn tag(&self) -> &str {
+    pub(crate) fn tag(&self) -> &str {
         &self.tag
     }
 
@@ -114,7 +114,7 @@ impl Lite {
     ///
     /// # Errors
     /// That the tools cannot be had.
-    pub async fn api_source(
+    pub(crate) async fn api_source(
         &self,
         agent: &AgentId,
         view: &CatalogView,
@@ -144,7 +144,7 @@ impl Lite {
     ///
     /// # Errors
     /// That making it failed, which is the kernel's fault.
-    pub async fn api_text(&self, source: ApiSource) -> Result<Bytes, LiteError> {
+    pub(crate) async fn api_text(&self, source: ApiSource) -> Result<Bytes, LiteError> {
         if let Some(kept) = self.document_cache.get(&source.tag) {
             return Ok(kept);
         }

@@ -27,7 +27,7 @@ pub struct AfterChain {
     /// Of those that let it through, in their order: the set as agents know it, and what else it said.
     pub answers: Vec<(String, Option<Box<str>>)>,
     /// The set that changed it last, as agents know it.
-    pub changed_by: Option<String>,
+    pub(crate) changed_by: Option<String>,
 }
 
 impl AfterChain {

@@ -24,10 +24,10 @@ use crate::audit::outcome_of_refusal;
 #[derive(Debug, Default)]
 pub struct BeforeVerdict {
     /// Grouped by position, in the order in which they go there.
-    pub injections: Vec<FencedInjection>,
+    pub(crate) injections: Vec<FencedInjection>,
     /// The set that the answer to an agent comes in the name of, as the agent knows it: that of the first injection,
     /// else of the first server that took part.
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
 }
 
 impl BeforeVerdict {

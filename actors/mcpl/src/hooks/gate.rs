@@ -59,7 +59,7 @@ pub(super) struct GatedInference<'a> {
 impl AfterGate {
     /// Resolves with the final text of an inference, as soon as its chain has answered, whether it has begun or not.
     /// If that takes longer than `wait`, nothing is sent on.
-    pub async fn verdict(&self, key: &GateKey, wait: Duration) -> AfterVerdict {
+    pub(crate) async fn verdict(&self, key: &GateKey, wait: Duration) -> AfterVerdict {
         let mut verdict = self.lock().entry(key);
         let concluded = verdict.wait_for(Option::is_some);
         match tokio::time::timeout(wait, concluded).await {

@@ -13,28 +13,28 @@ pub struct KernelInference {
     /// The kernel's id of it.
     pub id: String,
     /// The asker's word for what it belongs to, or the id again.
-    pub conversation: String,
+    pub(crate) conversation: String,
     /// Who asked for it, or whose event it is.
     pub server: ServerId,
     /// How many inferences led to it.
-    pub depth: u8,
+    pub(crate) depth: u8,
     /// From 0.
-    pub turn_index: usize,
+    pub(crate) turn_index: usize,
     /// What the user said last.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// The model.
-    pub model: ModelDescription,
+    pub(crate) model: ModelDescription,
 }
 
 /// What is added to a prompt, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptAdditions {
     /// With what the model is to hold to.
-    pub system: Vec<String>,
+    pub(crate) system: Vec<String>,
     /// Before what the user said.
-    pub before_user: Vec<String>,
+    pub(crate) before_user: Vec<String>,
     /// After it.
-    pub after_user: Vec<String>,
+    pub(crate) after_user: Vec<String>,
 }
 
 /// What goes on of an answer.
@@ -49,7 +49,7 @@ pub enum AnswerVerdict {
 }
 
 /// What one of these resolves to.
-pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Is asked before and behind an inference of the kernel's own. Each answers within a time of its own.
 pub trait InferenceHooks: fmt::Debug + Send + Sync {

@@ -30,7 +30,7 @@ pub struct PushInferenceRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedAnswer {
     /// The channel, by the name that agents know.
-    pub channel: String,
+    pub(crate) channel: String,
     /// Which inference it is of.
     pub inference: String,
     /// Who pushed the event.

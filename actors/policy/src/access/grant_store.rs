@@ -186,7 +186,7 @@ impl GrantStore {
     /// The operations from this sequence number on. They are dropped here, because only the start needs
     /// them.
     #[must_use]
-    pub fn take_operations(&mut self, from: u64) -> Vec<Operation> {
+    pub(crate) fn take_operations(&mut self, from: u64) -> Vec<Operation> {
         let mut all = std::mem::take(&mut self.operations);
         all.retain(|operation| operation.place.sequence >= from);
         all

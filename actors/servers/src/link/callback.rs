@@ -35,14 +35,14 @@ pub(super) use self::open_callbacks::{MAX_CALLBACKS, OpenCallbacks};
 pub(super) use self::url_elicitations::UrlElicitations;
 
 /// How long a question may wait until its call is known.
-pub const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a suspended call keeps others from being asked, where it may be the one that asks: half the time
 /// after which many clients give up.
-pub const SUSPENSION_HOLD: Duration = Duration::from_secs(15);
+pub(crate) const SUSPENSION_HOLD: Duration = Duration::from_secs(15);
 
 /// An error answer that no client was asked for.
-pub fn rejection(code: i64, message: &str) -> CallbackResult {
+pub(crate) fn rejection(code: i64, message: &str) -> CallbackResult {
     let error = ErrorObject::new(code, message);
     Err(serde_json::to_vec(&error)
         .expect("an error object is always JSON")
@@ -50,7 +50,7 @@ pub fn rejection(code: i64, message: &str) -> CallbackResult {
 }
 
 /// The answer when no client's call caused the question.
-pub fn no_call_rejection() -> CallbackResult {
+pub(crate) fn no_call_rejection() -> CallbackResult {
     rejection(
         METHOD_NOT_FOUND,
         "no client's call is under way, so there is nobody to ask",
@@ -58,7 +58,7 @@ pub fn no_call_rejection() -> CallbackResult {
 }
 
 /// The answer when the question names a call that has ended or never was.
-pub fn call_ended_rejection() -> CallbackResult {
+pub(crate) fn call_ended_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
         &format!("the call that `_meta` names (`{RELATED_CALL}`) is not under way"),
@@ -66,7 +66,7 @@ pub fn call_ended_rejection() -> CallbackResult {
 }
 
 /// The answer when the question must name its call and does not.
-pub fn missing_call_rejection() -> CallbackResult {
+pub(crate) fn missing_call_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
         &format!(
@@ -77,12 +77,12 @@ pub fn missing_call_rejection() -> CallbackResult {
 }
 
 /// An empty list of roots.
-pub fn empty_roots() -> CallbackResult {
+pub(crate) fn empty_roots() -> CallbackResult {
     Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
 }
 
 /// The answer when calls of several clients are under way and none ended in time.
-pub fn ambiguous_call_rejection() -> CallbackResult {
+pub(crate) fn ambiguous_call_rejection() -> CallbackResult {
     rejection(
         INTERNAL_ERROR,
         &format!(
@@ -94,7 +94,7 @@ pub fn ambiguous_call_rejection() -> CallbackResult {
 
 /// The question of this method; `None` for what no server may ask a client.
 #[must_use]
-pub fn callback_for_method(method: &str) -> Option<Callback> {
+pub(crate) fn callback_for_method(method: &str) -> Option<Callback> {
     server_methods::find_callback(method)
 }
 
@@ -120,7 +120,7 @@ fn client_capabilities(caller: &Caller, exchange: &InFlightCall) -> ClientCapabi
 }
 
 /// Asks the client, if it declared the capability.
-pub async fn ask_client(
+pub(crate) async fn ask_client(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
     exchange: &InFlightCall,

@@ -416,7 +416,7 @@ impl Link {
     }
 
     /// Refuses a call whose answer is malformed.
-    pub fn invalid_answer_refusal(&self, what: &str) -> Refusal {
+    pub(crate) fn invalid_answer_refusal(&self, what: &str) -> Refusal {
         Refusal::InvalidAnswer {
             server: self.server.clone(),
             reason: what.to_owned(),

@@ -26,7 +26,7 @@ const MALFORMED_LOGGED_MAX: u64 = 20;
 
 impl Link {
     /// Handles a line from the child's stdout.
-    pub fn receive_frame(self: &Arc<Self>, frame: Frame) {
+    pub(crate) fn receive_frame(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Line(line) => self.receive(&line, None),
             Frame::LimitExceeded { head } => self.handle_oversized(&head, None),
@@ -35,7 +35,7 @@ impl Link {
     }
 
     /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
-    pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
+    pub(crate) fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
         let frame = &strip_bom(frame.clone());
         self.tap_received(frame);
         match jsonrpc::parse(frame) {

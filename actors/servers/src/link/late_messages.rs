@@ -26,7 +26,7 @@ pub struct LateMessages<'a> {
 impl Link {
     /// To be created before a call that wants log messages; `None` where all messages come in one order.
     /// When the table of calls is full, the call goes without.
-    pub fn register_late_messages(
+    pub(crate) fn register_late_messages(
         &self,
         caller: &Arc<Caller>,
         exchange: &Arc<InFlightCall>,
@@ -57,7 +57,7 @@ impl Link {
 
 impl LateMessages<'_> {
     /// After the answer: resolves when no more messages are expected.
-    pub async fn wait_for_late_messages(self) {
+    pub(crate) async fn wait_for_late_messages(self) {
         tokio::time::sleep(LATE_MESSAGE_WINDOW).await;
     }
 }

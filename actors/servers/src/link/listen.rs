@@ -218,7 +218,7 @@ impl Link {
     }
 
     /// Follows a task of this server for one more client.
-    pub fn follow_task(&self, own: &str) {
+    pub(crate) fn follow_task(&self, own: &str) {
         if matches!(self.wire, Wire::Node(_)) {
             return self.listen_state.agent_listens.follow(own);
         }
@@ -228,7 +228,7 @@ impl Link {
     }
 
     /// Ends that for one client.
-    pub fn unfollow_task(&self, own: &str) {
+    pub(crate) fn unfollow_task(&self, own: &str) {
         if matches!(self.wire, Wire::Node(_)) {
             return self.listen_state.agent_listens.unfollow(own);
         }
@@ -244,7 +244,7 @@ impl Link {
     }
 
     /// Resolves when the server has answered all changes so far.
-    pub async fn wait_until_answered(&self) {
+    pub(crate) async fn wait_until_answered(&self) {
         let wish = self.listen_state.wanted.borrow().revision;
         let mut heard = self.listen_state.answered.subscribe();
         let mut over = self.listen_state.closed.subscribe();

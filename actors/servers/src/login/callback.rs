@@ -72,7 +72,7 @@ impl CallbackListener {
 
     /// From now on the browser comes back to an address for this issuer alone: at another one, a client of this
     /// kernel is registered with another address (RFC 9700, 4.4).
-    pub fn set_issuer(&mut self, issuer: &str) {
+    pub(crate) fn set_issuer(&mut self, issuer: &str) {
         let digest = blake3::hash(issuer.as_bytes()).to_hex();
         self.path = format!("{DEFAULT_PATH}/{}", &digest[..16]);
         let begin = self.url.rfind(DEFAULT_PATH).unwrap_or(self.url.len());

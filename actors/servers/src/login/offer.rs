@@ -34,7 +34,7 @@ impl ServerLogin {
     ///
     /// # Errors
     /// [`LoginError`]: why no login can begin, the same for a minute.
-    pub async fn offer_sign_in(
+    pub(crate) async fn offer_sign_in(
         self: &Arc<Self>,
         client: Option<&Arc<Agent>>,
     ) -> Result<SignInOffer, LoginError> {

@@ -43,7 +43,7 @@ impl ServerClient {
     ///
     /// # Errors
     /// [`ClientError`], as [`Client::request`].
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         method: Method,
         url: &Uri,
@@ -87,13 +87,13 @@ impl ServerClient {
 
     /// Why the server takes no calls before a person has signed in.
     #[must_use]
-    pub fn park_reason(&self) -> Option<String> {
+    pub(crate) fn park_reason(&self) -> Option<String> {
         self.login.as_ref()?.park_reason()
     }
 
     /// What a person can do about a refusal, to stand behind it.
     #[must_use]
-    pub fn sign_in_hint(&self, status: StatusCode) -> Option<String> {
+    pub(crate) fn sign_in_hint(&self, status: StatusCode) -> Option<String> {
         let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let wanted = self.login.as_ref().filter(|_| refused)?.wanted_login()?;
         Some(format!("; {}", wanted.why))

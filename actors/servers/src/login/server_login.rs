@@ -138,7 +138,7 @@ impl ServerLogin {
     }
 
     /// A life begins: what is kept is read, and nothing is wanted until the server says so.
-    pub async fn begin_generation(&self) {
+    pub(crate) async fn begin_generation(&self) {
         self.reload().await;
         self.lock_state().wanted_login = None;
     }
@@ -156,13 +156,13 @@ impl ServerLogin {
 
     /// The login that it wants.
     #[must_use]
-    pub fn wanted_login(&self) -> Option<PendingLogin> {
+    pub(crate) fn wanted_login(&self) -> Option<PendingLogin> {
         self.lock_state().wanted_login.clone()
     }
 
     /// Why it takes no calls before a person has signed in.
     #[must_use]
-    pub fn park_reason(&self) -> Option<String> {
+    pub(crate) fn park_reason(&self) -> Option<String> {
         let wanted = self.wanted_login().filter(|wanted| wanted.parked)?;
         Some(wanted.why)
     }
@@ -363,7 +363,7 @@ impl ServerLogin {
     ///
     /// # Errors
     /// [`LoginError::Store`].
-    pub async fn save(&self, record: LoginRecord) -> Result<(), LoginError> {
+    pub(crate) async fn save(&self, record: LoginRecord) -> Result<(), LoginError> {
         if self.ended.load(Ordering::Relaxed) {
             return Err(LoginError::Store("its agent was removed".into()));
         }

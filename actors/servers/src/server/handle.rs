@@ -94,15 +94,15 @@ pub struct Status {
     /// Process id of the child; 0 while there is none.
     pub pid: Option<Arc<AtomicI32>>,
     /// What was odd about its lists; what was left out comes first.
-    pub remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
     /// What agents do not see of it, with the reasons.
-    pub omitted: Vec<String>,
+    pub(crate) omitted: Vec<String>,
     /// What of it had slips that were mended.
-    pub repaired: Vec<String>,
+    pub(crate) repaired: Vec<String>,
     /// The trust that the operator gave it.
-    pub trust: TrustLevel,
+    pub(crate) trust: TrustLevel,
     /// Its command line or URL.
-    pub command_or_url: Arc<[String]>,
+    pub(crate) command_or_url: Arc<[String]>,
     /// The MGP settings of its configuration.
     pub declared: Arc<MgpConfig>,
     /// It waits for the operator; calls do not wait for it.
@@ -110,11 +110,11 @@ pub struct Status {
     /// It is started without an operator: for the first time, or again after it has stopped.
     pub starts_automatically: bool,
     /// How many calls may wait for it.
-    pub waiting_calls_max: usize,
+    pub(crate) waiting_calls_max: usize,
     /// The operator marked it as one of several that are alike.
-    pub mark: Option<ReplicaSpec>,
+    pub(crate) mark: Option<ReplicaSpec>,
     /// It is remote, and could not be reached or went away.
-    pub unreachable: bool,
+    pub(crate) unreachable: bool,
     /// Its last rolling restart.
     pub roll: RollStatus,
     /// Two lives of it may run at once.
@@ -123,7 +123,7 @@ pub struct Status {
     pub start: Option<StartProgress>,
     /// The line of the last life's output that best explains its end, if it ended by itself: only for the
     /// operator.
-    pub last_output: Option<Arc<str>>,
+    pub(crate) last_output: Option<Arc<str>>,
 }
 
 impl Status {
@@ -307,7 +307,7 @@ impl ServerHandle {
 
     /// Whether it may receive events about all servers from the audit log.
     #[must_use]
-    pub fn can_audit(&self) -> bool {
+    pub(crate) fn can_audit(&self) -> bool {
         self.trust() != TrustLevel::Sandboxed
     }
 

@@ -39,7 +39,7 @@ pub struct FetchedLists {
     offer: ServerOffer,
     kinds: Vec<ListKind>,
     /// What was odd about them.
-    pub remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
     /// The lists that were fetched, each with the reason if it is incomplete.
     pub(super) fetched: Vec<(ListKind, Option<String>)>,
 }
@@ -62,7 +62,7 @@ impl FetchedLists {
 
     /// The old offer with these lists replaced.
     #[must_use]
-    pub fn apply_to(&self, offer: ServerOffer) -> ServerOffer {
+    pub(crate) fn apply_to(&self, offer: ServerOffer) -> ServerOffer {
         let kinds = self.kinds.iter();
         kinds.fold(offer, |offer, kind| {
             offer.with_list_from(*kind, &self.offer)

@@ -99,7 +99,7 @@ impl ResourceMonitor {
 
     /// The last look, however old: for who must not wait.
     #[must_use]
-    pub fn latest(&self) -> Arc<ResourceSnapshot> {
+    pub(crate) fn latest(&self) -> Arc<ResourceSnapshot> {
         self.latest.borrow().clone()
     }
 

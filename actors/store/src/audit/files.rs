@@ -39,7 +39,7 @@ impl LogFolder {
 
     /// The second file of the head, under a name that does not suggest the log.
     #[must_use]
-    pub fn witness(&self) -> PathBuf {
+    pub(crate) fn witness(&self) -> PathBuf {
         self.0.with_file_name("node.witness")
     }
 

@@ -25,7 +25,7 @@ impl Interpreters {
     /// The usual name of what this command means: `python` for the operator's interpreter by its whole
     /// path, as an agent that runs on it calls its own.
     #[must_use]
-    pub fn usual_name(&self, command: &str) -> Option<&'static str> {
+    pub(crate) fn usual_name(&self, command: &str) -> Option<&'static str> {
         let path = Path::new(command);
         NAMES.iter().find_map(|(name, names)| {
             let folder = self.configured_path(name).and_then(Path::parent);
@@ -39,7 +39,7 @@ impl Interpreters {
 
     /// Where the interpreter of this usual name is. Blocks.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         if let Some(named) = self.configured_path(name) {
             return Some(named.to_owned());
         }

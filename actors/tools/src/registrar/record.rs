@@ -44,37 +44,37 @@ pub struct Record {
     /// Its name.
     pub id: String,
     /// How it is reached.
-    pub way: ConnectionMethod,
+    pub(crate) way: ConnectionMethod,
     /// Its trust level.
-    pub trust: String,
+    pub(crate) trust: String,
     /// Its program, if it could be read.
-    pub program: Option<SandboxProgram>,
+    pub(crate) program: Option<SandboxProgram>,
     /// The protocol it is registered with.
-    pub extensions: Vec<String>,
+    pub(crate) extensions: Vec<String>,
     /// The permissions it needs.
-    pub permissions: Vec<String>,
+    pub(crate) permissions: Vec<String>,
     /// Those of them that a person decides on, under each policy.
     pub asks: Vec<String>,
     /// Who registered it.
     pub created_by: String,
     /// The agent that registered it.
-    pub by_agent: bool,
+    pub(crate) by_agent: bool,
     /// Its purpose, as the registering agent wrote it.
-    pub justification: Option<String>,
+    pub(crate) justification: Option<String>,
     /// What a person must approve before it is started.
-    pub quarantine: Option<String>,
+    pub(crate) quarantine: Option<String>,
     /// Its files at the time of the approval request.
     #[serde(default)]
-    pub pinned: Vec<PinnedProgram>,
+    pub(crate) pinned: Vec<PinnedProgram>,
     /// The session it ends with. Such a server is not stored.
     #[serde(skip)]
-    pub session: Option<ConnectionId>,
+    pub(crate) session: Option<ConnectionId>,
 }
 
 /// How a registered server is reached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ConnectionMethod {
+pub(crate) enum ConnectionMethod {
     /// A child process.
     Stdio {
         /// The program.
@@ -133,7 +133,7 @@ impl Record {
 
     /// Its id.
     #[must_use]
-    pub fn server_id(&self) -> ServerId {
+    pub(crate) fn server_id(&self) -> ServerId {
         ServerId::new(self.id.clone())
     }
 
@@ -154,7 +154,7 @@ impl Record {
 
     /// What has to be decided before it is started for the first time.
     #[must_use]
-    pub fn first_start_decision(&self) -> Option<String> {
+    pub(crate) fn first_start_decision(&self) -> Option<String> {
         let why = self.quarantine.as_ref()?;
         Some(format!("the operator has to allow its first start: {why}"))
     }
@@ -162,7 +162,7 @@ impl Record {
     /// The configuration it is started with. `own` is its folder; `interpreter` is the program its command
     /// stands for, if it names an interpreter.
     #[must_use]
-    pub fn to_spec(
+    pub(crate) fn to_spec(
         &self,
         background: &RegistrationDefaults,
         own: PathBuf,

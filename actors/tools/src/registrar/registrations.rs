@@ -89,7 +89,7 @@ impl Registrations {
     ///
     /// # Errors
     /// The disk failed.
-    pub async fn truncate_torn_tail(&mut self) -> Result<Option<String>, AppendError> {
+    pub(crate) async fn truncate_torn_tail(&mut self) -> Result<Option<String>, AppendError> {
         if self.torn_tail.is_some() {
             self.journal.truncate_torn_tail().await?;
         }
@@ -125,20 +125,20 @@ impl Registrations {
 
     /// Servers that have ended and may still have grants.
     #[must_use]
-    pub fn ending(&self) -> Vec<ServerId> {
+    pub(crate) fn ending(&self) -> Vec<ServerId> {
         self.ending.iter().cloned().collect()
     }
 
     /// How many this agent has registered.
     #[must_use]
-    pub fn count(&self, created_by: &str) -> usize {
+    pub(crate) fn count(&self, created_by: &str) -> usize {
         let own = |record: &&Record| record.created_by == created_by;
         self.servers.values().filter(own).count()
     }
 
     /// The servers that end with this session.
     #[must_use]
-    pub fn session_servers(&self, session: ConnectionId) -> Vec<ServerId> {
+    pub(crate) fn session_servers(&self, session: ConnectionId) -> Vec<ServerId> {
         let its = |record: &&Record| record.session == Some(session);
         let records = self.servers.values().filter(its);
         records.map(Record::server_id).collect()
@@ -148,7 +148,7 @@ impl Registrations {
     ///
     /// # Errors
     /// Then nothing was changed.
-    pub async fn save_record(&mut self, record: Record) -> Result<(), Refusal> {
+    pub(crate) async fn save_record(&mut self, record: Record) -> Result<(), Refusal> {
         if let Some(why) = &self.loss {
             return Err(Refusal::Internal(why.clone()));
         }
@@ -186,7 +186,7 @@ impl Registrations {
     ///
     /// # Errors
     /// Then nothing was changed.
-    pub async fn finish_removal(&mut self, id: &ServerId) -> Result<(), Refusal> {
+    pub(crate) async fn finish_removal(&mut self, id: &ServerId) -> Result<(), Refusal> {
         if !self.ending.remove(id) {
             return Ok(());
         }

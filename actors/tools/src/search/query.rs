@@ -87,7 +87,7 @@ pub struct ToolSearchResult {
     /// How it was searched: by words if there were no embeddings.
     pub strategy: Strategy,
     /// Bytes of the query beyond the limit, which were not read.
-    pub ignored_bytes: usize,
+    pub(crate) ignored_bytes: usize,
     /// The whole time it took.
     pub duration: Duration,
     /// The part of it spent on the embedding of the query.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::AgentId;
 
 /// Longest chain of requests: an agent that handles a request may send one, and its recipient one more.
-pub const DEPTH_MAX: usize = 3;
+pub(crate) const DEPTH_MAX: usize = 3;
 /// Requests in flight that one agent may have.
 const PER_AGENT_MAX: usize = 8;
 /// Requests in flight of all agents.

@@ -16,10 +16,10 @@ use crate::clock::MonotonicTime;
 /// hold.
 pub const BUFFERED_BYTES_MAX: usize = 512 << 10;
 /// Bytes of one stream stored after delivery for a reader that requests a resend: the other half.
-pub const REPLAY_BYTES_MAX: usize = 512 << 10;
+pub(crate) const REPLAY_BYTES_MAX: usize = 512 << 10;
 /// Frames on their way to a reader at once: enough to keep it busy, few enough that the streams of one connection
 /// alternate.
-pub const WINDOW: usize = 64;
+pub(crate) const WINDOW: usize = 64;
 /// Early chunks that may wait for earlier ones.
 const OUT_OF_ORDER_MAX: usize = 64;
 /// Missing indices a reader may report and wait for.

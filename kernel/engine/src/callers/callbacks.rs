@@ -13,9 +13,9 @@ pub use self::open_callbacks::{OpenCallback, OpenCallbackError, OpenCallbacks, R
 pub use self::received::{CallbackArrival, CallbackOutcome, CallbackTicket, ReceivedCallbacks};
 
 /// Timeout of a callback whose server sets none: the value of the document's example.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Longest timeout: how long a person may take for any answer.
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// How long a callback waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

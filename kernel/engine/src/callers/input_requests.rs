@@ -8,9 +8,9 @@ use std::fmt;
 use mgp_json::{members, quote};
 
 /// Most open input requests in one call. Further ones are rejected with an error to the server.
-pub const PENDING_MAX: usize = 64;
+pub(crate) const PENDING_MAX: usize = 64;
 /// Most bytes of their params together, because all of them go into one result.
-pub const BYTES_MAX: usize = 8 << 20;
+pub(crate) const BYTES_MAX: usize = 8 << 20;
 
 /// The key of an input request within its call, such as `elicitation-1`. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub struct InputResponses {
     /// The input requests that were answered, with the results as the client wrote them.
     pub accepted: Vec<(InputRequestKey, String)>,
     /// Entries that match no open input request, or are no JSON object.
-    pub unknown: usize,
+    pub(crate) unknown: usize,
 }
 
 #[derive(Debug)]

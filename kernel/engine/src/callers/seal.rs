@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 /// Longest text that is opened, in bytes. A record holds at most one name chosen by a server, which is bounded where
 /// it is parsed.
-pub const SEALED_MAX: usize = 16 << 10;
+pub(crate) const SEALED_MAX: usize = 16 << 10;
 /// The prefix of all sealed texts: the version of the format.
 const PREFIX: &str = "mgp1.";
 /// Bytes after the prefix that identify the key: a kernel may be the upstream of another one. They are whole

@@ -12,7 +12,7 @@
 use mgp_json::{Token, Tokens, members};
 
 /// The least cost of the name, the description and the frame around them.
-pub const OVERHEAD: u64 = 100;
+pub(crate) const OVERHEAD: u64 = 100;
 /// Characters per token.
 const CHARACTERS_PER_TOKEN: u64 = 4;
 /// The member that is counted by itself.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use mgp_protocol::mgp::tools::Budget;
 
 /// Most cached tools, whatever they cost, because the list is searched at each use.
-pub const CACHED_MAX: usize = 256;
+pub(crate) const CACHED_MAX: usize = 256;
 /// Most tools pinned for one agent, for the same reason.
-pub const PINNED_MAX: usize = 128;
+pub(crate) const PINNED_MAX: usize = 128;
 
 /// Why a budget is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,9 +13,9 @@ use crate::clock::MonotonicTime;
 use crate::cluster::routes::AttemptFailure;
 
 /// Most retries of a call of an idempotent tool.
-pub const RETRIES_MAX: u32 = 3;
+pub(crate) const RETRIES_MAX: u32 = 3;
 /// How long after the first failure it may still be retried: its caller waits meanwhile.
-pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
+pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// The delay when nobody reports when the server is back.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Shortest delay, even when the server announces its return.

@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Default limit of refused calls a second: far more than a model needs to correct its arguments.
-pub const REFUSALS_PER_SECOND_DEFAULT: u64 = 50;
+pub(crate) const REFUSALS_PER_SECOND_DEFAULT: u64 = 50;
 /// Size of a burst of refusals, in seconds of their rate: an agent may try every tool on its list once.
 const BURST_SECONDS: u32 = 20;
 

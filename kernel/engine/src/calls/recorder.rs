@@ -17,13 +17,13 @@ use crate::store::masks::Masks;
 
 /// Requests whose answers are awaited: more than a server may have in flight. Beyond this, all earlier ones are
 /// dropped, and their answers have neither method nor time.
-pub const PENDING_MAX: usize = 4_096;
+pub(crate) const PENDING_MAX: usize = 4_096;
 /// Bytes stored of each request: enough for a long address, so that all of them take some megabytes. The answer to a
 /// longer one is shown without its method.
 const PENDING_BYTES_MAX: usize = 4_096;
 /// Longest message whose text is shown, in bytes. All of it is searched for secrets, and it is one line of a file
 /// that a person may open. Results for a model are far shorter.
-pub const MESSAGE_MAX: usize = 1 << 20;
+pub(crate) const MESSAGE_MAX: usize = 1 << 20;
 /// Longest text shown of an invalid message, in bytes, and longest name.
 pub const TEXT_MAX: usize = 1_024;
 

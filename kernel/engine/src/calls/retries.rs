@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use crate::clock::MonotonicTime;
 
 /// Most retries of one call, whatever the server recommends: its caller waits meanwhile.
-pub const RETRIES_MAX: u64 = 5;
+pub(crate) const RETRIES_MAX: u64 = 5;
 /// Retries where the server allows them and gives no number.
-pub const RETRIES_DEFAULT: u64 = 3;
+pub(crate) const RETRIES_DEFAULT: u64 = 3;
 /// Longest single wait. If a server asks for more, the call is not retried, because any shorter wait would
 /// be too early.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The first wait where the server gives none.
-pub const WAIT_DEFAULT: Duration = Duration::from_millis(500);
+pub(crate) const WAIT_DEFAULT: Duration = Duration::from_millis(500);
 
 /// A retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub struct RetryAttempt {
     /// When it is to be made.
     pub due_at: MonotonicTime,
     /// How long that is from now.
-    pub wait: Duration,
+    pub(crate) wait: Duration,
     /// By which strategy.
-    pub strategy: Strategy,
+    pub(crate) strategy: Strategy,
     /// The error that led to it.
     pub code: i64,
 }

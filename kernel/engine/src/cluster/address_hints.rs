@@ -12,7 +12,7 @@ use super::proven_addresses::ProvenAddresses;
 /// Hints stored for each node and source; the newest are kept.
 const HINTS_MAX: usize = 4;
 /// Addresses tried in one dial.
-pub const DIAL_TARGETS_MAX: usize = 8;
+pub(crate) const DIAL_TARGETS_MAX: usize = 8;
 
 /// The possible addresses of one node.
 #[derive(Debug, Default)]

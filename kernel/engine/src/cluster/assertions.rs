@@ -15,7 +15,7 @@ use crate::node_key::{NodeKey, PublicKey, Signature};
 
 /// Longest lifetime of an assertion. Revoking an agent at its home node ends its calls there at once; this bounds how
 /// long the other node may still accept its name.
-pub const LIFETIME_MAX_MS: u64 = 15 * 60 * 1000;
+pub(crate) const LIFETIME_MAX_MS: u64 = 15 * 60 * 1000;
 
 /// Lifetime of assertions issued here: shorter, to tolerate a small clock offset.
 const ISSUED_LIFETIME_MS: u64 = 10 * 60 * 1000;
@@ -25,7 +25,7 @@ const RENEW_BEFORE_MS: u64 = 60 * 1000;
 
 /// Agents stored for a link, on either side: one machine seldom has a hundred. The next one replaces an expired one,
 /// or the least recently used.
-pub const ASSERTIONS_MAX: usize = 256;
+pub(crate) const ASSERTIONS_MAX: usize = 256;
 
 /// Longest signed bytes that are examined; the longest valid ones have 400.
 const ASSERTION_BYTES_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const SAMPLES_MAX: usize = 8;
 
 /// With a larger offset, grants expire too early and denials too late.
-pub const SKEW_MAX_MS: u64 = 2000;
+pub(crate) const SKEW_MAX_MS: u64 = 2000;
 
 /// How far two clocks may drift apart while samples are stored. Samples that differ by more were taken before and
 /// after one of the clocks was set.

@@ -10,15 +10,15 @@ use mgp_protocol::ids::NodeId;
 use crate::clock::MonotonicTime;
 
 /// Most nodes: more than a local network has.
-pub const NODES_MAX: usize = 256;
+pub(crate) const NODES_MAX: usize = 256;
 /// Most addresses of one node; the newest are kept.
-pub const ADDRESSES_MAX: usize = 8;
+pub(crate) const ADDRESSES_MAX: usize = 8;
 /// An address that is announced again may be tried again after this.
-pub const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Most addresses tried in a second, whoever announces them. One that is skipped will be announced again.
-pub const TRIES_PER_SECOND: u32 = 64;
+pub(crate) const TRIES_PER_SECOND: u32 = 64;
 /// A node without announcements for so long is not listed any more: announcements are repeated within two minutes.
-pub const FORGET_AFTER: Duration = Duration::from_secs(600);
+pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// A node that announced itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const DIRECT_BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// Longer than a direct dial takes on most networks: only then are other nodes asked to relay.
 pub const RELAY_AFTER: Duration = Duration::from_secs(2);
 /// Nodes that are asked to relay in one dial. Others are asked next time.
-pub const RELAYS_PER_DIAL: usize = 32;
+pub(crate) const RELAYS_PER_DIAL: usize = 32;
 /// The same at one time: a node that cannot relay answers within a round trip.
 pub const RELAYS_CONCURRENT: usize = 4;
 

@@ -20,7 +20,7 @@ pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM_LEN};
 pub use self::words::{JoinNonce, NONCE_DRAWS_MAX, PairingSide, RevealError};
 
 /// Open tickets; a person hands out a few.
-pub const TICKETS_MAX: usize = 16;
+pub(crate) const TICKETS_MAX: usize = 16;
 /// The default lifetime of a ticket.
 pub const LIFETIME_MS: u64 = 15 * 60 * 1000;
 

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use mgp_protocol::ids::NodeId;
 
 /// Addresses stored: a few for each node of a large cluster. The one proven longest ago is evicted.
-pub const ADDRESSES_MAX: usize = 1024;
+pub(crate) const ADDRESSES_MAX: usize = 1024;
 
 /// The last proof for each address.
 #[derive(Debug, Default)]
-pub struct ProvenAddresses {
+pub(crate) struct ProvenAddresses {
     nodes: HashMap<SocketAddr, (NodeId, u64)>,
     proof_count: u64,
 }
@@ -20,7 +20,7 @@ pub struct ProvenAddresses {
 impl ProvenAddresses {
     /// The node proved its key at this address now. Returns the other node that was there before, and is not any
     /// more.
-    pub fn record(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
+    pub(crate) fn record(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
         self.proof_count += 1;
         if self.nodes.len() >= ADDRESSES_MAX && !self.nodes.contains_key(&address) {
             let oldest = self.nodes.iter().min_by_key(|(_, (_, proof))| *proof);
@@ -35,14 +35,14 @@ impl ProvenAddresses {
     }
 
     /// The node last proven at this address.
-    #[must_use]
-    pub fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
+    #[cfg(test)]
+    pub(crate) fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
         self.nodes.get(&address).map(|(node, _)| *node)
     }
 
     /// The proven addresses of a node, latest first.
     #[must_use]
-    pub fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
+    pub(crate) fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
         let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
         let mut own: Vec<_> = own
             .map(|(address, (_, proof))| (*proof, *address))
@@ -52,7 +52,7 @@ impl ProvenAddresses {
     }
 
     /// Removes all addresses of a revoked node.
-    pub fn forget(&mut self, node: NodeId) {
+    pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes.retain(|_, (at, _)| *at != node);
     }
 }

@@ -20,7 +20,7 @@ pub enum RemoteTarget<'a> {
 
 /// The callers of another node that a row is open to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemoteCallers {
+pub(crate) enum RemoteCallers {
     /// The node itself, and its agents.
     NodeAndAgents,
     /// Its agents only.
@@ -54,11 +54,11 @@ pub enum MethodCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRule {
     /// Who may request them.
-    pub callers: RemoteCallers,
+    pub(crate) callers: RemoteCallers,
     /// What is checked for all callers.
     pub check: MethodCheck,
     /// Why access is limited to these callers.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     names: &'static [&'static str],
 }
 

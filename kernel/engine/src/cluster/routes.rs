@@ -15,7 +15,7 @@ use crate::clock::MonotonicTime;
 
 /// Most affinities stored: some servers for each of very many agents. The least recently used one is evicted; its
 /// agent's next call chooses anew.
-pub const AFFINITIES_MAX: usize = 1 << 12;
+pub(crate) const AFFINITIES_MAX: usize = 1 << 12;
 /// Most servers tried for one call: its caller waits meanwhile.
 const ATTEMPTS_MAX: usize = 4;
 /// How long a server that denied an agent is skipped: a new grant takes effect after that, and until then another
@@ -41,7 +41,7 @@ pub struct RouteCandidate {
 
 /// Why a server was chosen, the strongest reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RouteReason {
+pub(crate) enum RouteReason {
     /// It sent the request that the call answers.
     Continuation,
     /// It is on this node.
@@ -55,7 +55,7 @@ pub enum RouteReason {
 impl RouteReason {
     /// The name for display and in the audit log.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Local => "it is on this node",
             Self::Affinity => "it remembers the agent",
@@ -71,9 +71,9 @@ pub struct CallRoute {
     /// The chosen server.
     pub server: ServerId,
     /// Why it was chosen.
-    pub reason: RouteReason,
+    pub(crate) reason: RouteReason,
     /// The agent has an affinity to another server: state that server stored is not available here.
-    pub affinity_lost: bool,
+    pub(crate) affinity_lost: bool,
 }
 
 impl CallRoute {
@@ -265,7 +265,7 @@ impl RouteAttempts {
 
     /// The best route for the next attempt.
     #[must_use]
-    pub fn best_route(
+    pub(crate) fn best_route(
         &self,
         candidates: &[RouteCandidate],
         home: Option<&ServerId>,

@@ -23,7 +23,7 @@ pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 /// Most rules. A person reads all of them in one list.
 pub const SHARES_MAX: usize = 1024;
 /// Most nodes that rules name: each has an index of its own, with as many entries as the cluster's index.
-pub const NODES_NAMED_MAX: usize = 64;
+pub(crate) const NODES_NAMED_MAX: usize = 64;
 
 /// The audience of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ impl Shares {
 
     /// The audience of a node: its own if a rule names it, else that of the cluster.
     #[must_use]
-    pub fn audience_for(&self, node: NodeId) -> ShareAudience {
+    pub(crate) fn audience_for(&self, node: NodeId) -> ShareAudience {
         let own = ShareAudience::Node(node);
         let mut audiences = self.rules.values().flatten().map(|(to, _)| *to);
         if audiences.any(|to| to == own) {
@@ -156,13 +156,18 @@ impl Shares {
 
     /// Whether something of the server is shared with an audience.
     #[must_use]
-    pub fn is_server_shared(&self, view: ShareAudience, server: &ServerId) -> bool {
+    pub(crate) fn is_server_shared(&self, view: ShareAudience, server: &ServerId) -> bool {
         self.patterns_for(view, server).next().is_some()
     }
 
     /// Whether a tool of this node is shared with an audience; `tool` is the server's own name for it.
     #[must_use]
-    pub fn is_tool_shared(&self, view: ShareAudience, server: &ServerId, tool: &str) -> bool {
+    pub(crate) fn is_tool_shared(
+        &self,
+        view: ShareAudience,
+        server: &ServerId,
+        tool: &str,
+    ) -> bool {
         self.patterns_for(view, server)
             .any(|tools| tools.matches(tool))
     }

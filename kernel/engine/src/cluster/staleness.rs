@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 
 /// A live node sends several messages in this time.
-pub const STALE_AFTER: Duration = Duration::from_secs(3);
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(3);
 /// After this, callers would wait in vain.
-pub const HIDDEN_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const HIDDEN_AFTER: Duration = Duration::from_secs(30);
 /// After this, a node that returns sends its index from the start.
-pub const DROPPED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DROPPED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the tools of a node are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +26,7 @@ pub enum Stage {
 
 /// When the last message of one node arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Staleness {
+pub(crate) struct Staleness {
     last_heard: MonotonicTime,
     /// The age at that time: data loaded from before the kernel's start.
     previous_age: Duration,
@@ -36,7 +36,7 @@ pub struct Staleness {
 impl Staleness {
     /// A message arrived now.
     #[must_use]
-    pub fn new(now: MonotonicTime) -> Self {
+    pub(crate) fn new(now: MonotonicTime) -> Self {
         Self {
             last_heard: now,
             previous_age: Duration::ZERO,
@@ -46,7 +46,7 @@ impl Staleness {
 
     /// Loaded from before the kernel's start, with this age.
     #[must_use]
-    pub fn from_age(age: Duration, now: MonotonicTime) -> Self {
+    pub(crate) fn from_age(age: Duration, now: MonotonicTime) -> Self {
         Self {
             last_heard: now,
             previous_age: age,
@@ -55,12 +55,12 @@ impl Staleness {
     }
 
     /// A message arrived over the node's own link.
-    pub fn refresh(&mut self, now: MonotonicTime) {
+    pub(crate) fn refresh(&mut self, now: MonotonicTime) {
         *self = Self::new(now.max(self.last_heard));
     }
 
     /// Its link is lost. The age still counts from its last message.
-    pub fn mark_link_lost(&mut self, now: MonotonicTime) {
+    pub(crate) fn mark_link_lost(&mut self, now: MonotonicTime) {
         self.previous_age = self.age(now);
         self.last_heard = now.max(self.last_heard);
         self.is_link_lost = true;
@@ -68,14 +68,14 @@ impl Staleness {
 
     /// The time since its last message.
     #[must_use]
-    pub fn age(&self, now: MonotonicTime) -> Duration {
+    pub(crate) fn age(&self, now: MonotonicTime) -> Duration {
         self.previous_age
             .saturating_add(now.duration_since(self.last_heard))
     }
 
     /// The current stage.
     #[must_use]
-    pub fn stage_at(&self, now: MonotonicTime) -> Stage {
+    pub(crate) fn stage_at(&self, now: MonotonicTime) -> Stage {
         match self.age(now) {
             age if age >= DROPPED_AFTER => Stage::Dropped,
             age if age >= HIDDEN_AFTER => Stage::Hidden,
@@ -86,7 +86,7 @@ impl Staleness {
 
     /// When the stage changes next, unless another message arrives.
     #[must_use]
-    pub fn next_transition(&self, now: MonotonicTime) -> Option<MonotonicTime> {
+    pub(crate) fn next_transition(&self, now: MonotonicTime) -> Option<MonotonicTime> {
         let age = self.age(now);
         let end = match self.stage_at(now) {
             Stage::Fresh => STALE_AFTER,

@@ -28,7 +28,7 @@ pub use self::validation::{EntryError, RemoteEntry, RemoteTool, hash_schemas};
 /// Most servers in the index of one node, which is one machine.
 pub const SERVERS_MAX: usize = 128;
 /// Most tools in the index of one node: ten times what the servers of one machine have.
-pub const TOOLS_MAX: usize = 20_000;
+pub(crate) const TOOLS_MAX: usize = 20_000;
 /// Longest definition in an index, in bytes. Known ones have some thousand.
 pub const DEFINITION_MAX: usize = 256 << 10;
 /// Most bytes of records in the index of one node: as much as one server's list may have.
@@ -38,7 +38,7 @@ pub const REMOTE_BYTES_MAX: usize = 512 << 20;
 /// Most nodes whose indexes are stored here, or that receive ours.
 pub const NODES_MAX: usize = 4096;
 /// Bytes of records in a page, with at least one record: sent in the time of a few calls.
-pub const PAGE_BYTES: usize = 256 << 10;
+pub(crate) const PAGE_BYTES: usize = 256 << 10;
 /// Longest name of a tool, in bytes, as in the catalog.
 pub const NAME_MAX: usize = 1024;
 /// A pull that is not answered within this time has failed.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Most agents with a token; more are refused. Far above what one machine's owner adds, and small enough to
 /// publish the whole registry at every change.
-pub const MAX_AGENTS: usize = 4096;
+pub(crate) const MAX_AGENTS: usize = 4096;
 
 /// The prefix of every agent's token, so that people and secret scanners recognise it.
 pub const TOKEN_PREFIX: &str = "mgp_";
@@ -287,7 +287,7 @@ impl AgentRegistry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRecord {
     /// Its id.
-    pub agent: AgentId,
+    pub(crate) agent: AgentId,
     /// Its entry.
     #[serde(flatten)]
     pub entry: RegisteredAgent,

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 pub use self::keys::{Algorithm, IssuerKeys, MAX_KEYS};
 
 /// Longest token that is parsed, in bytes; real ones have one or two thousand.
-pub const TOKEN_LEN_MAX: usize = 16 << 10;
+pub(crate) const TOKEN_LEN_MAX: usize = 16 << 10;
 
 /// How far the clocks of two machines may be apart.
 const LEEWAY_MS: u64 = 30_000;

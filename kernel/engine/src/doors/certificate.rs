@@ -3,7 +3,7 @@
 use mgp_protocol::ids::{AgentId, BadAgentName};
 
 /// The prefix of an agent's URI.
-pub const URI_PREFIX: &str = "mgp:agent:";
+pub(crate) const URI_PREFIX: &str = "mgp:agent:";
 
 /// The names in a certificate, as written there.
 #[derive(Clone, Copy, Debug, Default)]

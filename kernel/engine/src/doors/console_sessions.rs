@@ -11,9 +11,9 @@ pub const LINK_LIFETIME_MS: u64 = 60_000;
 /// How long a browser stays signed in, in milliseconds: a working day.
 pub const SESSION_LIFETIME_MS: u64 = 12 * 3_600_000;
 /// Most valid links; a further one revokes the oldest. A person opens one at a time.
-pub const MAX_LINKS: usize = 4;
+pub(crate) const MAX_LINKS: usize = 4;
 /// Most browsers signed in; a further one signs out the one that would expire first.
-pub const MAX_BROWSERS: usize = 16;
+pub(crate) const MAX_BROWSERS: usize = 16;
 
 /// A link that has not been used yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ pub struct DefaultPolicies {
 impl DefaultPolicies {
     /// The policy for a server.
     #[must_use]
-    pub fn for_server(&self, server: &ServerId) -> DefaultPolicy {
+    pub(crate) fn for_server(&self, server: &ServerId) -> DefaultPolicy {
         self.servers.get(server).copied().unwrap_or(self.kernel)
     }
 
@@ -99,13 +99,13 @@ pub struct AccessEntry {
     /// Its id.
     pub id: GrantId,
     /// Allow or deny.
-    pub permission: Permission,
+    pub(crate) permission: Permission,
     /// When it expires, in milliseconds since 1970.
-    pub not_after_ms: Option<u64>,
+    pub(crate) not_after_ms: Option<u64>,
     /// Who decided it.
-    pub decided_by: Arc<str>,
+    pub(crate) decided_by: Arc<str>,
     /// When, in milliseconds since 1970.
-    pub decided_ms: u64,
+    pub(crate) decided_ms: u64,
 }
 
 impl AccessEntry {

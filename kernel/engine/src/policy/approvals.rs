@@ -9,13 +9,13 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::{Entry, Subject};
 
 /// Most pending entries. A person reads them one by one; beyond the limit the answer is a denial.
-pub const ENTRIES_MAX: usize = 1024;
+pub(crate) const ENTRIES_MAX: usize = 1024;
 /// Most entries of one server or agent, so that one alone cannot fill the list.
-pub const PER_REQUESTER_MAX: usize = 64;
+pub(crate) const PER_REQUESTER_MAX: usize = 64;
 /// Longest text or detail stored, in bytes; servers write some of it.
 pub const TEXT_MAX: usize = 4096;
 /// Most details and parts of one entry.
-pub const LINES_MAX: usize = 256;
+pub(crate) const LINES_MAX: usize = 256;
 
 const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
 const VOWELS: &[u8; 4] = b"aiou";

@@ -47,9 +47,9 @@ use crate::node_key::PublicKey;
 pub const ISSUERS_MAX: usize = 256;
 /// Sequence numbers of an issuer that may carry grants; above, only revocations are accepted, so that a full log can
 /// still revoke. A fixed number, so that every node draws the line at the same operation.
-pub const GRANTS_END: u64 = 1_000_000;
+pub(crate) const GRANTS_END: u64 = 1_000_000;
 /// All sequence numbers of an issuer; after that it needs a new key.
-pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
+pub(crate) const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 
 /// Which nodes may issue, and which part of each log may grant, as known at one node. It is determined by membership.
 ///
@@ -82,26 +82,26 @@ impl Authority {
 
     /// Authorises this issuer, with its whole log.
     #[must_use]
-    pub fn with_issuer(self, issuer: NodeId) -> Self {
+    pub(crate) fn with_issuer(self, issuer: NodeId) -> Self {
         self.with_issuer_until(issuer, u64::MAX)
     }
 
     /// Authorises this issuer to grant with its operations below `end`, and to revoke with all of them.
     #[must_use]
-    pub fn with_issuer_until(mut self, issuer: NodeId, end: u64) -> Self {
+    pub(crate) fn with_issuer_until(mut self, issuer: NodeId, end: u64) -> Self {
         self.ends.insert(issuer, end);
         self
     }
 
     /// True when revocations of this issuer count.
     #[must_use]
-    pub fn can_revoke(&self, issuer: NodeId) -> bool {
+    pub(crate) fn can_revoke(&self, issuer: NodeId) -> bool {
         self.ends.contains_key(&issuer)
     }
 
     /// True when grants of the operation at this position may count.
     #[must_use]
-    pub fn can_grant(&self, place: LogPosition) -> bool {
+    pub(crate) fn can_grant(&self, place: LogPosition) -> bool {
         let end = self.ends.get(&place.issuer);
         end.is_some_and(|end| place.sequence < *end)
     }
@@ -149,11 +149,11 @@ pub struct LoggedGrant {
     /// Its position.
     pub position: LogPosition,
     /// The person or agent that requested it, as known to the issuer.
-    pub author: String,
+    pub(crate) author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; for display only.
-    pub issued_at_ms: u64,
+    pub(crate) issued_at_ms: u64,
     /// What the issuer knew of other logs.
-    pub context: CausalContext,
+    pub(crate) context: CausalContext,
 }
 
 /// Whether a grant is in force, or why not.
@@ -198,11 +198,11 @@ pub struct LoggedMemberChange {
     /// The change.
     pub change: MemberChange,
     /// The person, agent or node that requested it, as known to the issuer.
-    pub author: String,
+    pub(crate) author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; for display only.
-    pub issued_at_ms: u64,
+    pub(crate) issued_at_ms: u64,
     /// The node that it admits, or that continues under this key.
-    pub admitted_node: Option<NodeId>,
+    pub(crate) admitted_node: Option<NodeId>,
 }
 
 /// The operation that contains a change of the members.
@@ -312,7 +312,7 @@ impl Grants {
     }
 
     /// All grants of a subject that are not pruned, in force or not.
-    pub fn for_subject<'a>(
+    pub(crate) fn for_subject<'a>(
         &'a self,
         subject: &Subject,
     ) -> impl Iterator<Item = &'a LoggedGrant> + use<'a> {
@@ -333,7 +333,7 @@ impl Grants {
     }
 
     /// All grants that apply to this agent, by its name or by a pattern, and that are not pruned, in force or not.
-    pub fn for_agent<'a>(
+    pub(crate) fn for_agent<'a>(
         &'a self,
         agent: &NodeAgent,
     ) -> impl Iterator<Item = &'a LoggedGrant> + use<'a> {
@@ -381,7 +381,12 @@ impl Grants {
 
     /// Whether a grant is in force, and why not. `now_ms` is in milliseconds since 1970.
     #[must_use]
-    pub fn status(&self, granted: &LoggedGrant, authority: &Authority, now_ms: u64) -> GrantStatus {
+    pub(crate) fn status(
+        &self,
+        granted: &LoggedGrant,
+        authority: &Authority,
+        now_ms: u64,
+    ) -> GrantStatus {
         let place = granted.position;
         let denies = granted.grant.permission == Permission::Deny;
         let may = if denies {
@@ -455,7 +460,7 @@ impl Grants {
 
     /// Whether an authorised node has revoked a grant.
     #[must_use]
-    pub fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
+    pub(crate) fn is_revoked(&self, granted: &LoggedGrant, authority: &Authority) -> bool {
         self.first_revoke(granted, authority).is_some()
     }
 
@@ -475,7 +480,7 @@ impl Grants {
 
     /// The end of its first `next` operations; `None` when fewer are certain.
     #[must_use]
-    pub fn tip_at(&self, issuer: NodeId, next: u64) -> Option<LogTip> {
+    pub(crate) fn tip_at(&self, issuer: NodeId, next: u64) -> Option<LogTip> {
         let log = self.logs.get(&issuer);
         match log.filter(|log| next <= log.certain_len()) {
             Some(log) => Some(log.tip_at(next)),
@@ -485,12 +490,12 @@ impl Grants {
 
     /// True when this operation is known.
     #[must_use]
-    pub fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
+    pub(crate) fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
         self.logs.get(&issuer).is_some_and(|log| log.contains(key))
     }
 
     /// The operations of an issuer from this position on, certain or not.
-    pub fn keys_from(
+    pub(crate) fn keys_from(
         &self,
         issuer: NodeId,
         sequence: u64,
@@ -522,7 +527,7 @@ impl Grants {
 
     /// The position of the last operation by which an issuer announced that it stops.
     #[must_use]
-    pub fn last_rest(&self, issuer: NodeId) -> Option<u64> {
+    pub(crate) fn last_rest(&self, issuer: NodeId) -> Option<u64> {
         self.rest_positions.get(&issuer).copied()
     }
 

@@ -20,7 +20,7 @@ pub use self::rules::PermissionRules;
 use crate::timestamps::render_rfc3339_ms;
 
 /// Most permissions of a server. Further ones are not requested, and stay denied.
-pub const NEEDS_MAX: usize = 256;
+pub(crate) const NEEDS_MAX: usize = 256;
 /// Named as the decider where no person decided.
 const CONFIGURATION: &str = "configuration";
 const POLICY: &str = "policy";

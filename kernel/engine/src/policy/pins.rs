@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::diff::render_diff;
 
 /// Most pinned tools of one server. Further tools are unknown and count as pending.
-pub const PINS_MAX: usize = 10_000;
+pub(crate) const PINS_MAX: usize = 10_000;
 
 /// Nesting depth from which on the spelling counts; schemas are far less deep.
 const DEPTH_MAX: usize = 64;
@@ -196,7 +196,7 @@ impl Pin {
 
     /// The parts in which two pins differ, among those that both have.
     #[must_use]
-    pub fn changed_parts(&self, other: &Self) -> Vec<DefinitionPart> {
+    pub(crate) fn changed_parts(&self, other: &Self) -> Vec<DefinitionPart> {
         let pairs = self.parts.iter().map(Some).chain([self.others.as_ref()]);
         let pairs = pairs.zip(other.parts.iter().map(Some).chain([other.others.as_ref()]));
         let differ = DefinitionPart::ALL
@@ -270,7 +270,7 @@ pub struct PendingPin {
     /// The server's own name for it.
     pub tool: String,
     /// Its present pin, which an approval must name.
-    pub pin: Pin,
+    pub(crate) pin: Pin,
     /// The parts that differ from the approved definition.
     pub changed: Vec<DefinitionPart>,
 }

@@ -43,7 +43,7 @@ pub struct CallRequirements {
     /// The operator declared the tool idempotent. What its server declares does not count.
     pub idempotent: bool,
     /// Declarations that were invalid and got their strictest interpretation; for the operator.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     runs_commands: bool,
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
@@ -77,7 +77,7 @@ impl CodeRules {
 impl CallRequirements {
     /// The requirements of a tool, from its definition and its own name.
     #[must_use]
-    pub fn from_definition(definition: &str, name: &str, terms: &RequirementInputs) -> Self {
+    pub(crate) fn from_definition(definition: &str, name: &str, terms: &RequirementInputs) -> Self {
         let said = Security::from_definition(definition);
         let rule = terms.rules.for_tool(name);
         let arguments = CodeArguments::from_schema(member(definition, "inputSchema"));

@@ -37,9 +37,9 @@ pub struct Risk {
     /// The level for decisions; agents see it next to the server's own.
     pub level: RiskLevel,
     /// True when the server declared another level, for the event `RISK_LEVEL_OVERRIDE`.
-    pub overrides_declared: bool,
+    pub(crate) overrides_declared: bool,
     /// A person must confirm each call, whatever is granted.
-    pub confirm_each_call: bool,
+    pub(crate) confirm_each_call: bool,
     /// All reasons for this level.
     pub reasons: Vec<RiskReason>,
 }
@@ -68,7 +68,11 @@ fn min_risk(trust: TrustLevel) -> RiskLevel {
 /// Assesses a tool by its declarations (`None` for a tool without `security`) and the trust level of its server.
 /// `operator` is a configured level, which overrides the result.
 #[must_use]
-pub fn assess(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
+pub(crate) fn assess(
+    trust: TrustLevel,
+    said: Option<&Security>,
+    operator: Option<RiskLevel>,
+) -> Risk {
     let declared = said.and_then(|said| said.risk_level);
     let causes = match operator {
         Some(level) => vec![RiskReason {

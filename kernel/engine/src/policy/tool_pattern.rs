@@ -79,19 +79,19 @@ impl ToolPattern {
 
     /// True when it matches all tools of the server.
     #[must_use]
-    pub fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         &*self.0 == "*"
     }
 
     /// The prefix of the matching names, where it does not match one whole name.
     #[must_use]
-    pub fn prefix(&self) -> Option<&str> {
+    pub(crate) fn prefix(&self) -> Option<&str> {
         self.0.strip_suffix('*')
     }
 
     /// Whether a tool can match both.
     #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self.prefix(), other.prefix()) {
             (Some(one), Some(other)) => one.starts_with(other) || other.starts_with(one),
             (Some(_), None) => self.matches(&other.0),

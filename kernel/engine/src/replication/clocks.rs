@@ -25,18 +25,18 @@ struct ClockReading {
 
 /// The clocks of other nodes. Kept when a link ends: who is away may still be right.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct PeerClocks(BTreeMap<NodeId, ClockReading>);
+pub(crate) struct PeerClocks(BTreeMap<NodeId, ClockReading>);
 
 /// How far the clocks of others are from the one here; nothing where they differ too little to matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ClockSkew {
+pub(crate) struct ClockSkew {
     ahead_ms: u64,
     behind_ms: u64,
 }
 
 impl PeerClocks {
     /// The clock of a node was measured; true when it was the first time.
-    pub fn record(
+    pub(crate) fn record(
         &mut self,
         node: NodeId,
         clock: PeerClock,
@@ -52,12 +52,12 @@ impl PeerClocks {
     }
 
     /// Forgets whom nobody speaks with any more.
-    pub fn retain(&mut self, known: impl Fn(NodeId) -> bool) {
+    pub(crate) fn retain(&mut self, known: impl Fn(NodeId) -> bool) {
         self.0.retain(|node, _| known(*node));
     }
 
     /// How far the clocks of these are from the one here, which shows `now_ms`.
-    pub fn skew(
+    pub(crate) fn skew(
         &self,
         of: impl Iterator<Item = NodeId>,
         now_ms: u64,
@@ -90,25 +90,25 @@ impl PeerClocks {
 impl ClockSkew {
     /// The time by the clock that is furthest ahead: by it ends what is allowed.
     #[must_use]
-    pub fn latest(self, now_ms: u64) -> u64 {
+    pub(crate) fn latest(self, now_ms: u64) -> u64 {
         now_ms.saturating_add(self.ahead_ms)
     }
 
     /// The time by the clock that is furthest behind: by it ends what is denied.
     #[must_use]
-    pub fn earliest(self, now_ms: u64) -> u64 {
+    pub(crate) fn earliest(self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.behind_ms)
     }
 
     /// When by the clock here what is allowed until then ends.
     #[must_use]
-    pub fn allow_expiry_ms(self, end_ms: u64) -> u64 {
+    pub(crate) fn allow_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_sub(self.ahead_ms)
     }
 
     /// When by the clock here what is denied until then ends.
     #[must_use]
-    pub fn deny_expiry_ms(self, end_ms: u64) -> u64 {
+    pub(crate) fn deny_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_add(self.behind_ms)
     }
 }

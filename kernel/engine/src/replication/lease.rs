@@ -41,7 +41,7 @@ struct PeerLease {
 /// while the machine sleeps, and count from the sending of a question, so that no delay on the way stretches
 /// anything.
 #[derive(Clone, Debug, Hash)]
-pub struct Leases {
+pub(crate) struct Leases {
     duration: Duration,
     peers: BTreeMap<NodeId, PeerLease>,
 }
@@ -49,19 +49,19 @@ pub struct Leases {
 impl Leases {
     /// Nobody has been heard.
     #[must_use]
-    pub fn new(duration: Duration) -> Self {
+    pub(crate) fn new(duration: Duration) -> Self {
         let peers = BTreeMap::new();
         Self { duration, peers }
     }
 
     /// How long what a node told is believed.
     #[must_use]
-    pub fn duration(&self) -> Duration {
+    pub(crate) fn duration(&self) -> Duration {
         self.duration
     }
 
     /// A question was sent.
-    pub fn record_request(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
+    pub(crate) fn record_request(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
         let heard = self.peers.entry(node).or_default();
         heard
             .pending
@@ -72,7 +72,7 @@ impl Leases {
     }
 
     /// When the question of this answer was sent; None for an answer to none, and for a second one.
-    pub fn take_request(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
+    pub(crate) fn take_request(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
         let heard = self.peers.get_mut(&node)?;
         let at = heard
             .pending
@@ -82,14 +82,14 @@ impl Leases {
     }
 
     /// Questions to this node are forgotten: their answers prove nothing any more.
-    pub fn discard_requests(&mut self, node: NodeId) {
+    pub(crate) fn discard_requests(&mut self, node: NodeId) {
         if let Some(heard) = self.peers.get_mut(&node) {
             heard.pending.clear();
         }
     }
 
     /// A node has told the end of its own log in answer to a question of then.
-    pub fn record_tip(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
+    pub(crate) fn record_tip(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
         let heard = self.peers.entry(node).or_default();
         if heard.pending_tip.is_none_or(|(at, _)| at < asked_at) {
             heard.pending_tip = Some((asked_at, own));
@@ -97,7 +97,7 @@ impl Leases {
     }
 
     /// Takes into account what is known here by now of the logs.
-    pub fn apply_known_tips(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
+    pub(crate) fn apply_known_tips(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
         for (node, heard) in &mut self.peers {
             if let Some((at, tip)) = heard.pending_tip
                 && knows(*node, tip)
@@ -109,27 +109,27 @@ impl Leases {
     }
 
     /// Forgets what a node told: it is not believed any more.
-    pub fn expire(&mut self, node: NodeId) {
+    pub(crate) fn expire(&mut self, node: NodeId) {
         self.peers.remove(&node);
     }
 
     /// Until when what this node could take away is known; None when it is not.
     #[must_use]
-    pub fn valid_until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
+    pub(crate) fn valid_until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
         let fresh = self.peers.get(&node)?.fresh_since?;
         (now.duration_since(fresh) < self.duration).then(|| fresh + self.duration)
     }
 
     /// When what this node told last ends, or has ended; None when it has told nothing since this one's start.
     #[must_use]
-    pub fn last_expiry(&self, node: NodeId) -> Option<MonotonicTime> {
+    pub(crate) fn last_expiry(&self, node: NodeId) -> Option<MonotonicTime> {
         let fresh = self.peers.get(&node)?.fresh_since?;
         Some(fresh + self.duration)
     }
 
     /// True when the node has answered since this one's start.
     #[must_use]
-    pub fn has_responded(&self, node: NodeId) -> bool {
+    pub(crate) fn has_responded(&self, node: NodeId) -> bool {
         self.peers
             .get(&node)
             .is_some_and(|heard| heard.fresh_since.is_some())

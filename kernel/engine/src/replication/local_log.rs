@@ -14,7 +14,7 @@ use crate::clock::MonotonicTime;
 use crate::policy::grants::{CausalContext, Revoke};
 
 /// Revocations owed at most; further ones are refused until these are signed. A person makes one at a time.
-pub const PENDING_REVOKES_MAX: usize = 1024;
+pub(crate) const PENDING_REVOKES_MAX: usize = 1024;
 
 /// A revocation that was accepted while nothing could be signed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub struct PendingRevoke {
 
 /// What is known of this node's own log elsewhere.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct LocalLog {
+pub(crate) struct LocalLog {
     confirmed: bool,
     /// The disk was restored from a backup: one node alone may hold what came after it, so each must confirm.
     requires_all: bool,
@@ -45,7 +45,7 @@ pub struct LocalLog {
 impl LocalLog {
     /// After a start, with what was owed before.
     #[must_use]
-    pub fn new(pending: Vec<PendingRevoke>) -> Self {
+    pub(crate) fn new(pending: Vec<PendingRevoke>) -> Self {
         Self {
             pending,
             ..Self::default()
@@ -53,14 +53,14 @@ impl LocalLog {
     }
 
     /// From now on, every other node must confirm this log.
-    pub fn require_all_confirmations(&mut self) {
+    pub(crate) fn require_all_confirmations(&mut self) {
         self.requires_all = true;
         self.confirmed = false;
     }
 
     /// A node has told what it has of this log; `knows` is true when all of that is known here. Only an equal
     /// head confirms; a shorter one says nothing, it is pushed to.
-    pub fn handle_head(
+    pub(crate) fn handle_head(
         &mut self,
         by: NodeId,
         theirs: LogHead,
@@ -83,19 +83,19 @@ impl LocalLog {
     }
 
     /// The log has grown by what others sent: what was equal to the old end confirms nothing.
-    pub fn reset_confirmations(&mut self) {
+    pub(crate) fn reset_confirmations(&mut self) {
         self.confirmed_by.clear();
     }
 
     /// True when nothing is to be judged: who has confirmed the log stands, and nobody says to know more.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.confirmed && self.claims.is_empty()
     }
 
     /// Judges anew. `others` are in the cluster now. Half of them must have confirmed, of a restored node
     /// all; a node that is alone needs nobody. Who says to know more and does not send it within a lease is not waited for.
-    pub fn update_confirmation(
+    pub(crate) fn update_confirmation(
         &mut self,
         others: &BTreeSet<NodeId>,
         now: MonotonicTime,
@@ -117,19 +117,19 @@ impl LocalLog {
 
     /// True after a restore until every other node has confirmed this log.
     #[must_use]
-    pub fn requires_all(&self) -> bool {
+    pub(crate) fn requires_all(&self) -> bool {
         self.requires_all
     }
 
     /// True when the node may sign.
     #[must_use]
-    pub fn is_confirmed(&self) -> bool {
+    pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
     /// Accepts a revocation that cannot be signed now; false when there are [`PENDING_REVOKES_MAX`].
     #[must_use]
-    pub fn defer_revoke(&mut self, owed: PendingRevoke) -> bool {
+    pub(crate) fn defer_revoke(&mut self, owed: PendingRevoke) -> bool {
         let room = self.pending.len() < PENDING_REVOKES_MAX;
         if room {
             self.pending.push(owed);
@@ -139,12 +139,12 @@ impl LocalLog {
 
     /// What is owed, in order.
     #[must_use]
-    pub fn pending(&self) -> &[PendingRevoke] {
+    pub(crate) fn pending(&self) -> &[PendingRevoke] {
         &self.pending
     }
 
     /// The first of what was owed is signed and on disk.
-    pub fn pop_pending(&mut self) {
+    pub(crate) fn pop_pending(&mut self) {
         if !self.pending.is_empty() {
             self.pending.remove(0);
         }

@@ -10,24 +10,24 @@ use crate::policy::grants::LogKey;
 /// Most entries in one message; the next ones follow when the other has stored these.
 pub const BATCH_ENTRIES: usize = 256;
 /// Most bytes of entries in one message, a first one aside: it takes no longer than a call to send.
-pub const BATCH_BYTES: usize = 512 << 10;
+pub(crate) const BATCH_BYTES: usize = 512 << 10;
 /// How far behind the end of two logs that differ the difference is looked for at a time.
 const LOOKBACK_ENTRIES: u64 = 64;
 
 /// Where the entries behind the certain end go on, the next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UncertainCursor {
+pub(crate) struct UncertainCursor {
     issuer: NodeId,
     key: LogKey,
 }
 
 /// Entries to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogBatch {
+pub(crate) struct LogBatch {
     /// In the order in which they are best taken.
-    pub entries: Vec<Arc<[u8]>>,
+    pub(crate) entries: Vec<Arc<[u8]>>,
     /// Where to go on behind the certain ends; None when all of that was sent.
-    pub cursor: Option<UncertainCursor>,
+    pub(crate) cursor: Option<UncertainCursor>,
     bytes: usize,
 }
 
@@ -46,19 +46,19 @@ impl LogBatch {
 
 /// What this node has.
 #[derive(Clone, Copy, Debug)]
-pub struct LocalLogs<'a> {
+pub(crate) struct LocalLogs<'a> {
     /// All that it knows.
     pub logs: &'a ClusterLogs,
     /// What of it is not on disk yet.
-    pub unstored: &'a UnstoredEntries,
+    pub(crate) unstored: &'a UnstoredEntries,
     /// The heads of the rest.
-    pub heads: &'a LogHeads,
+    pub(crate) heads: &'a LogHeads,
 }
 
 /// What somebody who told these heads lacks, as far as it is on disk here and fits a message. What is certain
 /// comes first; what lies behind it goes on at the cursor.
 #[must_use]
-pub fn build_batch(
+pub(crate) fn build_batch(
     mine: LocalLogs<'_>,
     theirs: &LogHeads,
     cursor: Option<UncertainCursor>,
@@ -132,7 +132,7 @@ fn first_missing(
 
 /// True when the other one has something of a log that is not known here.
 #[must_use]
-pub fn has_unknown_entries(logs: &ClusterLogs, theirs: &LogHeads, mine: &LogHeads) -> bool {
+pub(crate) fn has_unknown_entries(logs: &ClusterLogs, theirs: &LogHeads, mine: &LogHeads) -> bool {
     if theirs == mine {
         return false;
     }

@@ -28,7 +28,7 @@ hex_id! {
 
 /// Bytes of entries from which on a node writes nothing that gives. It is half of the file they are in: what takes
 /// away has the other half, of all admins together.
-pub const GRANTS_BYTES_MAX: u64 = JOURNAL_MAX / 2;
+pub(crate) const GRANTS_BYTES_MAX: u64 = JOURNAL_MAX / 2;
 
 /// What a node says it has of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub struct LogHead {
 
 impl LogHead {
     /// Of a log of which nothing is known.
-    pub const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         tip: LogTip::EMPTY,
         behind: None,
     };
@@ -55,7 +55,7 @@ pub type UnstoredEntries = BTreeMap<NodeId, BTreeSet<LogKey>>;
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MergeError {
+pub(crate) enum MergeError {
     /// Of another cluster, or of none.
     #[error("it belongs to another cluster")]
     ForeignCluster,
@@ -110,7 +110,7 @@ impl ClusterLogs {
     ///
     /// # Errors
     /// [`MergeError`]; then nothing has changed.
-    pub fn merge(&mut self, signed: &SignedOperation) -> Result<ApplyOutcome, MergeError> {
+    pub(crate) fn merge(&mut self, signed: &SignedOperation) -> Result<ApplyOutcome, MergeError> {
         let mut outdated = false;
         let taken = self.insert(signed, &mut outdated);
         self.update_members(outdated);
@@ -122,7 +122,7 @@ impl ClusterLogs {
     }
 
     /// Takes all that can be taken, in whatever order they are; returns those that were new.
-    pub fn merge_all<'a>(
+    pub(crate) fn merge_all<'a>(
         &mut self,
         signed: impl IntoIterator<Item = &'a SignedOperation>,
     ) -> Vec<&'a SignedOperation> {
@@ -298,7 +298,7 @@ impl ClusterLogs {
 
     /// Every grant of a subject, whether it counts or not.
     #[must_use]
-    pub fn grants_for(&self, subject: &Subject) -> Vec<LoggedGrant> {
+    pub(crate) fn grants_for(&self, subject: &Subject) -> Vec<LoggedGrant> {
         let whole = self.grants.for_subject(subject).cloned();
         whole.chain(self.pruned_grants(Some(subject))).collect()
     }

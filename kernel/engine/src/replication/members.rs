@@ -29,13 +29,13 @@ pub struct ClusterMember {
     pub cut_at: Option<u64>,
     /// How much of its log may give, when it was an admin and was demoted. It takes part still, and what it took away
     /// stays so.
-    pub demoted_at: Option<u64>,
+    pub(crate) demoted_at: Option<u64>,
     /// The most that it may do under its key, once it was demoted.
     pub role_max: Option<MemberRole>,
     /// How it came to be out.
     pub removal: Option<MemberRemoval>,
     /// True when it perhaps may issue, and so take away.
-    pub can_revoke: bool,
+    pub(crate) can_revoke: bool,
 }
 
 /// How a node came to be out of the cluster: what was first written of it.
@@ -198,7 +198,7 @@ struct MembershipBuilder<'a> {
 impl ClusterMembers {
     /// Nobody, before the founding operation is known.
     #[must_use]
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let nodes = BTreeMap::new();
         Self {
             nodes,
@@ -295,7 +295,7 @@ impl ClusterMembers {
 
     /// The same as what grants are judged by at this node.
     #[must_use]
-    pub fn authority(&self, here: NodeId) -> Authority {
+    pub(crate) fn authority(&self, here: NodeId) -> Authority {
         let mut authority = Authority::without_issuers(here);
         for (node, member) in self.iter().filter(|(_, member)| member.can_revoke) {
             let cut = member.cut_at.unwrap_or(u64::MAX);

@@ -24,7 +24,7 @@ struct InstanceHistory {
 
 /// What is known of the life that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstanceStatus {
+pub(crate) enum InstanceStatus {
     /// It is the one that lives.
     Current,
     /// It lives, and is not the one that did before: no question that was asked until now proves another one.
@@ -37,12 +37,12 @@ pub enum InstanceStatus {
 
 /// The lives of all nodes that were heard.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct NodeInstances(BTreeMap<NodeId, InstanceHistory>);
+pub(crate) struct NodeInstances(BTreeMap<NodeId, InstanceHistory>);
 
 impl NodeInstances {
     /// After a start, with the nodes of which two lives were found before.
     #[must_use]
-    pub fn new(twice: &BTreeSet<NodeId>) -> Self {
+    pub(crate) fn new(twice: &BTreeSet<NodeId>) -> Self {
         let lives = |node: &NodeId| {
             let twice = true;
             (
@@ -58,7 +58,7 @@ impl NodeInstances {
 
     /// A node was heard. `answers` is true when it answers a question that was asked after every other life of
     /// its key had been heard; without that, a message may just be late.
-    pub fn observe(&mut self, node: NodeId, life: LifeId, answers: bool) -> InstanceStatus {
+    pub(crate) fn observe(&mut self, node: NodeId, life: LifeId, answers: bool) -> InstanceStatus {
         let lives = self.0.entry(node).or_default();
         if lives.current == Some(life) {
             return InstanceStatus::Current;
@@ -79,7 +79,7 @@ impl NodeInstances {
 
     /// True for the life that answered last.
     #[must_use]
-    pub fn is_current(&self, node: NodeId, life: LifeId) -> bool {
+    pub(crate) fn is_current(&self, node: NodeId, life: LifeId) -> bool {
         self.0
             .get(&node)
             .is_some_and(|lives| lives.current == Some(life))
@@ -87,12 +87,12 @@ impl NodeInstances {
 
     /// True when two lives of the node's key were found alive.
     #[must_use]
-    pub fn has_duplicate(&self, node: NodeId) -> bool {
+    pub(crate) fn has_duplicate(&self, node: NodeId) -> bool {
         self.0.get(&node).is_some_and(|lives| lives.has_duplicate)
     }
 
     /// The nodes of which two lives were found alive.
-    pub fn duplicates(&self) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn duplicates(&self) -> impl Iterator<Item = NodeId> {
         let twice = self.0.iter().filter(|(_, lives)| lives.has_duplicate);
         twice.map(|(node, _)| *node)
     }

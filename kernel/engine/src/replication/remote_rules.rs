@@ -137,7 +137,7 @@ fn entries_by_level<'a>(
 
 /// What the members call a node: the same at each of them.
 #[must_use]
-pub fn member_name(replica: &Replica, node: NodeId) -> String {
+pub(crate) fn member_name(replica: &Replica, node: NodeId) -> String {
     let member = replica.logs().members().get(node);
     member.map_or_else(|| node.short_id(), |member| member.name.clone())
 }

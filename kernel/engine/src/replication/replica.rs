@@ -230,7 +230,7 @@ impl Replica {
 
     /// True while this node lacks something that it had.
     #[must_use]
-    pub fn is_missing_entries(&self) -> bool {
+    pub(crate) fn is_missing_entries(&self) -> bool {
         self.has_lost_data || self.is_unconfirmed_restore() || !self.lost_tips.is_empty()
     }
 

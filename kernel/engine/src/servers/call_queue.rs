@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::attribution::CallOrigin;
 
 /// Most calls that wait for their turn at one server; more are refused as overloaded.
-pub const QUEUED_MAX: usize = 1_024;
+pub(crate) const QUEUED_MAX: usize = 1_024;
 
 /// Calls of one client under way at once, at a server that asks: each of them may ask, and there is room for 64
 /// questions of a server. So one client leaves a quarter of it to the others.
-pub const PER_CLIENT_MAX: usize = 48;
+pub(crate) const PER_CLIENT_MAX: usize = 48;
 
 /// The ticket of a waiting call; never given twice by the same [`CallQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -220,7 +220,7 @@ pub struct ImplausibleTransition {
 ///
 /// # Errors
 /// [`ImplausibleTransition`] for everything it cannot report in this state.
-pub fn parse_reported_transition(
+pub(crate) fn parse_reported_transition(
     state: LifecycleState,
     from: &str,
     to: &str,
@@ -254,7 +254,7 @@ fn truncate_reason(words: &str) -> String {
 
 /// One server's state, why it is in it and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lifecycle {
+pub(crate) struct Lifecycle {
     state: LifecycleState,
     reason: Cow<'static, str>,
     since: MonotonicTime,
@@ -263,7 +263,7 @@ pub struct Lifecycle {
 impl Lifecycle {
     /// A configured server that was not started yet.
     #[must_use]
-    pub const fn new(now: MonotonicTime) -> Self {
+    pub(crate) const fn new(now: MonotonicTime) -> Self {
         Self {
             state: LifecycleState::Registered,
             reason: Cow::Borrowed("configured"),
@@ -273,19 +273,19 @@ impl Lifecycle {
 
     /// Its state.
     #[must_use]
-    pub const fn state(&self) -> LifecycleState {
+    pub(crate) const fn state(&self) -> LifecycleState {
         self.state
     }
 
     /// The reason of its state.
     #[must_use]
-    pub fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 
     /// Since when.
     #[must_use]
-    pub const fn entered_at(&self) -> MonotonicTime {
+    pub(crate) const fn entered_at(&self) -> MonotonicTime {
         self.since
     }
 
@@ -293,7 +293,7 @@ impl Lifecycle {
     ///
     /// # Errors
     /// [`IllegalTransition`] when MGP §11.2 and A-06 have none; the state is unchanged.
-    pub fn apply(
+    pub(crate) fn apply(
         &mut self,
         event: LifecycleEvent,
         now: MonotonicTime,

@@ -250,7 +250,7 @@ pub fn parse_safe_url(what: &'static str, text: &str) -> Result<Url, SignInError
 
 /// True where the address names this machine by its own name or number.
 #[must_use]
-pub fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),

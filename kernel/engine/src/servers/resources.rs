@@ -70,7 +70,7 @@ pub struct UsageMonitor {
 
 /// The processor time of one life, as its mean over the last while.
 #[derive(Clone, Debug, Default)]
-pub struct MeanCpu {
+pub(crate) struct MeanCpu {
     /// Processor time at earlier looks, the oldest first: as many as there are within [`CPU_WINDOW`], and
     /// one more.
     samples: VecDeque<(MonotonicTime, Duration)>,
@@ -124,7 +124,7 @@ impl UsageMonitor {
 
 impl MeanCpu {
     /// In percent of one core, with this look; `None` before there were looks for long enough.
-    pub fn sample_percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
+    pub(crate) fn sample_percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
         self.samples.push_back((now, cpu));
         // The oldest that is kept is the youngest of those that are old enough.
         while self

@@ -44,7 +44,7 @@ pub enum RestartVerdict {
 impl RestartVerdict {
     /// True if the server failed more than once within the window.
     #[must_use]
-    pub fn is_failing_repeatedly(&self) -> bool {
+    pub(crate) fn is_failing_repeatedly(&self) -> bool {
         match self {
             Self::Restart { attempt, .. } => *attempt > 1,
             Self::Park { .. } => true,
@@ -55,7 +55,7 @@ impl RestartVerdict {
 
 /// The restarts of one server within the sliding window.
 #[derive(Clone, Debug)]
-pub struct RestartTracker {
+pub(crate) struct RestartTracker {
     rules: RestartConfig,
     /// When each restart was due, oldest first. At most `max_restarts` of them: one more parks the server.
     history: VecDeque<MonotonicTime>,
@@ -68,7 +68,7 @@ pub struct RestartTracker {
 impl RestartTracker {
     /// Nothing restarted yet.
     #[must_use]
-    pub fn new(rules: RestartConfig) -> Self {
+    pub(crate) fn new(rules: RestartConfig) -> Self {
         Self {
             rules,
             history: VecDeque::new(),
@@ -79,14 +79,14 @@ impl RestartTracker {
 
     /// The same of a server at a URL: where another one is parked, it is tried every `backoff_max`.
     #[must_use]
-    pub fn with_persistence(mut self, persistent: bool) -> Self {
+    pub(crate) fn with_persistence(mut self, persistent: bool) -> Self {
         self.is_persistent = persistent;
         self
     }
 
     /// Judges an exit. `asked` is true if the stop was wanted: by an operator, a deregistration, an idle
     /// timeout or the end of the kernel.
-    pub fn handle_exit(
+    pub(crate) fn handle_exit(
         &mut self,
         exit: &ServerExit,
         asked: bool,
@@ -122,7 +122,7 @@ impl RestartTracker {
 
     /// Restarts within the window at `now`.
     #[must_use]
-    pub fn count_in_window(&self, now: MonotonicTime) -> u32 {
+    pub(crate) fn count_in_window(&self, now: MonotonicTime) -> u32 {
         let counting = self
             .history
             .iter()
@@ -131,7 +131,7 @@ impl RestartTracker {
     }
 
     /// An operator started the server: earlier restarts no longer count.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.history.clear();
     }
 

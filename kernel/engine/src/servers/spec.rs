@@ -138,7 +138,7 @@ impl ServerSpec {
     /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
     /// says otherwise.
     #[must_use]
-    pub fn default_policy(&self) -> Option<DefaultPolicy> {
+    pub(crate) fn default_policy(&self) -> Option<DefaultPolicy> {
         let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
         self.default_policy
             .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))

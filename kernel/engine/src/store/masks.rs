@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use self::unescape::UnescapeRounds;
 
 /// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
-pub const SECRET_MIN: usize = 6;
+pub(crate) const SECRET_MIN: usize = 6;
 /// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
 /// configuration in force are.
-pub const MASKED_VALUES_MAX: usize = 4_096;
+pub(crate) const MASKED_VALUES_MAX: usize = 4_096;
 /// Stands in the place of a secret.
-pub const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
+pub(crate) const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
 /// Words in a name, written small and without `_` and `-`, that make its value a secret.
 const SECRET_WORDS: [&str; 10] = [
     "apikey",
@@ -79,7 +79,7 @@ impl Masks {
 
     /// A text without the values that are secrets; the same where there is none, which is nearly always.
     #[must_use]
-    pub fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = Cow::Borrowed(text);
         for secret in self.0.iter().filter(|s| text.contains(s.as_str())) {
             out = out.replace(secret.as_str(), MASK).into();

@@ -16,13 +16,13 @@ pub const VALUE_MAX: usize = 64 << 10;
 /// Longest name, in bytes: it may hold an address.
 pub const NAME_MAX: usize = 2 << 10;
 /// Longest name that a person gives, in bytes.
-pub const TYPED_NAME_MAX: usize = 128;
+pub(crate) const TYPED_NAME_MAX: usize = 128;
 /// Secrets of one namespace: more than a machine has servers.
-pub const SECRETS_MAX: usize = 1000;
+pub(crate) const SECRETS_MAX: usize = 1000;
 /// Longest sealed text, in bytes: all of it is read and written for each change.
 pub const SEALED_MAX: usize = 4 << 20;
 /// Bytes of a nonce. It is chosen at random for each writing, and of 24 bytes none comes twice.
-pub const NONCE_LEN: usize = 24;
+pub(crate) const NONCE_LEN: usize = 24;
 /// Begins every sealed text, and names its format.
 const PREFIX: &[u8] = b"mgp-secrets-1\n";
 

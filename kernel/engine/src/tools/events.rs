@@ -25,17 +25,17 @@ use self::upstream::{
 };
 
 /// Most subscriptions of one connection: an agent that has more is broken or hostile.
-pub const PER_CONNECTION_MAX: usize = 64;
+pub(crate) const PER_CONNECTION_MAX: usize = 64;
 /// Most subscriptions of all connections together: each holds some 20 KiB at most.
-pub const TOTAL_MAX: usize = 10_000;
+pub(crate) const TOTAL_MAX: usize = 10_000;
 /// Most channels of one subscription.
-pub const CHANNELS_MAX: usize = 64;
+pub(crate) const CHANNELS_MAX: usize = 64;
 /// Events of one server that are kept while it has not answered what their subscription is: as many as it may
 /// send before its answer was read.
-pub const EARLY_EVENTS_MAX: usize = 256;
+pub(crate) const EARLY_EVENTS_MAX: usize = 256;
 /// Most subscriptions at one server: each costs the server, and the kernel a feed. A channel beyond is not
 /// followed there until another one ends.
-pub const PER_SERVER_MAX: usize = 256;
+pub(crate) const PER_SERVER_MAX: usize = 256;
 /// Most subscriptions at all servers together, likewise: each has a feed that holds one event at least.
 pub const UPSTREAM_TOTAL_MAX: usize = 1_024;
 /// Subscriptions that are tried when there is room again.

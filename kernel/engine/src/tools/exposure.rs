@@ -8,9 +8,9 @@ use crate::callers::token_cost;
 use crate::tools::index::IndexedTool;
 
 /// More tools than that are not read any more, they are searched.
-pub const ALL_MAX: usize = 40;
+pub(crate) const ALL_MAX: usize = 40;
 /// Most tokens of the index of categories, a bound on a text that others than the operator write.
-pub const CATEGORIES_TOKENS: u64 = 3_500;
+pub(crate) const CATEGORIES_TOKENS: u64 = 3_500;
 /// Names of categories are labels, not texts.
 const CATEGORY_MAX: usize = 64;
 

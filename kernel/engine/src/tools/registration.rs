@@ -181,13 +181,13 @@ pub struct RegistrationViolation {
     /// Under which name it was to be.
     pub server: String,
     /// The rule, as one word that does not change.
-    pub rule: &'static str,
+    pub(crate) rule: &'static str,
     /// JSON pointer into the request.
-    pub pointer: String,
+    pub(crate) pointer: String,
     /// What is wrong. Holds no value of a variable.
-    pub reason: String,
+    pub(crate) reason: String,
     /// What to do instead.
-    pub hint: &'static str,
+    pub(crate) hint: &'static str,
 }
 
 impl RegistrationRefusal {
@@ -223,7 +223,7 @@ impl RegistrationRefusal {
 
     /// Its code of MGP §14.3; `None` for what JSON-RPC has -32602 for.
     #[must_use]
-    pub fn error_code(&self) -> Option<Code> {
+    pub(crate) fn error_code(&self) -> Option<Code> {
         match self {
             Self::Forbidden(_) => Some(Code::PermissionDenied),
             Self::Malformed(_) => None,

@@ -23,9 +23,9 @@ pub use cache::SchemaCache;
 pub use tool_schema::{SchemaReader, ToolSchema};
 
 /// Longest schema, in bytes. The largest of known servers are a tenth of it.
-pub const SCHEMA_MAX: usize = 256 << 10;
+pub(crate) const SCHEMA_MAX: usize = 256 << 10;
 /// Deepest nesting of a schema, in arrays and objects.
-pub const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 /// Longest echo of a caller's value in a message, in characters.
 const ECHO_MAX: usize = 200;
 /// Memory of one compiled pattern, in bytes.
@@ -138,7 +138,7 @@ impl Schema {
 
     /// Most memory that it takes, in bytes, nearly: what its patterns may grow to counts in full.
     #[must_use]
-    pub fn memory_estimate(&self) -> usize {
+    pub(crate) fn memory_estimate(&self) -> usize {
         match &self.0 {
             SchemaCheck::AnyObject => 0,
             SchemaCheck::Compiled(compiled) => {

@@ -8,7 +8,7 @@ use mgp_protocol::ids::{ConnectionId, ServerId};
 /// Most subscriptions of one connection: an agent that follows more is broken or hostile.
 pub const PER_CONNECTION_MAX: usize = 1_000;
 /// Most subscriptions of all connections together: some megabytes at the usual length of URIs.
-pub const TOTAL_MAX: usize = 10_000;
+pub(crate) const TOTAL_MAX: usize = 10_000;
 
 /// What to ask of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,12 +18,12 @@ use mgp_screening::code_safety::{Level, MAX_CODE_BYTES};
 mod tests;
 
 /// Most capabilities of one request: each is a search of its own.
-pub const CAPABILITIES_MAX: usize = 16;
+pub(crate) const CAPABILITIES_MAX: usize = 16;
 /// Longest kind of input or of output, in bytes, and what is told of a capability in the answer; a
 /// longer one is searched for as a whole.
-pub const WORD_MAX: usize = 256;
+pub(crate) const WORD_MAX: usize = 256;
 /// Most kinds of inputs, and of outputs.
-pub const TYPES_MAX: usize = 16;
+pub(crate) const TYPES_MAX: usize = 16;
 /// Hits worth asking for of each capability: the best may wait for a person where the next does not.
 pub const CANDIDATES_MAX: usize = 5;
 /// How far behind the best a tool may be, by the score of the same search, to be taken in its place:
@@ -170,7 +170,7 @@ pub struct CreationConditions {
 impl CreationConditions {
     /// All of it must hold.
     #[must_use]
-    pub fn is_allowed(self) -> bool {
+    pub(crate) fn is_allowed(self) -> bool {
         let automatic = self.policy == Policy::AutoApprove;
         let asked_for = self.is_enabled && self.is_negotiated;
         asked_for && self.can_run_code && automatic && self.has_session

@@ -13,7 +13,7 @@ pub const WRAPPED_PREFIX: &str = "mcpk://";
 
 /// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer.
 #[must_use]
-pub fn wrap(server: &ServerId, uri: &str) -> String {
+pub(crate) fn wrap(server: &ServerId, uri: &str) -> String {
     let mut wrapped = format!("{WRAPPED_PREFIX}{server}/");
     for byte in uri.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -28,7 +28,7 @@ pub fn wrap(server: &ServerId, uri: &str) -> String {
 
 /// `mcpk://<server>/<template>`: the template stays one, its text is not encoded.
 #[must_use]
-pub fn wrap_template(server: &ServerId, template: &str) -> String {
+pub(crate) fn wrap_template(server: &ServerId, template: &str) -> String {
     format!("{WRAPPED_PREFIX}{server}/{template}")
 }
 
@@ -38,7 +38,7 @@ pub fn wrap_template(server: &ServerId, template: &str) -> String {
 /// either, `node/server` is told from `server` by what follows: a scheme has its colon before any slash, and
 /// an encoded URI has no slash.
 #[must_use]
-pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
+pub(crate) fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
     let wrapped = wrapped.strip_prefix(WRAPPED_PREFIX)?;
     let (first, rest) = wrapped.split_once('/')?;
     let second = rest.split_once('/').map(|(second, _)| second);

@@ -8,7 +8,7 @@ use regex::{NoExpand, Regex, RegexBuilder};
 use crate::scopes::ScopePattern;
 
 /// Longest pattern, in bytes; a compiled one takes 1 MiB at most.
-pub const PATTERN_MAX: usize = 1024;
+pub(crate) const PATTERN_MAX: usize = 1024;
 /// Rules of one kernel: each is tried on each text.
 pub const RULES_MAX: usize = 64;
 /// What a message may grow to by replacing, in bytes.

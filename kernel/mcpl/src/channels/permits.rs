@@ -9,9 +9,9 @@ use crate::feature_sets::{DeclaredSet, ServerSets};
 use crate::scopes::ScopeVerdict;
 
 /// The channel in which a model thinks: it is observed by who may, and nobody publishes there.
-pub const THINKING: &str = "thinking";
+pub(crate) const THINKING: &str = "thinking";
 /// The person's own screen: no server has it.
-pub const UI: &str = "ui";
+pub(crate) const UI: &str = "ui";
 /// The set that observes [`THINKING`], by the last words of its name.
 const THINKING_SET: &str = "channels.thinking";
 

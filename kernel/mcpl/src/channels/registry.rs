@@ -8,11 +8,11 @@ use mgp_protocol::mcp;
 use mgp_protocol::mcpl::channels::{CHANNEL_ID_MAX, DESCRIPTOR_MAX, Descriptor, Direction};
 
 /// Channels of one connection. A person who is in more has no use for a list of them.
-pub const CHANNELS_MAX: usize = 4096;
+pub(crate) const CHANNELS_MAX: usize = 4096;
 /// What their descriptions take together, in bytes.
-pub const DESCRIPTORS_MAX: usize = 4 << 20;
+pub(crate) const DESCRIPTORS_MAX: usize = 4 << 20;
 /// Channels that are opened again after a restart of their server; at the bound no more are remembered.
-pub const REOPENED_MAX: usize = 256;
+pub(crate) const REOPENED_MAX: usize = 256;
 
 /// A channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct RegisteredChannel {
     /// The platform.
     pub kind: Arc<str>,
     /// Which way messages go.
-    pub direction: Direction,
+    pub(crate) direction: Direction,
     /// Its description, as the server wrote it.
     json: Arc<str>,
 }

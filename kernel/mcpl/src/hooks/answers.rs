@@ -13,18 +13,18 @@ use super::fence::FenceMark;
 use crate::names;
 
 /// Injections of one answer that are looked at; a server that adds more has them left out.
-pub const INJECTIONS_MAX: usize = 32;
+pub(crate) const INJECTIONS_MAX: usize = 32;
 /// Longest namespace, in bytes.
-pub const NAMESPACE_MAX: usize = 128;
+pub(crate) const NAMESPACE_MAX: usize = 128;
 /// Largest answer that may stand for the model's, in bytes: more than any model writes at once.
-pub const RESPONSE_MAX: usize = 4 << 20;
+pub(crate) const RESPONSE_MAX: usize = 4 << 20;
 /// Largest metadata that are passed on behind an inference, in bytes.
-pub const METADATA_MAX: usize = 64 << 10;
+pub(crate) const METADATA_MAX: usize = 64 << 10;
 /// Reasons why something was left out that are told of one answer.
 const REASONS_MAX: usize = 8;
 
 /// Whether a set of a server may be used for a hook; else why not, in words for the log.
-pub type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+pub(crate) type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 /// One thing that goes into a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub struct FencedInjection {
     /// In the name of which of the server's sets it came.
     pub set: String,
     /// What the server calls this kind of thing.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Where it goes.
     pub position: Position,
     /// What goes there, within its fence.
     pub content: Content,
     /// As the server wrote them.
-    pub metadata: Option<Box<str>>,
+    pub(crate) metadata: Option<Box<str>>,
 }
 
 impl FencedInjection {

@@ -35,7 +35,12 @@ impl FenceMark {
 
     /// The content within its fence; `None` when the mark is in it, which no server can know.
     #[must_use]
-    pub fn enclose(&self, server: &ServerId, namespace: &str, content: Content) -> Option<Content> {
+    pub(crate) fn enclose(
+        &self,
+        server: &ServerId,
+        namespace: &str,
+        content: Content,
+    ) -> Option<Content> {
         // Blocks one after the other may be one text to their reader.
         let texts: String = content.0.iter().map(block_text).collect();
         if texts.contains(&self.0) || content.0.iter().any(|block| block.json().contains(&self.0)) {

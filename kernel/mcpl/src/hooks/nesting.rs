@@ -11,11 +11,11 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::ids::ServerId;
 
 /// How long after a hook an inference may follow from it.
-pub const FOLLOW_WINDOW: Duration = Duration::from_secs(30);
+pub(crate) const FOLLOW_WINDOW: Duration = Duration::from_secs(30);
 /// From this depth on those who may ask for inferences are not told of one.
-pub const QUIET_DEPTH: u8 = 2;
+pub(crate) const QUIET_DEPTH: u8 = 2;
 /// Deepest inference that is made.
-pub const DEPTH_MAX: u8 = 4;
+pub(crate) const DEPTH_MAX: u8 = 4;
 
 /// Why a server gets no inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

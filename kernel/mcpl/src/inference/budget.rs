@@ -11,7 +11,7 @@ use mgp_protocol::mcpl::inference::{PromptPart, PromptTurn};
 use serde::{Deserialize, Serialize};
 
 /// Servers that are counted in one day; a further one is refused until the next.
-pub const SERVERS_MAX: usize = 4096;
+pub(crate) const SERVERS_MAX: usize = 4096;
 
 /// What every turn may add to its text: its role and its ends.
 const TURN_TOKENS: u64 = 16;
@@ -61,9 +61,9 @@ pub struct BudgetExceeded {
     /// What is left.
     pub left: u64,
     /// Of how many.
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// For the server alone, or for all.
-    pub whose: &'static str,
+    pub(crate) whose: &'static str,
 }
 
 /// What was taken today. As JSON it is what is kept.

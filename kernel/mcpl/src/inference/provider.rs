@@ -126,7 +126,7 @@ fn describe_code(code: Option<&str>) -> String {
 impl AnswerError {
     /// A failure with the provider's code for it: told only where it is a word, as `overloaded_error` is.
     #[must_use]
-    pub fn from_code(code: Option<&str>) -> Self {
+    pub(crate) fn from_code(code: Option<&str>) -> Self {
         let word = |code: &&str| {
             let letters = |b: u8| b.is_ascii_lowercase() || b == b'_';
             !code.is_empty() && code.len() <= CODE_MAX && code.bytes().all(letters)

@@ -114,7 +114,7 @@ impl RouteKey {
 
 /// What is said of a set: of its whole name before a beginning of it, of a longer one before a shorter.
 #[must_use]
-pub fn find_best<'a, T>(
+pub(crate) fn find_best<'a, T>(
     rules: &'a BTreeMap<RouteKey, T>,
     server: &ServerId,
     set: &str,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Hosts that one event is handed to. Each may take the time of an answer twice, and the server waits for all.
-pub const HOSTS_MAX: usize = 8;
+pub(crate) const HOSTS_MAX: usize = 8;
 
 /// What became of an event at one host.
 #[derive(Clone, Debug, PartialEq, Eq)]

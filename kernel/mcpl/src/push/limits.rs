@@ -13,7 +13,7 @@ use super::{PushPolicy, PushRule};
 const MINUTE: Duration = Duration::from_secs(60);
 /// Sets that are counted at once; a server declares far fewer. Where more push within a minute, further ones
 /// wait for the next.
-pub const COUNTED_MAX: usize = 4096;
+pub(crate) const COUNTED_MAX: usize = 4096;
 
 /// Hours of each day in which nothing is taken. They have an offset from UTC and no time zone: what it means is
 /// the same in summer and in winter, and on every machine.

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Ids that are remembered of one server. At this bound the oldest answered one is forgotten.
-pub const SERVER_MAX: usize = 10_000;
+pub(crate) const SERVER_MAX: usize = 10_000;
 /// Ids that are remembered of all servers, some 30 MiB. At this bound the oldest of the server that has the most
 /// is forgotten.
-pub const TOTAL_MAX: usize = 100_000;
+pub(crate) const TOTAL_MAX: usize = 100_000;
 /// How long an id is remembered, in milliseconds: seven days, longer than anybody tries again.
-pub const AGE_MAX_MS: u64 = 7 * 24 * 3_600_000;
+pub(crate) const AGE_MAX_MS: u64 = 7 * 24 * 3_600_000;
 /// Events of one server that are under way at once: a server has no more open requests. More are refused.
-pub const IN_FLIGHT_MAX: usize = 64;
+pub(crate) const IN_FLIGHT_MAX: usize = 64;
 
 const UNKNOWN: &str = "the kernel ended while this event was being handed on; whether somebody took it is not known, and it is not handed on again";
 

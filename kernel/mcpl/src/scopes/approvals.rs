@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Approvals kept for good. A person gave each; more are kept until the kernel ends.
 pub const LASTING_MAX: usize = 4096;
 /// Approvals kept until the kernel ends; of more the oldest is forgotten, and a person is asked again.
-pub const SESSION_MAX: usize = 4096;
+pub(crate) const SESSION_MAX: usize = 4096;
 
 /// Something approved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

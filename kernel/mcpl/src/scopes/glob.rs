@@ -89,7 +89,7 @@ impl ScopePattern {
 
     /// Whether it names a text that [`super::render_label::fold`] made.
     #[must_use]
-    pub fn matches_in_any_case(&self, folded: &str) -> bool {
+    pub(crate) fn matches_in_any_case(&self, folded: &str) -> bool {
         matches(&self.folded, folded)
     }
 }

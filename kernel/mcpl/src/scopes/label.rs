@@ -3,13 +3,13 @@
 use unicode_normalization::UnicodeNormalization;
 
 /// Bytes of a label.
-pub const LABEL_MAX: usize = 1024;
+pub(crate) const LABEL_MAX: usize = 1024;
 
 /// Whether a label can be read in one way only, so that a whitelist may open it.
 ///
 /// # Errors
 /// What about it can be read in another way, in words.
-pub fn check_normal(label: &str) -> Result<(), &'static str> {
+pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
     if label.is_empty() || label.len() > LABEL_MAX {
         return Err("it is empty or too long");
     }
@@ -80,7 +80,7 @@ fn has_mixed_scripts(label: &str) -> bool {
 /// All that a label may be read as, each folded: as it stands, with its escapes read, with its folders resolved.
 /// A blacklist closes a label when it names any of these.
 #[must_use]
-pub fn readings(label: &str) -> Vec<String> {
+pub(crate) fn readings(label: &str) -> Vec<String> {
     // Far beyond a label that is ever approved; what is longer is not read to its end.
     let end = (0..=label.len().min(4 * LABEL_MAX))
         .rev()
@@ -106,7 +106,7 @@ pub fn readings(label: &str) -> Vec<String> {
 
 /// Without case, other forms of letters, signs that are not seen, and backslashes.
 #[must_use]
-pub fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     let folded: String = text
         .nfkc()
         .filter(|c| !is_invisible(*c))

@@ -7,9 +7,9 @@ use mgp_json::{Token, Tokens, find_duplicate, number, quote, unquote};
 
 /// Deepest nesting of a document. A server that holds a state needs a handful; readers of it, of this kernel and of
 /// others, recurse.
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 /// Largest document, in bytes of text: it goes with every call.
-pub const MAX_BYTES: usize = 512 << 10;
+pub(crate) const MAX_BYTES: usize = 512 << 10;
 /// Steps that one patch may take: every node that is looked at, moved or compared is one. More than the largest
 /// document needs many times over, and less than a tenth of a second.
 pub(super) const MAX_WORK: usize = 16 << 20;

@@ -9,7 +9,7 @@ use super::document::{
 };
 
 /// Operations of one patch. A server that changes more than this at once sends its state as a whole.
-pub const MAX_OPERATIONS: usize = 10_000;
+pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
 /// The text of `data` after `patch`, both as JSON text.
 ///

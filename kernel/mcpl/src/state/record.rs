@@ -84,7 +84,7 @@ impl StateRecord {
 
     /// A checkpoint of this tree.
     #[must_use]
-    pub fn new_checkpoint(tree: TreeKey, checkpoint: &Checkpoint) -> Self {
+    pub(crate) fn new_checkpoint(tree: TreeKey, checkpoint: &Checkpoint) -> Self {
         let raw = |data: &Arc<str>| RawValue::from_string(data.to_string()).ok();
         Self::Grown(GrownRecord {
             tree,

@@ -12,11 +12,11 @@ use super::document::PatchError;
 use super::patch;
 
 /// Longest id of a checkpoint, in bytes: a hash or a UUID has 64 at most.
-pub const MAX_ID: usize = 256;
+pub(crate) const MAX_ID: usize = 256;
 /// Checkpoints of one tree; the oldest goes first. As many as a person looks through.
-pub const MAX_CHECKPOINTS: usize = 256;
+pub(crate) const MAX_CHECKPOINTS: usize = 256;
 /// What the checkpoints of one tree hold together, in bytes; the oldest goes first. The largest state eight times.
-pub const TREE_BYTES: usize = 4 << 20;
+pub(crate) const TREE_BYTES: usize = 4 << 20;
 /// What a checkpoint costs beside its texts, in bytes.
 const CHECKPOINT_OVERHEAD: usize = 128;
 
@@ -36,7 +36,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// What it takes, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
         self.id.len() + length(&self.parent) + length(&self.data) + CHECKPOINT_OVERHEAD
     }
@@ -119,7 +119,7 @@ pub struct StateTree {
 impl StateTree {
     /// What the next call carries.
     #[must_use]
-    pub fn carried_state(&self) -> CarriedState {
+    pub(crate) fn carried_state(&self) -> CarriedState {
         match self.current() {
             None => CarriedState::Nothing,
             Some(Checkpoint {
@@ -214,7 +214,7 @@ impl StateTree {
     }
 
     /// Takes a step that was judged, and prunes what is too much.
-    pub fn apply(&mut self, step: TreeStep) {
+    pub(crate) fn apply(&mut self, step: TreeStep) {
         match step {
             TreeStep::Stay => {}
             TreeStep::Move(id) => {
@@ -236,7 +236,7 @@ impl StateTree {
     }
 
     /// Takes out the oldest checkpoint but the current one; false when there is none.
-    pub fn prune(&mut self) -> bool {
+    pub(crate) fn prune(&mut self) -> bool {
         let current = self.current;
         let mut numbers = self.checkpoints.keys().copied();
         let Some(oldest) = numbers.find(|number| Some(*number) != current) else {

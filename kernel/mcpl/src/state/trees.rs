@@ -10,12 +10,12 @@ use super::tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
 
 /// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
 /// ended first goes, and where none has ended, a new one is refused.
-pub const MAX_TREES: usize = 1024;
+pub(crate) const MAX_TREES: usize = 1024;
 /// Trees of one agent at one server, so that one agent does not use up those of all.
-pub const MAX_TREES_OF_AGENT: usize = 256;
+pub(crate) const MAX_TREES_OF_AGENT: usize = 256;
 /// What the trees of one server hold together, in bytes. At the bound first the trees of sessions that have ended go,
 /// then the oldest checkpoints; where only current ones are left, a new state is refused.
-pub const SERVER_BYTES: usize = 32 << 20;
+pub(crate) const SERVER_BYTES: usize = 32 << 20;
 
 /// No room for another tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ pub const CALL_BODY: usize = 16 << 20;
 pub const CONTROL_BODY: usize = 64 << 10;
 
 /// Longest piece of what nodes copy from each other; what is longer comes in several.
-pub const SYNC_BODY: usize = 1 << 20;
+pub(crate) const SYNC_BODY: usize = 1 << 20;
 
 /// Longest message between nodes that are being paired, one of which nobody knows yet.
 pub const PAIRING_BODY: usize = 4 << 10;
@@ -128,7 +128,7 @@ impl FrameKind {
 
     /// Reads a kind. `None` for one that would have to be understood.
     #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Message),
             2 => Some(Self::Header),

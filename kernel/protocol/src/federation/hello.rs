@@ -62,9 +62,9 @@ pub struct NegotiatedWire {
 )]
 pub struct NoCommonVersion {
     /// Ours.
-    pub ours: WireVersions,
+    pub(crate) ours: WireVersions,
     /// The peer's.
-    pub theirs: WireVersions,
+    pub(crate) theirs: WireVersions,
 }
 
 impl Hello {

@@ -17,7 +17,7 @@ const ERROR_TEXT_MAX: usize = 200;
 
 impl BadMessage {
     /// What a reader found, cut short and without anything that looks like something else.
-    pub fn from_error(error: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn from_error(error: &dyn std::fmt::Display) -> Self {
         Self(to_printable(&error.to_string(), ERROR_TEXT_MAX))
     }
 }

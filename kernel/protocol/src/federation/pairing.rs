@@ -41,7 +41,7 @@ pub struct WordNonces {
 }
 
 /// Bytes of one part: it fits a message with all around it.
-pub const PART: usize = 3 << 10;
+pub(crate) const PART: usize = 3 << 10;
 
 /// Most bytes of all parts.
 pub const PARTS_MAX: usize = 1 << 20;

@@ -192,7 +192,7 @@ impl IndexReport {
 
     /// The same, as it may be shown to people.
     #[must_use]
-    pub fn sanitize(mut self) -> Self {
+    pub(crate) fn sanitize(mut self) -> Self {
         self.examples.truncate(EXAMPLES_MAX);
         for example in &mut self.examples {
             for text in [&mut example.entry, &mut example.reason] {

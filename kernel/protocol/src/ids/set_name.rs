@@ -15,7 +15,7 @@ pub struct SetName(Arc<str>);
 
 impl SetName {
     /// Longest name accepted, in bytes: as a server's id.
-    pub const MAX_LEN: usize = 48;
+    pub(crate) const MAX_LEN: usize = 48;
 
     /// Judges a name given by a person, or a part of an address, which is not decoded before.
     ///

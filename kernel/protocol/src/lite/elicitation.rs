@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The method of questions that a lite caller can be asked.
-pub const ELICITATION_METHOD: &str = "elicitation/create";
+pub(crate) const ELICITATION_METHOD: &str = "elicitation/create";
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct LiteElicitation {
     /// For people.
     pub message: String,
     /// What is wanted, as JSON Schema text; `{}` where there is nothing to fill in.
-    pub schema: String,
+    pub(crate) schema: String,
     /// Where the person has to go, for a question that is answered there.
     pub url: Option<String>,
 }

@@ -13,7 +13,7 @@ use crate::mgp::audit::Outcome;
 use crate::refusal::{Refusal, Rendered};
 
 /// Most names in `available_tools`: enough for a person who looks, and no list of everything in each error.
-pub const NAMES_MAX: usize = 50;
+pub(crate) const NAMES_MAX: usize = 50;
 
 /// Most characters of a name that an error repeats.
 const ECHO_MAX: usize = 256;

@@ -1,7 +1,7 @@
 //! `Prefer` (RFC 7240): how long a caller waits, and whether it takes a promise.
 
 /// The longest wait that is read, in seconds; more is taken for this.
-pub const WAIT_MAX: u64 = 86_400;
+pub(crate) const WAIT_MAX: u64 = 86_400;
 
 /// What a caller prefers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -138,11 +138,11 @@ pub struct ServerCapabilities {
     /// `logging/setLevel`.
     pub logging: bool,
     /// The experimental tasks of 2025-11-25, any part of them.
-    pub tasks: bool,
+    pub(crate) tasks: bool,
     /// `tasks/list` of 2025-11-25.
     pub tasks_list: bool,
     /// `tasks/cancel` of 2025-11-25.
-    pub tasks_cancel: bool,
+    pub(crate) tasks_cancel: bool,
     /// `params.task` in `tools/call` of 2025-11-25.
     pub tasks_call: bool,
     /// The extension `io.modelcontextprotocol/tasks`.

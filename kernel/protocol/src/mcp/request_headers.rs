@@ -24,9 +24,9 @@ pub const VERSION: &str = "MCP-Protocol-Version";
 /// Repeats `method`; required on every request.
 pub const METHOD: &str = "Mcp-Method";
 /// Repeats what the request is about; required where [`subject`] names a member.
-pub const NAME: &str = "Mcp-Name";
+pub(crate) const NAME: &str = "Mcp-Name";
 /// Begins the name of each header that repeats an argument of a tool.
-pub const PARAM_PREFIX: &str = "Mcp-Param-";
+pub(crate) const PARAM_PREFIX: &str = "Mcp-Param-";
 
 /// The longest part of a value that an error repeats, in characters: enough to find the mistake.
 const ECHO_MAX: usize = 100;

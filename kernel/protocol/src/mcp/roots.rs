@@ -7,7 +7,7 @@ super::methods! {
 
 /// `roots/list`: a server asks which folders it may look at.
 #[derive(Debug)]
-pub struct List;
+pub(crate) struct List;
 
 /// `notifications/roots/list_changed`.
 #[derive(Debug)]

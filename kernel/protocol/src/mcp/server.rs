@@ -25,7 +25,7 @@ pub struct DiscoverResult<'a> {
     pub instructions: Option<Cow<'a, str>>,
     /// Holds who the server says it is.
     #[serde(borrow, default, rename = "_meta")]
-    pub meta: Option<&'a RawValue>,
+    pub(crate) meta: Option<&'a RawValue>,
 }
 
 impl<'a> DiscoverResult<'a> {

@@ -14,7 +14,7 @@ const RESOURCE: &str = "resource";
 const RESOURCE_LINK: &str = "resource_link";
 
 /// Blocks of one content. A message of a person has a few; more are refused.
-pub const BLOCKS_MAX: usize = 1024;
+pub(crate) const BLOCKS_MAX: usize = 1024;
 
 /// The kind of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ pub const CHECKPOINT_NOT_FOUND: i64 = -32005;
 /// "Channel not permitted".
 pub const CHANNEL_NOT_PERMITTED: i64 = -32017;
 /// "Unknown channel".
-pub const UNKNOWN_CHANNEL: i64 = -32023;
+pub(crate) const UNKNOWN_CHANNEL: i64 = -32023;
 /// "Channel open failed".
 pub const CHANNEL_OPEN_FAILED: i64 = -32024;
 
@@ -39,9 +39,9 @@ pub struct McplError {
 #[serde(rename_all = "camelCase")]
 pub struct DisabledSetDetails {
     /// The set.
-    pub feature_set: String,
+    pub(crate) feature_set: String,
     /// The operator can enable it.
-    pub can_enable: bool,
+    pub(crate) can_enable: bool,
 }
 
 /// Where a use is missing.

@@ -16,11 +16,11 @@ super::methods! {
 /// Sets of one server. A person decides about each; more are not there.
 pub const SETS_MAX: usize = 256;
 /// Bytes of a set's name.
-pub const NAME_MAX: usize = 128;
+pub(crate) const NAME_MAX: usize = 128;
 /// Bytes of a description that are kept, to be shown to a person.
-pub const DESCRIPTION_MAX: usize = 1024;
+pub(crate) const DESCRIPTION_MAX: usize = 1024;
 /// Rejected sets of one declaration that are told one by one.
-pub const REJECTED_MAX: usize = 32;
+pub(crate) const REJECTED_MAX: usize = 32;
 /// Uses of one set that are not known and told one by one.
 const UNKNOWN_MAX: usize = 8;
 

@@ -21,7 +21,7 @@ methods! {
 /// The kernel's own code for an inference that is not run; `data.reason` says why ([`InferenceFailure`]).
 pub const INFERENCE_FAILED: i64 = -32010;
 /// Longest `conversationId` taken, in bytes; it is kept in tables.
-pub const CONVERSATION_ID_MAX: usize = 256;
+pub(crate) const CONVERSATION_ID_MAX: usize = 256;
 
 /// `inference/request` of a server. Read by [`Request::parse`].
 #[derive(Debug, Deserialize)]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::feature_sets::{Capability, DeclaredSets};
 
 /// The version this kernel announces.
-pub const VERSION: &str = "0.4";
+pub(crate) const VERSION: &str = "0.4";
 /// Bytes of a version that are read.
 const VERSION_MAX: usize = 32;
 
@@ -104,11 +104,11 @@ pub struct HostCapabilities {
     /// In which form it reads sets.
     pub form: FeatureSetForm,
     /// As it announced it.
-    pub version: String,
+    pub(crate) version: String,
     /// What it takes part in.
     pub features: McplFeatures,
     /// It says which sets it wants.
-    pub feature_sets: bool,
+    pub(crate) feature_sets: bool,
 }
 
 /// A declaration that is taken as none, and why.

@@ -44,7 +44,7 @@ struct Payload<'a> {
 
 impl<'a> Event<'a> {
     /// Longest id of an event, in bytes.
-    pub const ID_MAX: usize = 256;
+    pub(crate) const ID_MAX: usize = 256;
 
     /// Reads `params`, and checks that everything is there that has to be. Whether the timestamp is one, and
     /// the content is content, is not looked at here.
@@ -102,9 +102,9 @@ pub struct PushAnswer {
 
 impl PushAnswer {
     /// Longest id of an inference that is kept of another one's answer, in bytes.
-    pub const INFERENCE_MAX: usize = 256;
+    pub(crate) const INFERENCE_MAX: usize = 256;
     /// Longest reason that is kept of another one's answer, in bytes.
-    pub const REASON_MAX: usize = 512;
+    pub(crate) const REASON_MAX: usize = 512;
 
     /// Somebody took it.
     #[must_use]

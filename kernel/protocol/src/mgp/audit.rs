@@ -113,7 +113,7 @@ pub enum EventType {
 
 impl EventType {
     /// Those that are the document's own.
-    pub const STANDARD: [Self; 13] = [
+    pub(crate) const STANDARD: [Self; 13] = [
         Self::ToolExecuted,
         Self::ToolBlocked,
         Self::PermissionGranted,
@@ -267,7 +267,7 @@ pub struct CustomType(Cow<'static, str>);
 
 impl CustomType {
     /// Longest name, in bytes: that of a domain.
-    pub const MAX_LEN: usize = 253;
+    pub(crate) const MAX_LEN: usize = 253;
 
     const fn kernel_type(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))

@@ -36,7 +36,7 @@ pub enum CallbackKind {
 pub struct Request<'a> {
     /// The server's id for it; a retry has the same.
     #[serde(borrow)]
-    pub callback_id: &'a RawValue,
+    pub(crate) callback_id: &'a RawValue,
     /// The id of the call in which it asks, as the server read it.
     #[serde(borrow, default)]
     pub request_id: Option<&'a RawValue>,
@@ -51,7 +51,7 @@ pub struct Request<'a> {
     pub options: Option<Vec<String>>,
     /// How long the server waits.
     #[serde(default)]
-    pub timeout_ms: Option<serde_json::Number>,
+    pub(crate) timeout_ms: Option<serde_json::Number>,
     /// Of a completion: the messages so far.
     #[serde(borrow, default)]
     pub messages: Option<&'a RawValue>,

@@ -34,13 +34,13 @@ request! {
 pub struct Filter {
     /// They speak each of these.
     #[serde(default)]
-    pub extensions: Vec<String>,
+    pub(crate) extensions: Vec<String>,
     /// They need each of these.
     #[serde(default)]
-    pub permissions: Vec<String>,
+    pub(crate) permissions: Vec<String>,
     /// They are in this state.
     #[serde(default)]
-    pub status: Option<Status>,
+    pub(crate) status: Option<Status>,
 }
 
 impl Filter {
@@ -96,7 +96,7 @@ impl Status {
 
     /// Whether a server in this state of MGP §11.2 is meant.
     #[must_use]
-    pub fn matches_state(self, state: &str) -> bool {
+    pub(crate) fn matches_state(self, state: &str) -> bool {
         self == Self::All || self.as_str() == state
     }
 }

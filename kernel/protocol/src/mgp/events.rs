@@ -150,7 +150,7 @@ impl ChannelPattern {
     /// Longest name, in bytes: as many as fit beside an event in a log line.
     pub const MAX_LEN: usize = 128;
     /// The patterns of §13.5, which stand whether anybody has such a channel now or not.
-    pub const STANDARD: [&'static str; 4] = ["model.*", "system.*", "tool.*", "security.*"];
+    pub(crate) const STANDARD: [&'static str; 4] = ["model.*", "system.*", "tool.*", "security.*"];
 
     /// Reads a name or a pattern.
     #[must_use]

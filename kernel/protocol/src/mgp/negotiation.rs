@@ -18,27 +18,27 @@ use crate::dialect::ProtocolFamily;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// A key of `capabilities.extensions`, where both eras may carry the declaration.
-pub const EXTENSION: &str = "dev.cloto/mgp";
+pub(crate) const EXTENSION: &str = "dev.cloto/mgp";
 /// Most names read of a list in a declaration, a bound on what a peer can make us keep; the rest of
 /// a longer list is not there.
-pub const NAMES_MAX: usize = 64;
+pub(crate) const NAMES_MAX: usize = 64;
 /// Longest name in a declaration, in bytes; a longer one is not there.
-pub const NAME_MAX: usize = 256;
+pub(crate) const NAME_MAX: usize = 256;
 
 /// A version of MGP. Suffixes such as `-draft` are read over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MgpVersion {
     /// Must match (§2.4).
-    pub major: u32,
+    pub(crate) major: u32,
     /// Backward compatible (§2.4), and never a gate of its own.
-    pub minor: u32,
+    pub(crate) minor: u32,
     /// Says nothing about what is understood.
     pub patch: u32,
 }
 
 impl MgpVersion {
     /// The version this kernel announces.
-    pub const OURS: Self = Self {
+    pub(crate) const OURS: Self = Self {
         major: 0,
         minor: 2,
         patch: 0,
@@ -73,7 +73,7 @@ pub struct Features(u16);
 
 impl Features {
     /// Nothing.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// Permission declarations and their approval (§3).
     pub const PERMISSIONS: Self = Self(1);
     /// `security` in tool definitions (§4).
@@ -191,11 +191,11 @@ impl Carrier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// The version it speaks.
-    pub version: MgpVersion,
+    pub(crate) version: MgpVersion,
     /// What the names it listed mean together.
-    pub features: Features,
+    pub(crate) features: Features,
     /// The names that are known, as it wrote them; each once.
-    pub extension_names: Vec<&'static str>,
+    pub(crate) extension_names: Vec<&'static str>,
     /// Of a server: the permissions it needs, in its own spelling.
     pub permissions_required: Vec<String>,
     /// Of a server: what it calls itself.
@@ -382,7 +382,7 @@ pub struct Active {
     /// The lower of the two versions.
     pub version: MgpVersion,
     /// The intersection: what may be said.
-    pub features: Features,
+    pub(crate) features: Features,
     /// The minor versions differ, which is worth a line in the log.
     pub minor_differs: bool,
     /// What the peer said of itself: claims, all of them.
@@ -424,7 +424,7 @@ impl Negotiated {
     }
 
     /// Intersects what this side offers with what the other declared.
-    pub fn intersect(
+    pub(crate) fn intersect(
         offered: Features,
         said: Result<Option<&Declaration>, DeclarationError>,
     ) -> Self {
@@ -530,7 +530,7 @@ impl Active {
 /// What the kernel declares first, as a client and in `server/discover` (§2.2), as a JSON object:
 /// every word of both vocabularies that is offered whole.
 #[must_use]
-pub fn render_offer(offered: Features) -> String {
+pub(crate) fn render_offer(offered: Features) -> String {
     let words = WORDS.iter().filter(|(_, means)| offered.contains(*means));
     let words: Vec<_> = words.map(|(word, _)| *word).collect();
     let said = DeclarationText {

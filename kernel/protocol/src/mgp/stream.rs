@@ -84,7 +84,7 @@ pub struct Progress<'a> {
     pub request_id: &'a RawValue,
     /// From 0 to 1.
     #[serde(borrow, default)]
-    pub progress: Option<&'a RawValue>,
+    pub(crate) progress: Option<&'a RawValue>,
     /// For people.
     #[serde(borrow, default)]
     pub message: Option<&'a RawValue>,
@@ -150,7 +150,7 @@ pub struct Pace<'a> {
     #[serde(borrow)]
     pub request_id: &'a RawValue,
     /// 0: none until a positive pace.
-    pub max_chunks_per_second: f64,
+    pub(crate) max_chunks_per_second: f64,
     /// For people.
     #[serde(default)]
     pub reason: Option<AnyMember>,

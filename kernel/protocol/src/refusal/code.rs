@@ -97,7 +97,7 @@ impl Code {
 
     /// The category of its range.
     #[must_use]
-    pub fn category(self) -> Category {
+    pub(crate) fn category(self) -> Category {
         match self.number() {
             1000..=1099 => Category::Security,
             2000..=2099 => Category::Lifecycle,

@@ -11,9 +11,9 @@ use crate::dialect::Version;
 use crate::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS};
 
 /// How often a caller is told to try again at most. What lasts longer than that is not mended by waiting.
-pub const MAX_RETRIES: u32 = 3;
+pub(crate) const MAX_RETRIES: u32 = 3;
 /// What a caller is told to wait where the kernel knows of no better time, in milliseconds.
-pub const RETRY_AFTER_MS: u64 = 1_000;
+pub(crate) const RETRY_AFTER_MS: u64 = 1_000;
 
 /// How the waits between tries grow (MGP §14.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ pub struct Recovery {
         deserialize_with = "known_category",
         skip_serializing_if = "Option::is_none"
     )]
-    pub category: Option<Category>,
+    pub(crate) category: Option<Category>,
     /// Whether trying again may help. Absent means no.
     #[serde(default)]
     pub retryable: bool,
@@ -132,7 +132,7 @@ impl PeerError {
 /// A peer's MGP error for a caller that knows MCP only: a JSON-RPC code, and no `_mgp` (MGP-283).
 /// `None` when nothing in it is MGP's, so that it goes on as it is.
 #[must_use]
-pub fn strip_mgp(error: &str) -> Option<String> {
+pub(crate) fn strip_mgp(error: &str) -> Option<String> {
     let mut object: ErrorObject = serde_json::from_str(error).ok()?;
     let data = object.data.take()?;
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
@@ -155,7 +155,7 @@ pub fn strip_mgp(error: &str) -> Option<String> {
 impl Refusal {
     /// The MGP code; `None` for what JSON-RPC and MCP have words of their own for, and for a peer's error.
     #[must_use]
-    pub fn mgp_code(&self) -> Option<Code> {
+    pub(crate) fn mgp_code(&self) -> Option<Code> {
         self.spec().mgp
     }
 
@@ -191,7 +191,7 @@ impl Refusal {
 
     /// What an MGP caller is told about trying again; `None` where there is no MGP code.
     #[must_use]
-    pub fn recovery(&self) -> Option<Recovery> {
+    pub(crate) fn recovery(&self) -> Option<Recovery> {
         let code = self.mgp_code()?;
         let retry = self.retry_hint();
         let details = if matches!(self, Self::Cancelled) {
@@ -215,7 +215,7 @@ impl Refusal {
     /// Renders it for a caller that negotiated MGP: its code and `data._mgp` where MGP has one, else as
     /// a plain caller of this version reads it. A peer's own error goes on as it is.
     #[must_use]
-    pub fn render_mgp(&self, version: Version) -> Rendered {
+    pub(crate) fn render_mgp(&self, version: Version) -> Rendered {
         let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
             if let Some(error) = self.relayed_error() {
                 return Rendered::Error(error.to_owned());

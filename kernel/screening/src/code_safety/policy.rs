@@ -234,7 +234,7 @@ impl CodePolicy {
 
     /// The parser for the language, if there is one.
     #[must_use]
-    pub fn parser(&self) -> Option<Language> {
+    pub(crate) fn parser(&self) -> Option<Language> {
         Language::from_name(&self.language)
     }
 }

@@ -87,11 +87,11 @@ pub struct CodeFinding {
     /// Which rule it breaks.
     pub rule: CodeRule,
     /// What breaks it: a module, a pattern, or the code itself.
-    pub construct: String,
+    pub(crate) construct: String,
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
-    pub column: usize,
+    pub(crate) column: usize,
     /// What to do instead.
     pub hint: String,
 }
@@ -99,7 +99,7 @@ pub struct CodeFinding {
 impl CodeFinding {
     /// The line in `violations`, as in MGP §7.4.
     #[must_use]
-    pub fn violation(&self) -> String {
+    pub(crate) fn violation(&self) -> String {
         format!("{}: '{}'", self.rule.description(), self.construct)
     }
 }
@@ -111,7 +111,7 @@ pub struct Rejection {
     /// In order of their places, at most [`MAX_FINDINGS`].
     pub findings: Vec<CodeFinding>,
     /// How many more there were.
-    pub omitted: usize,
+    pub(crate) omitted: usize,
     blocked_imports: Vec<String>,
     allowed_imports: Vec<String>,
     max_code_size_bytes: usize,

@@ -20,7 +20,7 @@ pub enum Grants {
 pub struct RuleSubject {
     /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
     /// node, and 'AGENT@*', those of one name at every node.
-    pub agent: String,
+    pub(crate) agent: String,
     /// A server, or one of its tools as SERVER:TOOL; SERVER/TOOL and what agents are shown,
     /// SERVER__TOOL, are read, too. Of another node: NODE/SERVER, NODE/SERVER:TOOL.
     /// In a grant across nodes also 'SERVER:BEGINNING*', the tools whose names begin so.
@@ -28,10 +28,10 @@ pub struct RuleSubject {
     pub place: String,
     /// The whole server, even if a tool of another one has its name.
     #[arg(long)]
-    pub whole_server: bool,
+    pub(crate) whole_server: bool,
     /// Accept names of agents, servers or tools that do not exist yet.
     #[arg(long)]
-    pub yet_unknown: bool,
+    pub(crate) yet_unknown: bool,
 }
 
 /// `mgp grants add`.
@@ -47,16 +47,16 @@ pub struct RuleSubject {
 pub struct Grant {
     /// Whom and what.
     #[command(flatten)]
-    pub about: RuleSubject,
+    pub(crate) about: RuleSubject,
     /// Deny instead of allowing.
     #[arg(long)]
-    pub deny: bool,
+    pub(crate) deny: bool,
     /// Expiry: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; none by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_end)]
-    pub expires: Option<u64>,
+    pub(crate) expires: Option<u64>,
     /// A reason, shown with the grant.
     #[arg(long, value_name = "TEXT")]
-    pub because: Option<String>,
+    pub(crate) because: Option<String>,
 }
 
 /// `mgp grants remove`.
@@ -67,7 +67,7 @@ pub struct Grant {
 pub struct Revoke {
     /// What was granted or denied.
     #[command(flatten)]
-    pub about: RuleSubject,
+    pub(crate) about: RuleSubject,
 }
 
 /// `mgp grants list`.
@@ -78,7 +78,7 @@ pub struct Revoke {
 pub struct ListGrants {
     /// Only grants of this agent.
     #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }
 
 /// `mgp explain`.
@@ -89,5 +89,5 @@ pub struct ListGrants {
 pub struct Explain {
     /// Whom and what.
     #[command(flatten)]
-    pub about: RuleSubject,
+    pub(crate) about: RuleSubject,
 }

@@ -31,7 +31,7 @@ pub struct AddAgent {
     pub name: String,
     /// Lifetime of the token: 90s, 45m, 12h, 30d; unlimited by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds)]
-    pub expires: Option<u64>,
+    pub(crate) expires: Option<u64>,
 }
 
 /// An agent by its name.
@@ -53,8 +53,8 @@ pub struct AgentToken {
     pub name: String,
     /// Replace the token, and print the new one once.
     #[arg(long)]
-    pub rotate: bool,
+    pub(crate) rotate: bool,
     /// Lifetime of the new token: 90s, 45m, 12h, 30d; unlimited by default.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_seconds, requires = "rotate")]
-    pub expires: Option<u64>,
+    pub(crate) expires: Option<u64>,
 }

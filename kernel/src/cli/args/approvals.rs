@@ -17,7 +17,7 @@ pub struct Approve {
     /// For how long: 90s, 30m, 1h or 7d; for good when not given. Only for permissions: what else is
     /// approved is one call or one definition.
     #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_millis)]
-    pub during: Option<u64>,
+    pub(crate) during: Option<u64>,
     /// Only this part of the entry; may be given several times.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
@@ -52,7 +52,7 @@ pub struct Deny {
     pub only: Vec<String>,
     /// Not now: continue without it, and leave the entry open.
     #[arg(long)]
-    pub later: bool,
+    pub(crate) later: bool,
 }
 
 /// `mgp permissions …`.
@@ -82,5 +82,5 @@ pub struct RemovePermission {
     /// The server.
     pub server: String,
     /// The permission, as `mgp permissions list` shows it.
-    pub permission: String,
+    pub(crate) permission: String,
 }

@@ -39,7 +39,7 @@ Examples:
 pub struct Acknowledge {
     /// Why it may stay so: it is written down with it.
     #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// `mgp audit tail`.
@@ -50,13 +50,13 @@ pub struct Acknowledge {
 pub struct TailAudit {
     /// Go on with new events as they come.
     #[arg(short, long)]
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Show below each call of a millisecond or more where its time went, at other nodes too.
     #[arg(long)]
     pub parts: bool,
     /// How many of the last events.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    pub lines: u64,
+    pub(crate) lines: u64,
 }
 
 /// `mgp audit find`.
@@ -78,7 +78,7 @@ Examples:
 pub struct FindAudit {
     /// Done by this agent, or about it.
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Done to this server, or reported by it.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
@@ -87,22 +87,22 @@ pub struct FindAudit {
     pub tool: Option<String>,
     /// Of this trace; `trace_id` in `mgp audit tail --json`.
     #[arg(long, value_name = "ID")]
-    pub trace: Option<String>,
+    pub(crate) trace: Option<String>,
     /// That ended so.
     #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = outcome_parser())]
     pub result: Option<Outcome>,
     /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_start)]
-    pub since: Option<u64>,
+    pub(crate) since: Option<u64>,
     /// Longer ago, or before a moment.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_start)]
-    pub until: Option<u64>,
+    pub(crate) until: Option<u64>,
     /// Show below each call of a millisecond or more where its time went, at other nodes too.
     #[arg(long)]
     pub parts: bool,
     /// At most this many events, up to 1000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// How what was done ended.

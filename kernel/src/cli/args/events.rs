@@ -37,18 +37,18 @@ Examples:
 pub struct TailEvents {
     /// Channels, or patterns that end in `*`.
     #[arg(value_name = "CHANNEL")]
-    pub channels: Vec<String>,
+    pub(crate) channels: Vec<String>,
     /// Replay recorded events after this cursor first; 0 for all.
     #[arg(long, value_name = "CURSOR")]
-    pub since: Option<String>,
+    pub(crate) since: Option<String>,
     /// Only events of at least this severity.
     #[arg(long, value_name = "SEVERITY", value_enum)]
-    pub min_severity: Option<SeverityArg>,
+    pub(crate) min_severity: Option<SeverityArg>,
 }
 
 /// A severity as it is typed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum SeverityArg {
+pub(crate) enum SeverityArg {
     /// Of interest to who looks for a mistake.
     Debug,
     /// It went as it should.

@@ -71,13 +71,13 @@ three words.")]
 pub struct Invite {
     /// Its role: admin, member (shares and calls) or leaf (only calls).
     #[arg(long, value_name = "ROLE", value_parser = ["admin", "member", "leaf"], default_value = "member")]
-    pub role: String,
+    pub(crate) role: String,
     /// Lifetime of the ticket: 90s, 15m, 1h or 1d.
     #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_seconds, default_value = "15m")]
-    pub during: u64,
+    pub(crate) during: u64,
     /// Admit the first node that shows it, without an approval.
     #[arg(long)]
-    pub approved: bool,
+    pub(crate) approved: bool,
     /// Where this node is reached, as HOST:PORT; may be given several times. Without it: the addresses of
     /// the networks it is in.
     #[arg(long, value_name = "HOST:PORT")]
@@ -102,7 +102,7 @@ pub struct Join {
     pub name: Option<String>,
     /// Do not wait for the approval.
     #[arg(long)]
-    pub no_wait: bool,
+    pub(crate) no_wait: bool,
 }
 
 /// `mgp nodes approve`, not shown: for scripts of before `mgp approve`.
@@ -111,7 +111,7 @@ pub struct ApproveNode {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
     /// one's by now.
     #[arg(value_name = "WORDS")]
-    pub words: Option<String>,
+    pub(crate) words: Option<String>,
 }
 
 /// `mgp nodes refuse`, not shown: for scripts of before `mgp deny`.
@@ -119,7 +119,7 @@ pub struct ApproveNode {
 pub struct RefuseNode {
     /// The three words, or the name or id of the node; not needed where only one asks.
     #[arg(value_name = "WORDS|NODE")]
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
 }
 
 /// `mgp nodes remove`.
@@ -131,10 +131,10 @@ pub struct RefuseNode {
 Without a terminal nothing is done unless -y is given.")]
 pub struct RevokeNode {
     /// Its name, its id or the beginning of it.
-    pub node: String,
+    pub(crate) node: String,
     /// Remove it without asking.
     #[arg(short, long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// `mgp nodes rename`.
@@ -149,7 +149,7 @@ pub struct Rename {
     pub name: String,
     /// The node, when it is not this one.
     #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
 }
 
 /// `mgp nodes promote`.
@@ -159,10 +159,10 @@ pub struct Rename {
   mgp nodes promote cam --role member       # a leaf that shares from now on")]
 pub struct Promote {
     /// Its name, its id or the beginning of it.
-    pub node: String,
+    pub(crate) node: String,
     /// The new role: admin or member.
     #[arg(long, value_name = "ROLE", value_parser = ["admin", "member"], default_value = "admin")]
-    pub role: String,
+    pub(crate) role: String,
 }
 
 /// `mgp nodes demote`.
@@ -175,13 +175,13 @@ What it granted and revoked before stays, and no owner waits for its word any mo
 promoted again. A node of an older version takes it for cut off until it is updated.")]
 pub struct Demote {
     /// Its name, its id or the beginning of it; this node's own name for this one.
-    pub node: String,
+    pub(crate) node: String,
     /// The new role: member or leaf.
     #[arg(long, value_name = "ROLE", value_parser = ["member", "leaf"], default_value = "member")]
-    pub role: String,
+    pub(crate) role: String,
     /// Even if linked nodes of an older version take it for removed.
     #[arg(long)]
-    pub with_older: bool,
+    pub(crate) with_older: bool,
 }
 
 /// `mgp nodes drain`.
@@ -198,7 +198,7 @@ pub struct Drain {
     pub end: bool,
     /// Do not wait for the calls under way.
     #[arg(long, conflicts_with = "end")]
-    pub no_wait: bool,
+    pub(crate) no_wait: bool,
 }
 
 /// `mgp nodes forget`.
@@ -211,7 +211,7 @@ Only the list of this node is shorter: that they are out stays known, and counts
 pub struct Forget {
     /// Its name, its words, its id or the beginning of it.
     #[arg(value_name = "NODE", required_unless_present = "all")]
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
     /// All nodes that left or were removed.
     #[arg(long, conflicts_with = "node")]
     pub all: bool,
@@ -225,7 +225,7 @@ pub struct Forget {
 pub struct Leave {
     /// Leave although no other node is an admin.
     #[arg(long)]
-    pub last_admin: bool,
+    pub(crate) last_admin: bool,
 }
 
 /// `mgp nodes rekey`.
@@ -240,7 +240,7 @@ end with its old key; those at its own servers stay.")]
 pub struct Rekey {
     /// The node, when it is not this one.
     #[arg(value_name = "NODE", requires = "to")]
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The key that `mgp nodes rekey` showed there.
     #[arg(long, value_name = "KEY", requires = "node")]
     pub to: Option<String>,

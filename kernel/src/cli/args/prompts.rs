@@ -25,7 +25,7 @@ pub struct GetPrompt {
     pub name: String,
     /// What it asks for; every value is text.
     #[arg(value_name = "KEY=VALUE")]
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// The server whose own name it is.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,

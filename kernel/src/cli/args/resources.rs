@@ -23,7 +23,7 @@ pub enum Resources {
   mgp resources read file:///srv/logo.png --out pictures")]
 pub struct ReadResource {
     /// Its URI, as listed or made from a template.
-    pub uri: String,
+    pub(crate) uri: String,
     /// The server whose own URI it is.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,

@@ -58,7 +58,7 @@ pub struct RestartServer {
     pub id: String,
     /// Start a second instance first, which takes over; needs restart_mode = "rolling" in the entry.
     #[arg(long)]
-    pub rolling: bool,
+    pub(crate) rolling: bool,
 }
 
 /// `mgp servers update`.
@@ -80,10 +80,10 @@ pub struct Update {
     pub to: Option<String>,
     /// Show what would be written, and change nothing.
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Write what the entry said before the last update.
     #[arg(long, conflicts_with = "to")]
-    pub undo: bool,
+    pub(crate) undo: bool,
 }
 
 /// `mgp servers remove`.
@@ -119,30 +119,30 @@ pub struct Add {
     pub url: Option<String>,
     /// What is spoken at the address: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
     #[arg(long, value_name = "TRANSPORT", requires = "url", conflicts_with = "command", value_parser = ["http", "lite", "grpc"])]
-    pub transport: Option<String>,
+    pub(crate) transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
     /// its value is asked for. Or a value that is no secret, KEY=VALUE, or where it is: KEY=${NAME}, KEY=file:PATH.
     #[arg(long, value_name = "KEY[=VALUE]", conflicts_with = "url")]
-    pub env: Vec<String>,
+    pub(crate) env: Vec<String>,
     /// A file of variables for it, one KEY=VALUE to a line; `-` is stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
-    pub env_file: Vec<PathBuf>,
+    pub(crate) env_file: Vec<PathBuf>,
     /// A header for each request. The value of NAME alone is asked for. Or where it is: NAME=${NAME},
     /// 'NAME=Bearer ${NAME}', NAME=file:PATH.
     #[arg(long, value_name = "NAME[=WHERE]", conflicts_with = "command")]
-    pub header: Vec<String>,
+    pub(crate) header: Vec<String>,
     /// Write it into ./mgp.toml instead of your own file.
     #[arg(long)]
     pub project: bool,
     /// Its working folder; the folder of the configuration file when not given.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
-    pub cwd: Option<String>,
+    pub(crate) cwd: Option<String>,
     /// Start it only when asked to.
     #[arg(long)]
-    pub no_autostart: bool,
+    pub(crate) no_autostart: bool,
     /// How far it is trusted.
     #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
-    pub trust: Option<String>,
+    pub(crate) trust: Option<String>,
     /// When it is started again.
     #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
     pub restart: Option<String>,
@@ -172,10 +172,10 @@ pub struct Import {
     pub from: Vec<String>,
     /// Add it without asking.
     #[arg(short, long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// Show what would be added, and change nothing.
     #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Only this server, by the id it is shown with.
     #[arg(long, value_name = "ID")]
     pub only: Vec<String>,
@@ -197,35 +197,35 @@ pub struct Connect {
     /// The clients: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini,
     /// opencode, goose, lmstudio, cline, copilot, antigravity, roo, continue.
     #[arg(value_name = "CLIENT", required_unless_present = "all")]
-    pub clients: Vec<String>,
+    pub(crate) clients: Vec<String>,
     /// Every client whose files are here.
     #[arg(long, conflicts_with = "clients")]
     pub all: bool,
     /// The agent the client is: one of `mgp agents list`. Without this agent.local; with --http one named
     /// like the client, which is made.
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// What the client sees: this set, one of `mgp sets list`, and nothing else.
     #[arg(long, value_name = "NAME", conflicts_with = "undo")]
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
     /// Connect over HTTP with a token, instead of starting `mgp stdio`.
     #[arg(long)]
     pub http: bool,
     /// Take out the client's servers that this kernel has, too.
     #[arg(long, conflicts_with = "undo")]
-    pub take_out: bool,
+    pub(crate) take_out: bool,
     /// Take the entry out again.
     #[arg(long)]
-    pub undo: bool,
+    pub(crate) undo: bool,
     /// Only show what to write.
     #[arg(long, conflicts_with_all = ["undo", "yes"])]
     pub print: bool,
     /// Show what would change, and change nothing.
     #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Write it without asking.
     #[arg(short, long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// `mgp servers logs`.
@@ -235,8 +235,8 @@ pub struct Logs {
     pub id: String,
     /// Go on with new lines as they come.
     #[arg(short, long)]
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// How many of the last lines.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
-    pub lines: usize,
+    pub(crate) lines: usize,
 }

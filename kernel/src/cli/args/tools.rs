@@ -31,7 +31,7 @@ pub struct ListTools {
     pub server: Option<String>,
     /// What this agent sees, one of `mgp agents list`; agent.local is a client without a name of its own.
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }
 
 /// `mgp tools find`.
@@ -42,19 +42,19 @@ pub struct ListTools {
   mgp tools find time --agent research.bot")]
 pub struct Find {
     /// What the tool should do, in your own words.
-    pub query: String,
+    pub(crate) query: String,
     /// By words, by meaning, by place, or by words and meaning together.
     #[arg(long, value_name = "HOW", value_parser = ["keyword", "semantic", "category", "hybrid"], default_value = "hybrid")]
-    pub strategy: String,
+    pub(crate) strategy: String,
     /// Show so many at most.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max: usize,
     /// Only tools of this category or of one below it; more than once for several.
     #[arg(long, value_name = "CATEGORY")]
-    pub category: Vec<String>,
+    pub(crate) category: Vec<String>,
     /// Only tools that this agent may call.
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }
 
 /// `mgp tools call`.
@@ -78,16 +78,16 @@ pub struct Call {
     pub name: String,
     /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
     #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// All arguments as a JSON object.
     #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
-    pub json_args: Option<String>,
+    pub(crate) json_args: Option<String>,
     /// Read on where the kernel cut a long result (`max_result_bytes`), to its end.
     #[arg(long)]
     pub all: bool,
     /// Print the HTTP request instead of sending it.
     #[arg(long, conflicts_with = "all")]
-    pub curl: bool,
+    pub(crate) curl: bool,
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,

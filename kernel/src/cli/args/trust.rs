@@ -20,16 +20,16 @@ Examples:
 pub struct Trust {
     /// The folder; this one when not given.
     #[arg(value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// Trust it without asking.
     #[arg(long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// With --yes: allow reading this file outside the folder, or this variable that may be secret.
     #[arg(long, value_name = "FILE|VARIABLE", requires = "yes")]
     pub reads: Vec<String>,
     /// List trusted folders, and whether their files have changed.
     #[arg(long, conflicts_with_all = ["folder", "yes", "reads"])]
-    pub list: bool,
+    pub(crate) list: bool,
 }
 
 /// `mgp untrust`.
@@ -40,5 +40,5 @@ pub struct Trust {
 pub struct Untrust {
     /// The folder; this one when not given.
     #[arg(value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
 }

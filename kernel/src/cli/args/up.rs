@@ -26,13 +26,13 @@ pub use top::Top;
 pub struct Up {
     /// Run in the background.
     #[arg(long)]
-    pub detach: bool,
+    pub(crate) detach: bool,
     /// How the lines of the log are written, whatever `[log]` says.
     #[arg(long, value_name = "FORMAT", conflicts_with = "detach")]
-    pub log_format: Option<LogLineFormat>,
+    pub(crate) log_format: Option<LogLineFormat>,
     /// Leave the terminal: how `--detach` starts the kernel.
     #[arg(long, hide = true, conflicts_with = "detach")]
-    pub own_session: bool,
+    pub(crate) own_session: bool,
 }
 
 /// `--log-format`.
@@ -78,7 +78,7 @@ pub struct Backup {
     pub file: PathBuf,
     /// Write the file anew if there is one.
     #[arg(long)]
-    pub force: bool,
+    pub(crate) force: bool,
 }
 
 /// `mgp restore`.
@@ -109,7 +109,7 @@ pub struct Stdio {
     /// The agent to speak as: one of `mgp agents list`, with its access and no more. Without this
     /// agent.local; at another user's kernel, whom that one's configuration says you are.
     #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// The user who runs the kernel at `--socket`, when it is neither you nor root.
     #[arg(long, value_name = "USER", conflicts_with = "agent")]
     pub of: Option<String>,
@@ -118,5 +118,5 @@ pub struct Stdio {
     pub server: Option<String>,
     /// Show only this set, one of `mgp sets list`.
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
 }

@@ -16,7 +16,7 @@ pub(crate) const NAME_PLACEHOLDER: &str = "{name}";
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecretsConfig {
     /// Whether the keyring of the desktop is used; where nothing is said, for the home of the account alone.
-    pub keyring: Option<bool>,
+    pub(crate) keyring: Option<bool>,
     /// A program that is asked for what is not kept here, with its arguments; empty where there is none.
     pub command: Vec<String>,
 }

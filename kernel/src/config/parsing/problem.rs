@@ -23,15 +23,15 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// How serious it is.
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// In which file.
     pub file: PathBuf,
     /// Where in the file; `None` when it is about the file as a whole.
-    pub location: Option<Box<Location>>,
+    pub(crate) location: Option<Box<Location>>,
     /// What is wrong, in one line.
     pub message: String,
     /// The known key that was probably meant.
-    pub nearest: Option<String>,
+    pub(crate) nearest: Option<String>,
 }
 
 /// A stretch of one line of a file.
@@ -40,11 +40,11 @@ pub struct Location {
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
-    pub column: usize,
+    pub(crate) column: usize,
     /// How many characters it is about, within its line.
-    pub width: usize,
+    pub(crate) width: usize,
     /// The line with its values made unreadable.
-    pub excerpt: String,
+    pub(crate) excerpt: String,
 }
 
 impl Problem {

@@ -12,17 +12,17 @@ use crate::config::parsing::Section;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
     /// Whether a log is kept at all.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// Whether the record of a call is on disk before the call is answered, or together with others.
-    pub before_reply: bool,
+    pub(crate) before_reply: bool,
     /// How long records wait for others.
-    pub window: Duration,
+    pub(crate) window: Duration,
     /// What is kept of a call's arguments.
-    pub arguments: ArgumentRetention,
+    pub(crate) arguments: ArgumentRetention,
     /// How much is kept.
-    pub retention: Retention,
+    pub(crate) retention: Retention,
     /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
-    pub agent_bytes: Option<u64>,
+    pub(crate) agent_bytes: Option<u64>,
 }
 
 const DAY: u64 = 86_400;
@@ -47,7 +47,7 @@ impl Default for AuditConfig {
 impl AuditConfig {
     /// When the records of calls are on disk.
     #[must_use]
-    pub fn call_auditing(&self) -> CallAuditing {
+    pub(crate) fn call_auditing(&self) -> CallAuditing {
         if self.before_reply {
             CallAuditing::BeforeReply
         } else {
@@ -57,7 +57,7 @@ impl AuditConfig {
 
     /// Bytes one agent, or one server, may fill in a day; 0 for any number.
     #[must_use]
-    pub fn daily_agent_bytes(&self) -> u64 {
+    pub(crate) fn daily_agent_bytes(&self) -> u64 {
         let share = self.retention.max_bytes / DAYS_TO_FILL;
         self.agent_bytes.unwrap_or(share)
     }

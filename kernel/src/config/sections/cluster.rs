@@ -21,15 +21,15 @@ pub struct ClusterConfig {
     /// What this node wants to be called; `None` for the machine's name.
     pub name: Option<NodeName>,
     /// Where it listens for other nodes, once it is in a cluster or invites to one.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Where others reach it, as `host:port`; what it finds out itself when empty.
-    pub advertise: Vec<String>,
+    pub(crate) advertise: Vec<String>,
     /// Where other nodes of its cluster are, as `host:port`.
-    pub peers: Vec<String>,
+    pub(crate) peers: Vec<String>,
     /// How long what agents of other nodes may do here outlasts the word of who could deny it.
-    pub lease: Duration,
+    pub(crate) lease: Duration,
     /// Whether packets are passed on between nodes that have no link to each other.
-    pub relay: bool,
+    pub(crate) relay: bool,
 }
 
 impl Default for ClusterConfig {
@@ -48,7 +48,7 @@ impl Default for ClusterConfig {
 impl ClusterConfig {
     /// What this node is called where its cluster says nothing else.
     #[must_use]
-    pub fn node_name(&self) -> NodeName {
+    pub(crate) fn node_name(&self) -> NodeName {
         let machine = || {
             let told = uname().ok();
             let name = told.as_ref().map(|told| told.nodename().to_string_lossy());

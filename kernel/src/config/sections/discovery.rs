@@ -33,28 +33,28 @@ pub struct DiscoveryConfig {
     /// Whether the model in the program is used, where no provider is.
     builtin: bool,
     /// How long the model in the program may have nothing to do before it leaves memory.
-    pub model_idle: Duration,
+    pub(crate) model_idle: Duration,
     /// `[discovery.provider]`, where it names a URL.
     provider: Option<Provider>,
     /// What agents are shown of all tools.
-    pub general: AgentExposure,
+    pub(crate) general: AgentExposure,
     /// `[discovery.agents.*]`: what these are shown.
-    pub agents: BTreeMap<AgentId, AgentExposure>,
+    pub(crate) agents: BTreeMap<AgentId, AgentExposure>,
     /// `[discovery.servers.*]`: what is shown at the doors of these.
     pub doors: BTreeMap<ServerId, Option<Exposure>>,
     /// What definitions of tools may cost in a session.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// Which agents may register servers, and how many.
-    pub registration: RegistrationRules,
+    pub(crate) registration: RegistrationRules,
     /// `[discovery.registered]`: what those servers are started with.
-    pub registered: RegisteredConfig,
+    pub(crate) registered: RegisteredConfig,
 }
 
 /// `[discovery.registered]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegisteredConfig {
     /// What their programs are started with.
-    pub interpreters: Interpreters,
+    pub(crate) interpreters: Interpreters,
     /// What `filesystem.read` opens to them.
     pub read: Vec<PathBuf>,
     /// What `filesystem.write` opens to them.
@@ -87,7 +87,7 @@ impl Default for DiscoveryConfig {
 impl DiscoveryConfig {
     /// Where meanings come from: a provider goes before the model in the program.
     #[must_use]
-    pub fn embedding(&self) -> Embedding {
+    pub(crate) fn embedding(&self) -> Embedding {
         match (&self.provider, self.builtin) {
             (Some(provider), _) => Embedding::Provider(provider.clone()),
             (None, true) => Embedding::Builtin,
@@ -97,7 +97,7 @@ impl DiscoveryConfig {
 
     /// The key of the provider, which stands in no log.
     #[must_use]
-    pub fn provider_key(&self) -> Option<&str> {
+    pub(crate) fn provider_key(&self) -> Option<&str> {
         let key = self.provider.as_ref().map(|provider| &*provider.key.0);
         key.filter(|key| !key.is_empty())
     }

@@ -19,26 +19,26 @@ const DAY: u64 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpConfig {
     /// Whether there is an HTTP door at all.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// Whether the console is shown at `/`.
-    pub console: bool,
+    pub(crate) console: bool,
     /// Where it listens; on loopback, unless there is TLS.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// `[http.tls]`: the door's certificate, and whose certificates it takes.
-    pub tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsFiles>,
     /// How callers show who they are.
-    pub auth: HttpAuth,
+    pub(crate) auth: HttpAuth,
     /// `Host` headers accepted beside those of the listen address.
-    pub allowed_hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     /// `Origin` headers accepted beside those of the listen address.
-    pub allowed_origins: Vec<String>,
+    pub(crate) allowed_origins: Vec<String>,
     /// Legacy sessions open at once; one more is refused.
-    pub max_sessions: usize,
+    pub(crate) max_sessions: usize,
     /// A session nobody uses for this long is ended.
-    pub session_idle: Duration,
+    pub(crate) session_idle: Duration,
     /// Bytes of messages of agents under way, half sent or being answered, in all; a quarter of them for
     /// one agent.
-    pub max_bodies: u64,
+    pub(crate) max_bodies: u64,
 }
 
 /// `[http] auth`.

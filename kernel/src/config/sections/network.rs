@@ -22,7 +22,7 @@ pub struct NetworkConfig {
     proxy: Option<String>,
     no_proxy: Option<Vec<String>>,
     /// More certificate authorities than the machine trusts.
-    pub ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl fmt::Debug for NetworkConfig {
@@ -90,13 +90,13 @@ impl NetworkConfig {
 
     /// Whether a key says through whom, and not the variables.
     #[must_use]
-    pub fn has_proxy_setting(&self) -> bool {
+    pub(crate) fn has_proxy_setting(&self) -> bool {
         self.proxy.is_some()
     }
 
     /// How HTTP goes out of this process, with what its variables say where no key does.
     #[must_use]
-    pub fn outbound(&self) -> Outbound {
+    pub(crate) fn outbound(&self) -> Outbound {
         Outbound {
             tls: Tls::system_with_file(self.ca_file.clone()),
             proxies: Arc::new(self.proxy_rules(|name| std::env::var(name).ok())),

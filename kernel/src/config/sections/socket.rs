@@ -13,14 +13,14 @@ pub struct SocketConfig {
     /// Where the socket is; `None` for the runtime folder.
     pub path: Option<PathBuf>,
     /// Other users of this machine, by name or number, and the agents they are.
-    pub users: BTreeMap<String, AgentId>,
+    pub(crate) users: BTreeMap<String, AgentId>,
 }
 
 /// `[data]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataConfig {
     /// Where the kernel keeps what lasts; `None` for the user's data folder.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
 }
 
 impl SocketConfig {

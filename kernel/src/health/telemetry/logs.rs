@@ -92,7 +92,7 @@ impl Visit for LogFields {
 
 /// The fields of a line for a person, each without what would drive a terminal or begin a line of its own: names of
 /// tools and words of servers are among them.
-pub fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+pub(crate) fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
         let value = sanitize(format!("{value:?}").as_bytes());
         match (
@@ -108,7 +108,7 @@ pub fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'stat
 }
 
 /// Writes each event as a JSON object on a line of its own.
-pub struct JsonLayer;
+pub(crate) struct JsonLayer;
 
 impl JsonLayer {
     fn render(event: &Event<'_>, at_ms: u64) -> String {
@@ -138,7 +138,7 @@ impl<S: Subscriber> Layer<S> for JsonLayer {
 }
 
 /// Hands each event to who tells the collector, if anybody does.
-pub struct ExportLayer;
+pub(crate) struct ExportLayer;
 
 impl<S: Subscriber> Layer<S> for ExportLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {

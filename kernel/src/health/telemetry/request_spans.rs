@@ -21,7 +21,7 @@ pub struct Tracing {
 impl Tracing {
     /// Of a kernel that tells nobody.
     #[must_use]
-    pub fn disabled() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self {
             rule: Sampler {
                 percent: 0,

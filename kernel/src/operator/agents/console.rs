@@ -12,7 +12,7 @@ impl Operator {
     ///
     /// # Errors
     /// Where there is no console: why, and what to do.
-    pub fn console_link(&self) -> Outcome {
+    pub(crate) fn console_link(&self) -> Outcome {
         let link = self.console.create_sign_in_link();
         let url = link.map_err(|why| Refusal::BadParams(why.to_string()))?;
         json(&ConsoleLink {
@@ -25,7 +25,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn close_console_sessions(&self) -> Outcome {
+    pub(crate) fn close_console_sessions(&self) -> Outcome {
         let browsers = self.console.sign_out_all() as u64;
         json(&EndResult { browsers })
     }

@@ -12,7 +12,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown server; its pins cannot be read.
-    pub async fn list_pins(&self, request: &Request) -> Outcome {
+    pub(crate) async fn list_pins(&self, request: &Request) -> Outcome {
         let pins::List { id, after, limit } = read(request)?;
         let handle = self.find_server(&id)?;
         let limit = limit.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
@@ -30,7 +30,7 @@ impl Operator {
     ///
     /// # Errors
     /// As of [`Self::list_pins`].
-    pub async fn show_pin(&self, request: &Request) -> Outcome {
+    pub(crate) async fn show_pin(&self, request: &Request) -> Outcome {
         let pins::Show { id, tool } = read(request)?;
         let handle = self.find_server(&id)?;
         let pair = self.pins.definitions(&handle.id, tool).await;

@@ -18,7 +18,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown node, one that may as much already; a node that may not, or cannot write now.
-    pub async fn promote_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn promote_node(&self, request: &Request) -> Outcome {
         let promote: Promote = read(request)?;
         let node = self.find_node(&promote.node)?;
         let role = promote.role.unwrap_or(Role::Admin);
@@ -36,7 +36,7 @@ impl Operator {
     /// # Errors
     /// Unknown node, one that may no more already, the last admin; a node that may not, or cannot write now; linked nodes
     /// of an older version, unless that is asked for.
-    pub async fn demote_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn demote_node(&self, request: &Request) -> Outcome {
         let demote: Demote = read(request)?;
         let node = self.find_node(&demote.node)?;
         let role = demote.role.unwrap_or(Role::Member);
@@ -85,7 +85,7 @@ impl Operator {
     ///
     /// # Errors
     /// When the logs are not reachable.
-    pub async fn drain_node(&self, request: &Request) -> Outcome {
+    pub(crate) async fn drain_node(&self, request: &Request) -> Outcome {
         let drain: Drain = read(request)?;
         self.cluster.set_draining(!drain.end).await?;
         json(&Drained {
@@ -98,7 +98,7 @@ impl Operator {
     ///
     /// # Errors
     /// A name that none has who left; a disk that does not take it.
-    pub async fn forget_nodes(&self, request: &Request) -> Outcome {
+    pub(crate) async fn forget_nodes(&self, request: &Request) -> Outcome {
         let forget: Forget = read(request)?;
         let view = self.cluster.replication.view();
         let gone = departed_nodes(&view, forget.node.as_deref(), |node| {

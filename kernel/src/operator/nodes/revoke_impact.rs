@@ -13,7 +13,7 @@ impl Operator {
     ///
     /// # Errors
     /// Unknown node; logs that are not reachable.
-    pub async fn revoke_impact(&self, request: &Request) -> Outcome {
+    pub(crate) async fn revoke_impact(&self, request: &Request) -> Outcome {
         let impact: Impact = read(request)?;
         let node = self.find_peer(&impact.node)?;
         let names = self.cluster.names.load().names.clone();

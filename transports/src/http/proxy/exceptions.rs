@@ -34,7 +34,7 @@ impl ProxyExceptions {
     ///
     /// Only what stands in a URL is compared: a name is not looked up to see whether its address is in a network.
     #[must_use]
-    pub fn parse_lenient(text: &str) -> Self {
+    pub(crate) fn parse_lenient(text: &str) -> Self {
         let entries = text.split(|c: char| c == ',' || c.is_whitespace());
         Self::from_entries(entries.filter(|entry| !entry.is_empty()))
     }

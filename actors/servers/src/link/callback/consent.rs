@@ -26,7 +26,7 @@ impl Link {
     ///
     /// # Errors
     /// Why it may not, in words.
-    pub async fn obtain_consent(
+    pub(crate) async fn obtain_consent(
         &self,
         agent: &AgentId,
         method: &str,
@@ -200,7 +200,7 @@ impl Link {
     ///
     /// # Errors
     /// [`Refusal::Forbidden`] when it answers a question that the client may not be asked.
-    pub fn check_task_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_task_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
         if !self.limits.consents.is_restricted() {
             return Ok(());
         }

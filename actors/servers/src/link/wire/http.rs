@@ -100,7 +100,7 @@ impl HttpWire {
     }
 
     /// From now on headers of these names of an agent's request go with its call, each as often as it was sent.
-    pub fn set_forwarded_headers(&self, names: &[String]) {
+    pub(crate) fn set_forwarded_headers(&self, names: &[String]) {
         let names = names.iter().filter_map(|name| name.parse().ok());
         let _ = self.forwarded_headers.set(names.collect());
     }
@@ -119,7 +119,7 @@ impl HttpWire {
     }
 
     /// From now on each request has this version in its header.
-    pub fn set_version(&self, version: Version) {
+    pub(crate) fn set_version(&self, version: Version) {
         let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
         let mut with = HeaderMap::clone(&headers);
         with.insert(VERSION, HeaderValue::from_static(version.as_str()));
@@ -272,7 +272,7 @@ impl HttpWire {
     ///
     /// # Errors
     /// Why it was not, in words.
-    pub async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
+    pub(crate) async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         if response.status.is_success() {
             Ok(())
@@ -287,7 +287,7 @@ impl HttpWire {
     }
 
     /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
-    pub async fn delete(&self) {
+    pub(crate) async fn delete(&self) {
         if self.has_session && !self.is_session_ended() {
             let _ = self
                 .client

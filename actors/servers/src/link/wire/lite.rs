@@ -111,7 +111,7 @@ impl LiteWire {
     ///
     /// # Errors
     /// Why that is no such URL, in words.
-    pub fn with_http(
+    pub(crate) fn with_http(
         client: ServerClient,
         url: &str,
         headers: HeaderMap,
@@ -125,7 +125,7 @@ impl LiteWire {
     ///
     /// # Errors
     /// Why that is no address, in words.
-    pub fn with_grpc(
+    pub(crate) fn with_grpc(
         client: &Client,
         url: &str,
         headers: HeaderMap,
@@ -157,7 +157,7 @@ impl LiteWire {
 
     /// Why it takes no calls before a person has signed in.
     #[must_use]
-    pub fn park_reason(&self) -> Option<String> {
+    pub(crate) fn park_reason(&self) -> Option<String> {
         match &self.binding {
             Binding::Http(http) => http.park_reason(),
             Binding::Grpc(_) => None,

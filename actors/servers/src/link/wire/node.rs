@@ -104,13 +104,13 @@ impl NodeWire {
 
     /// What the node is called here.
     #[must_use]
-    pub fn node(&self) -> &str {
+    pub(crate) fn node(&self) -> &str {
         &self.node
     }
 
     /// The present link to the node.
     #[must_use]
-    pub fn peer_link(&self) -> Option<Arc<PeerLink>> {
+    pub(crate) fn peer_link(&self) -> Option<Arc<PeerLink>> {
         let links = self.links.load();
         let peer = links.links.get(&self.server.node)?;
         peer.link.end_reason().is_none().then(|| peer.clone())
@@ -118,13 +118,13 @@ impl NodeWire {
 
     /// What the node tells of the server.
     #[must_use]
-    pub fn peer_server(&self) -> Option<Arc<PeerServer>> {
+    pub(crate) fn peer_server(&self) -> Option<Arc<PeerServer>> {
         self.peer_tools.load().servers.get(&self.server).cloned()
     }
 
     /// The definitions of its tools, as its owner tells them.
     #[must_use]
-    pub fn tools(&self) -> Vec<Arc<str>> {
+    pub(crate) fn tools(&self) -> Vec<Arc<str>> {
         let held = self.peer_server();
         let tools = held.iter().flat_map(|held| held.tools.values());
         tools.map(|tool| Arc::clone(&tool.definition)).collect()

@@ -37,9 +37,9 @@ pub(in crate::server) type InstanceMap = BTreeMap<InstanceOwner, Arc<ServerHandl
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceOwner {
     /// Its agent.
-    pub agent: AgentId,
+    pub(crate) agent: AgentId,
     /// The folder it runs in, where each folder has its own.
-    pub folder: Option<Arc<Path>>,
+    pub(crate) folder: Option<Arc<Path>>,
 }
 
 impl fmt::Display for InstanceOwner {
@@ -184,7 +184,7 @@ impl ServerHandle {
 
     /// The agent of this instance; `None` for the server itself.
     #[must_use]
-    pub fn agent(&self) -> Option<&AgentId> {
+    pub(crate) fn agent(&self) -> Option<&AgentId> {
         self.instance.as_ref().map(|own| &own.owner.agent)
     }
 
@@ -196,7 +196,7 @@ impl ServerHandle {
 
     /// The handle this caller's calls use, if it exists.
     #[must_use]
-    pub fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
+    pub(crate) fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
         if self.has_own_instance(caller) {
             let owner = self.instance_owner(caller).ok()?;
             self.instances.published.load().get(&owner)?.link()
@@ -210,7 +210,7 @@ impl ServerHandle {
     /// # Errors
     /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] where there are
     /// too many instances and none is idle.
-    pub async fn connection_for(
+    pub(crate) async fn connection_for(
         &self,
         caller: &Caller,
         exchange: &InFlightCall,

@@ -84,7 +84,7 @@ impl CallbackForm {
     ///
     /// # Errors
     /// What is expected instead; the callback stays open.
-    pub fn parse_response(&self, response: &str) -> Result<CallbackAnswer, FormError> {
+    pub(crate) fn parse_response(&self, response: &str) -> Result<CallbackAnswer, FormError> {
         if self.kind == CallbackKind::Notification {
             return form_error("a notification is not answered");
         }

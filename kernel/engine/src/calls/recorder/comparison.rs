@@ -6,7 +6,7 @@
 use serde_json::{Number, Value};
 
 /// Differences reported of one answer: an editor is the better tool for more.
-pub const DIFFERENCES_MAX: usize = 50;
+pub(crate) const DIFFERENCES_MAX: usize = 50;
 
 /// Members that change between answers according to MCP: only their presence is compared.
 const VOLATILE: [&str; 12] = [

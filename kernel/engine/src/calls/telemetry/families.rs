@@ -13,9 +13,9 @@ pub struct MetricFamily {
     /// The name, without the `_total` of a counter.
     pub name: &'static str,
     /// The help text, in one sentence.
-    pub help: &'static str,
+    pub(crate) help: &'static str,
     /// Its unit, as Prometheus names units; empty for a plain number.
-    pub unit: &'static str,
+    pub(crate) unit: &'static str,
     /// The kind of its values.
     pub kind: MetricKind,
     /// One point for each set of labels.

@@ -27,7 +27,7 @@ pub fn bucket_index(time: Duration) -> usize {
     clippy::cast_precision_loss,
     reason = "a time in microseconds is far below 2^53"
 )]
-pub fn micros_to_seconds(micros: u64) -> f64 {
+pub(crate) fn micros_to_seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 

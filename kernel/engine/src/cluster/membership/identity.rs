@@ -16,9 +16,9 @@ pub(super) const STATEMENT_LEN: usize = IDENTITY_LEN + 2 + 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIdentity {
     /// The node.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// Its incarnation; a later start has a higher one.
-    pub incarnation: u64,
+    pub(crate) incarnation: u64,
 }
 
 impl Identity for MemberIdentity {

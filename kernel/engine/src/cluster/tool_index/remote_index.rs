@@ -197,14 +197,18 @@ impl RemoteIndex {
     }
 
     /// The owner sent its digest, over its own link.
-    pub fn handle_digest(&mut self, digest: IndexDigest, now: MonotonicTime) -> Vec<IndexEffect> {
+    pub(crate) fn handle_digest(
+        &mut self,
+        digest: IndexDigest,
+        now: MonotonicTime,
+    ) -> Vec<IndexEffect> {
         self.reported_digest = Some(digest);
         self.is_newer_than_pull = self.pending_pull.is_some();
         self.start_pull(now).into_iter().collect()
     }
 
     /// A pull was answered with a page. `room`: bytes that this kernel has left for indexes.
-    pub fn handle_page(
+    pub(crate) fn handle_page(
         &mut self,
         page: IndexPage,
         room: usize,
@@ -237,7 +241,7 @@ impl RemoteIndex {
     }
 
     /// A pull failed. The link stays.
-    pub fn handle_pull_failure(
+    pub(crate) fn handle_pull_failure(
         &mut self,
         number: u64,
         why: PullFailure,
@@ -255,14 +259,14 @@ impl RemoteIndex {
     }
 
     /// The link is lost. The copy stays, and so does its position in the owner's changes.
-    pub fn handle_link_down(&mut self) {
+    pub(crate) fn handle_link_down(&mut self) {
         self.reported_digest = None;
         self.pending_pull = None;
         self.pulls.reset();
     }
 
     /// Handles the passing of time.
-    pub fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<IndexEffect> {
+    pub(crate) fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<IndexEffect> {
         if self.pulls.is_timed_out(now) {
             self.pending_pull = None;
             self.pulls.record_failure(None, now);
@@ -272,7 +276,7 @@ impl RemoteIndex {
 
     /// When [`Self::handle_timeout`] must be called next.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<MonotonicTime> {
+    pub(crate) fn next_timeout(&self) -> Option<MonotonicTime> {
         self.pulls
             .next_timeout()
             .filter(|_| self.reported_digest.is_some() && !self.is_current())

@@ -40,7 +40,7 @@ pub struct RemoteTool {
     /// The definition, as its server sent it.
     pub definition: Arc<str>,
     /// The hash of its schemas.
-    pub schemas: IndexRoot,
+    pub(crate) schemas: IndexRoot,
     /// The owner's operator confirmed that it is idempotent.
     pub idempotent: bool,
     /// Its embedding, of length 1.

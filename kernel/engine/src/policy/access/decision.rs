@@ -13,15 +13,15 @@ pub struct AccessDecision<'a> {
     /// Allow or deny.
     pub permission: Permission,
     /// Which level decided.
-    pub source: Source,
+    pub(crate) source: Source,
     /// The entry, if one decided.
     pub entry: Option<&'a AccessEntry>,
     /// True for a caller of another node.
-    pub foreign: bool,
+    pub(crate) foreign: bool,
     /// Why a remote caller is denied, where no entry does it.
     pub foreign_denial: Option<ForeignDenial>,
     /// The set that excludes it, if any.
-    pub narrowing: Option<SetSource>,
+    pub(crate) narrowing: Option<SetSource>,
 }
 
 /// Why an agent of another node is denied, besides denying grants.
@@ -52,7 +52,7 @@ pub struct ExpiredLease {
     /// The node that could revoke grants.
     pub node: NodeId,
     /// The cause.
-    pub cause: LeaseExpiryCause,
+    pub(crate) cause: LeaseExpiryCause,
 }
 
 /// Why a lease has expired.

@@ -46,7 +46,7 @@ impl SharedTools {
 
     /// Whether something of the server is shared with the node.
     #[must_use]
-    pub fn is_server_shared(&self, node: NodeId, server: &ServerId) -> bool {
+    pub(crate) fn is_server_shared(&self, node: NodeId, server: &ServerId) -> bool {
         self.patterns_for(node, server).next().is_some()
     }
 
@@ -62,7 +62,7 @@ impl SharedTools {
 
     /// Whether this tool is shared with the node or, without one, the server as a whole.
     #[must_use]
-    pub fn is_shared(&self, node: NodeId, server: &ServerId, tool: Option<&str>) -> bool {
+    pub(crate) fn is_shared(&self, node: NodeId, server: &ServerId, tool: Option<&str>) -> bool {
         self.patterns_for(node, server)
             .any(|shared| match (tool, shared.strip_suffix('*')) {
                 (None, beginning) => beginning == Some(""),
@@ -373,7 +373,7 @@ impl ForeignRules {
 
     /// Why a caller is denied in spite of its grants, for explanations.
     #[must_use]
-    pub fn find_denial(
+    pub(crate) fn find_denial(
         &self,
         caller: &NodeAgent,
         server: &ServerId,

@@ -412,7 +412,7 @@ impl Grants {
 
     /// The known parts of other logs than the issuer's own, as far as conflicts with this change depend on them.
     #[must_use]
-    pub fn causal_context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
+    pub(crate) fn causal_context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
         match change.grants() {
             Some(GrantChange::Grant(grant)) if grant.permission == Permission::Allow => {
                 self.known_withdrawals(&grant.subject, &grant.resource, issuer)

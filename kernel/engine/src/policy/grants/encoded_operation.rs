@@ -172,13 +172,13 @@ impl EncodedOperation {
 
     /// The signed bytes.
     #[must_use]
-    pub fn signed_bytes(&self) -> &[u8] {
+    pub(crate) fn signed_bytes(&self) -> &[u8] {
         &self.signed_bytes
     }
 
     /// The bytes that are stored and sent; `None` for the format whose signed bytes are derived.
     #[must_use]
-    pub fn body(&self) -> Option<&[u8]> {
+    pub(crate) fn body(&self) -> Option<&[u8]> {
         self.signed_bytes.strip_prefix(CONTEXT)
     }
 

@@ -34,7 +34,7 @@ hex_id! {
 
 impl GrantId {
     /// No grant has it: ids are random.
-    pub const NIL: Self = Self([0; 16]);
+    pub(crate) const NIL: Self = Self([0; 16]);
 }
 
 hex_id! {
@@ -91,7 +91,7 @@ pub enum GrantResource {
 impl GrantResource {
     /// A permission type as a resource.
     #[must_use]
-    pub fn permission(permission: &PermissionType) -> Self {
+    pub(crate) fn permission(permission: &PermissionType) -> Self {
         Self::Permission(permission.as_str().to_owned())
     }
 }
@@ -153,7 +153,7 @@ impl Revoke {
 
     /// True when it only announces that its issuer is active again.
     #[must_use]
-    pub fn is_resume(&self) -> bool {
+    pub(crate) fn is_resume(&self) -> bool {
         *self == Self::resume()
     }
 }
@@ -234,7 +234,7 @@ impl LogChange {
 
     /// True when it grants something: such operations have a lower limit, so that a full log can still revoke.
     #[must_use]
-    pub fn is_granting(&self) -> bool {
+    pub(crate) fn is_granting(&self) -> bool {
         match self {
             Self::Grants(change) => matches!(change, GrantChange::Grant(_)),
             Self::Members(change) => change.is_granting(),

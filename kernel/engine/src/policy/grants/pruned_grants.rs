@@ -70,7 +70,7 @@ impl LoggedGrant {
 
     /// The grant in an operation; `None` for an operation of another kind.
     #[must_use]
-    pub fn from_operation(written: &EncodedOperation) -> Option<Self> {
+    pub(crate) fn from_operation(written: &EncodedOperation) -> Option<Self> {
         let operation = written.operation();
         match &operation.change {
             LogChange::Grants(GrantChange::Grant(grant)) => Some(Self::new(operation, grant)),
@@ -84,7 +84,7 @@ impl LoggedGrant {
 impl Grants {
     /// Prunes the grants that ended permanently under this authority and every later one: the authority to revoke is
     /// permanent. Only for owners that store the entries of the logs, and can load pruned grants from them.
-    pub fn prune(&mut self, authority: &Authority) {
+    pub(crate) fn prune(&mut self, authority: &Authority) {
         let mut granted = std::mem::take(&mut self.granted);
         let mut ended = std::mem::take(&mut self.pruned);
         let mut subjects = std::mem::take(&mut self.subjects);
@@ -111,7 +111,7 @@ impl Grants {
 
     /// Whether a change that was applied may have ended grants.
     #[must_use]
-    pub fn can_end_grants(&self, change: &GrantChange) -> bool {
+    pub(crate) fn can_end_grants(&self, change: &GrantChange) -> bool {
         match change {
             GrantChange::Revoke(_) => true,
             GrantChange::Grant(grant) => {
@@ -128,7 +128,7 @@ impl Grants {
     }
 
     /// The operations of pruned grants: of one subject, or of all.
-    pub fn pruned_keys<'a>(
+    pub(crate) fn pruned_keys<'a>(
         &'a self,
         of: Option<&'a Subject>,
     ) -> impl Iterator<Item = GrantKey> + use<'a> {
@@ -139,7 +139,7 @@ impl Grants {
 
     /// The operation of the grant with this id, if it was pruned.
     #[must_use]
-    pub fn pruned_key(&self, id: GrantId) -> Option<GrantKey> {
+    pub(crate) fn pruned_key(&self, id: GrantId) -> Option<GrantKey> {
         let mut all = self.pruned.grants.range(grant_keys(id));
         all.next().map(|(key, _)| *key)
     }
@@ -159,7 +159,7 @@ impl Grants {
 
     /// The approximate memory use in bytes.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let logs = self.logs.values().map(super::IssuerLog::memory_bytes);
         let granted = self.granted.iter().map(|(subject, of_subject)| {
             let texts = of_subject.values().map(|granted| granted_memory(granted));

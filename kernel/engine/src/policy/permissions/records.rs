@@ -14,11 +14,11 @@ use crate::policy::grants::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedDecision {
     /// Approved, or denied.
-    pub permission: Permission,
+    pub(crate) permission: Permission,
     /// By whom.
-    pub decided_by: String,
+    pub(crate) decided_by: String,
     /// When it ends, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
+    pub(crate) expires_ms: Option<u64>,
 }
 
 /// The operator's decisions in force on a server. Deny wins, then the one that lasts longest.

@@ -53,7 +53,7 @@ pub struct ToolRule {
 impl ToolRule {
     /// Whether agents see another name or description than the server's own.
     #[must_use]
-    pub fn has_presentation(&self) -> bool {
+    pub(crate) fn has_presentation(&self) -> bool {
         self.name.is_some() || self.description.is_some() || self.hidden
     }
 }
@@ -78,13 +78,13 @@ impl Default for ToolRules {
 impl ToolRules {
     /// The rules for one tool.
     #[must_use]
-    pub fn for_tool(&self, tool: &str) -> Option<&ToolRule> {
+    pub(crate) fn for_tool(&self, tool: &str) -> Option<&ToolRule> {
         self.tools.get(tool)
     }
 
     /// Whether a tool is hidden from everyone.
     #[must_use]
-    pub fn is_hidden(&self, tool: &str) -> bool {
+    pub(crate) fn is_hidden(&self, tool: &str) -> bool {
         let listed = self.offered.as_ref().is_none_or(|only| only.contains(tool));
         !listed || self.for_tool(tool).is_some_and(|rule| rule.hidden)
     }

@@ -172,7 +172,7 @@ impl Replica {
 
     /// When a grant ends by the wall clock here, if it does.
     #[must_use]
-    pub fn expiry_ms(&self, granted: &LoggedGrant) -> Option<u64> {
+    pub(crate) fn expiry_ms(&self, granted: &LoggedGrant) -> Option<u64> {
         let end_ms = granted.grant.not_after_ms?;
         Some(match granted.grant.permission {
             Permission::Allow => self.skew.allow_expiry_ms(end_ms),
@@ -209,7 +209,7 @@ impl Replica {
 
     /// Whose word ends first of those who could take something back, and when.
     #[must_use]
-    pub fn next_lease_expiry(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
+    pub(crate) fn next_lease_expiry(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
         let could = self.logs.members().possible_revokers();
         let others = could.filter(|node| *node != self.logs.local_node());
         let ends = others.filter_map(|node| Some((self.leases.valid_until(node, now)?, node)));

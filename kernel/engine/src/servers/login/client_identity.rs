@@ -8,7 +8,7 @@ use super::discovery::AuthorizationServer;
 use super::{LoginConfig, SignInError, quote_foreign_text};
 
 /// The name shown to the person who signs in.
-pub const CLIENT_NAME: &str = "mgp";
+pub(crate) const CLIENT_NAME: &str = "mgp";
 /// Longest id and secret of a client, in bytes.
 const CREDENTIAL_BYTES_MAX: usize = 4 << 10;
 

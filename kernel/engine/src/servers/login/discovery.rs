@@ -51,7 +51,7 @@ pub struct ResourceMetadata {
     /// Its name in requests for tokens, letter by letter.
     pub resource: String,
     /// The issuers whose tokens it takes.
-    pub issuers: Vec<String>,
+    pub(crate) issuers: Vec<String>,
     /// The scopes it knows.
     pub scopes: Vec<String>,
 }
@@ -173,17 +173,17 @@ pub struct AuthorizationServer {
     /// Where codes and refresh tokens become tokens.
     pub token_endpoint: String,
     /// Where clients register.
-    pub registration_endpoint: Option<String>,
+    pub(crate) registration_endpoint: Option<String>,
     /// Where tokens are taken back (RFC 7009).
-    pub revocation_endpoint: Option<String>,
+    pub(crate) revocation_endpoint: Option<String>,
     /// Its scopes.
     pub scopes: Vec<String>,
     /// How clients may show who they are; `None` where it does not say.
-    pub auth_methods: Option<Vec<String>>,
+    pub(crate) auth_methods: Option<Vec<String>>,
     /// How tokens may be got; `None` where it does not say.
     pub grants: Option<Vec<String>>,
     /// A client's own document is its registration.
-    pub supports_client_documents: bool,
+    pub(crate) supports_client_documents: bool,
     /// Its answers to a browser name it (RFC 9207).
     pub sends_issuer: bool,
     /// What it says of PKCE.
@@ -332,7 +332,7 @@ impl AuthorizationServer {
 
     /// Whether tokens may be got so, as far as it says.
     #[must_use]
-    pub fn supports_grant(&self, grant: &str) -> bool {
+    pub(crate) fn supports_grant(&self, grant: &str) -> bool {
         let named = self.grants.as_ref();
         named.is_none_or(|named| named.iter().any(|it| it == grant))
     }

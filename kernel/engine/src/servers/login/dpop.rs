@@ -11,7 +11,7 @@ use serde_json::json;
 use super::SignInError;
 
 /// The algorithm, which every server of the extension knows.
-pub const DPOP_ALGORITHM: &str = "ES256";
+pub(crate) const DPOP_ALGORITHM: &str = "ES256";
 /// Longest nonce of a server that is sent back, in bytes; a longer one is none.
 pub const NONCE_MAX: usize = 1 << 10;
 

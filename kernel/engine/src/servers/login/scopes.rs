@@ -10,7 +10,7 @@ const SCOPES_MAX: usize = 100;
 /// Longest scope, in bytes; a longer one is left out.
 const SCOPE_BYTES_MAX: usize = 200;
 /// What a server lists that gives refresh tokens for it (SEP-2207).
-pub const OFFLINE_ACCESS: &str = "offline_access";
+pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Scopes, each once, in the order they were first named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl ScopeSet {
 
     /// These, and those of `others` that are not among them.
     #[must_use]
-    pub fn with_scopes(mut self, others: &Self) -> Self {
+    pub(crate) fn with_scopes(mut self, others: &Self) -> Self {
         others.iter().for_each(|scope| self.add(scope));
         self
     }

@@ -11,9 +11,9 @@ use super::scopes::ScopeSet;
 use super::{SignInError, quote_foreign_text};
 
 /// Longest token taken, in bytes; real ones have one or two thousand.
-pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// A token counts as expired this long before it is, for the clocks of two machines and the way, in milliseconds.
-pub const EXPIRY_MARGIN_MS: u64 = 30_000;
+pub(crate) const EXPIRY_MARGIN_MS: u64 = 30_000;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -164,11 +164,11 @@ impl std::fmt::Debug for TokenRequest {
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedTokens {
     /// What opens the server.
-    pub access_token: String,
+    pub(crate) access_token: String,
     /// What gets the next one.
-    pub refresh_token: Option<String>,
+    pub(crate) refresh_token: Option<String>,
     /// When it expires, in milliseconds since 1970, where that was said.
-    pub expires_at_ms: Option<u64>,
+    pub(crate) expires_at_ms: Option<u64>,
     /// What it is good for, where that was said.
     pub scopes: Option<ScopeSet>,
 }

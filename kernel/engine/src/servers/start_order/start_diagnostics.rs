@@ -29,7 +29,7 @@ const ERROR_WORDS: [&str; 18] = [
 ];
 
 /// Most characters of a server's line that are shown.
-pub const LINE_CHARS_MAX: usize = 200;
+pub(crate) const LINE_CHARS_MAX: usize = 200;
 
 /// What a program that has not answered yet may be doing; `command` is a name or a path.
 #[must_use]

@@ -8,21 +8,21 @@ use crate::servers::spec::ServerSpec;
 
 /// The difference between two sets of servers, each part ordered by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConfigDiff {
+pub(crate) struct ConfigDiff {
     /// New ones.
-    pub added: Vec<ServerSpec>,
+    pub(crate) added: Vec<ServerSpec>,
     /// Removed from the configuration.
     pub removed: Vec<ServerId>,
     /// Configured differently now; the new entry.
     pub changed: Vec<ServerSpec>,
     /// Unchanged: they go on.
-    pub unchanged: Vec<ServerId>,
+    pub(crate) unchanged: Vec<ServerId>,
 }
 
 impl ConfigDiff {
     /// Compares two sets. Ids are unique within each; of two with the same id the later counts.
     #[must_use]
-    pub fn between_sets(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
+    pub(crate) fn between_sets(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
         let (old, new) = (index_by_id(old), index_by_id(new));
         let mut reload = Self::default();
         for (id, spec) in &new {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 
 /// Most answers that wait at once. Beyond it no record is accepted: the disk does not keep up.
-pub const WAITING_MAX: usize = 4_096;
+pub(crate) const WAITING_MAX: usize = 4_096;
 /// The default window.
 pub const DEFAULT_WINDOW: Duration = Duration::from_millis(50);
 

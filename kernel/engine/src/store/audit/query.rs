@@ -61,7 +61,7 @@ impl ValueHash {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedFilter {
     /// The one with the fewest records first.
-    pub values: Vec<(RecordIndex, ValueHash)>,
+    pub(crate) values: Vec<(RecordIndex, ValueHash)>,
     /// The first moment, in milliseconds since 1970.
     pub since_ms: u64,
     /// The first moment that is too late.
@@ -71,7 +71,7 @@ pub struct HashedFilter {
 impl HashedFilter {
     /// Whether a record of this moment may be it.
     #[must_use]
-    pub fn is_in_range(&self, at_ms: u64) -> bool {
+    pub(crate) fn is_in_range(&self, at_ms: u64) -> bool {
         (self.since_ms..self.until_ms).contains(&at_ms)
     }
 }
@@ -159,7 +159,7 @@ pub struct IndexedEvent<'a> {
     /// When it happened, in milliseconds since 1970.
     pub at_ms: u64,
     /// One value each; none twice.
-    pub values: Vec<(RecordIndex, Cow<'a, str>)>,
+    pub(crate) values: Vec<(RecordIndex, Cow<'a, str>)>,
 }
 
 impl<'a> IndexedEvent<'a> {

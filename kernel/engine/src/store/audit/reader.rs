@@ -6,7 +6,7 @@ use super::record::{self, AuditRecord};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     /// Where it begins.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// How long it is.
     pub len: u64,
 }

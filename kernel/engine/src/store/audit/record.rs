@@ -23,7 +23,7 @@ pub struct RecordDigest([u8; blake3::OUT_LEN]);
 
 impl RecordDigest {
     /// The previous hash of the first record.
-    pub const START: Self = Self([0; blake3::OUT_LEN]);
+    pub(crate) const START: Self = Self([0; blake3::OUT_LEN]);
 
     fn hash_body(body: &[u8]) -> Self {
         // The key of the context is computed once, because that costs as much as a record.
@@ -71,7 +71,7 @@ pub struct AuditRecord<'a> {
     /// Its number, from 1.
     pub sequence: u64,
     /// Hash of the record before.
-    pub previous: RecordDigest,
+    pub(crate) previous: RecordDigest,
     /// The event, as JSON text.
     pub event: &'a str,
     /// Its own hash.

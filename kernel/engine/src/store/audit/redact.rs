@@ -12,11 +12,11 @@ use crate::store::masks::{MASK, Masks, is_secret_key, normalize_key};
 pub const TEXT_MAX: usize = 1_024;
 /// Longest text of a call's record before secrets are taken out of it, in bytes: what is left is cut at
 /// [`TEXT_MAX`], and a secret that begins before that is whole.
-pub const BUFFERED_TEXT_MAX: usize = 2 * TEXT_MAX;
+pub(crate) const BUFFERED_TEXT_MAX: usize = 2 * TEXT_MAX;
 /// Texts of a call's record that are as long as its caller likes: a name, and why it was refused.
 const UNBOUNDED_TEXTS: usize = 2;
 /// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
-pub const ARGUMENTS_MAX: usize = 16 << 10;
+pub(crate) const ARGUMENTS_MAX: usize = 16 << 10;
 /// Members that the details of a call usually have.
 const DETAILS_CAPACITY: usize = 8;
 

@@ -17,15 +17,15 @@ use crate::clock::MonotonicTime;
 
 /// How long repetitions are counted before the count is recorded. A kernel that is killed loses these
 /// counts.
-pub const COUNT_WINDOW: Duration = Duration::from_secs(10);
+pub(crate) const COUNT_WINDOW: Duration = Duration::from_secs(10);
 /// Equal refusals that are recorded one by one, each with its trace, before they are counted.
-pub const RECORDED_FIRST: u64 = 8;
+pub(crate) const RECORDED_FIRST: u64 = 8;
 /// Kinds of events counted for one agent at a time. Events of further kinds are recorded one by one, or
 /// counted without the tool when the bytes of the day are used up.
-pub const KINDS_MAX: usize = 64;
+pub(crate) const KINDS_MAX: usize = 64;
 /// Agents and servers that are counted. Beyond it, the one that was silent longest is dropped, after its
 /// counts are recorded.
-pub const ACTORS_MAX: usize = 1_024;
+pub(crate) const ACTORS_MAX: usize = 1_024;
 /// The assumed size of the record of a count.
 const COUNT_BYTES: i64 = 1_024;
 /// Longest part of a reason that distinguishes kinds, in bytes.

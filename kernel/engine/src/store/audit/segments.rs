@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::chain::Head;
 
 /// Most files. Beyond it the oldest are removed whatever their age, because each start reads them all.
-pub const SEGMENTS_MAX: usize = 4_096;
+pub(crate) const SEGMENTS_MAX: usize = 4_096;
 
 /// `[audit]` of the settings: how much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Segment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// The last removed record.
-    pub through: Head,
+    pub(crate) through: Head,
     /// Numbers of the files, to be removed in this order, oldest first.
     pub segments: Vec<u64>,
 }

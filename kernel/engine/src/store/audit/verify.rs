@@ -16,13 +16,13 @@ pub use self::control_records::{ACKNOWLEDGED_MAX, acknowledgment};
 
 /// Beyond this number faults are not told apart: the log as a whole cannot be trusted, and finding the
 /// fewest moves takes the square of their number.
-pub const MAX_SPANS: usize = 2_048;
+pub(crate) const MAX_SPANS: usize = 2_048;
 
 /// A place in the log's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOffset {
     /// Number of the segment.
-    pub segment: u64,
+    pub(crate) segment: u64,
     /// Byte within its file.
     pub offset: u64,
 }

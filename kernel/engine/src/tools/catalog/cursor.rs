@@ -32,20 +32,20 @@ impl fmt::Debug for CursorKey {
 
 /// Where in which list a client goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// The list.
     pub kind: ListKind,
     /// The view it is a list of.
-    pub view: CatalogView,
+    pub(crate) view: CatalogView,
     /// Who reads that form of it.
     pub readers: Readers,
     /// The form of it with the level of each tool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
+    pub(crate) told: bool,
     /// The list's generation when the cursor was made.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// How many entries the client had then.
-    pub offset: usize,
+    pub(crate) offset: usize,
     /// Name or URI of the last of them.
     pub last: String,
 }
@@ -58,7 +58,7 @@ pub struct BadCursor;
 impl Cursor {
     /// The text for the client.
     #[must_use]
-    pub fn seal(&self, key: &CursorKey) -> String {
+    pub(crate) fn seal(&self, key: &CursorKey) -> String {
         let mut bytes = serde_json::to_vec(self).expect("a cursor is always JSON");
         let tag = blake3::keyed_hash(&key.0, &bytes);
         bytes.extend_from_slice(tag.as_bytes());
@@ -69,7 +69,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`BadCursor`] for whatever [`Cursor::seal`] did not make with the same key.
-    pub fn open(text: &str, key: &CursorKey) -> Result<Self, BadCursor> {
+    pub(crate) fn open(text: &str, key: &CursorKey) -> Result<Self, BadCursor> {
         if text.len() > CURSOR_MAX {
             return Err(BadCursor);
         }

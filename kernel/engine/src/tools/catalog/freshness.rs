@@ -6,7 +6,7 @@ use mgp_json::members;
 
 /// Longest time promised, in milliseconds: a day. Servers come and go at this kernel whatever one of
 /// them promised.
-pub const TTL_MAX: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const TTL_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// Who may keep a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

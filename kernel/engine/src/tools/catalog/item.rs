@@ -130,9 +130,9 @@ pub struct CatalogPrompt {
     /// The same as a JSON string, for splicing into a request.
     pub own_name_json: Arc<str>,
     /// `server:prompt`.
-    pub canonical_name: Arc<str>,
+    pub(crate) canonical_name: Arc<str>,
     /// What agents see in the view of all servers.
-    pub merged_name: Arc<str>,
+    pub(crate) merged_name: Arc<str>,
     /// The arguments that a get of it must have, in the order of its definition.
     pub required_arguments: Box<[Box<str>]>,
     /// The definition as the server sent it.
@@ -147,7 +147,7 @@ pub struct CatalogResource {
     /// Its server.
     pub server: ServerId,
     /// The server's own URI.
-    pub uri: Arc<str>,
+    pub(crate) uri: Arc<str>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
 }

@@ -35,7 +35,7 @@ pub struct RejectedItem {
     /// Its name or the beginning of its text.
     pub item: String,
     /// What is wrong with it.
-    pub reason: BadItem,
+    pub(crate) reason: BadItem,
 }
 
 impl fmt::Display for RejectedItem {
@@ -161,7 +161,7 @@ impl ServerOffer {
 
     /// The mark of its server.
     #[must_use]
-    pub fn replica_spec(&self) -> Option<&ReplicaSpec> {
+    pub(crate) fn replica_spec(&self) -> Option<&ReplicaSpec> {
         self.replica_spec.as_ref()
     }
 
@@ -238,7 +238,7 @@ impl ServerOffer {
     /// How long its list of one kind may be kept; `None` when there is no such list, which is no
     /// part of the merged one either.
     #[must_use]
-    pub fn freshness(&self, kind: ListKind) -> Option<Freshness> {
+    pub(crate) fn freshness(&self, kind: ListKind) -> Option<Freshness> {
         match kind {
             ListKind::Tools => self.tools.freshness(),
             ListKind::Prompts => self.prompts.freshness(),

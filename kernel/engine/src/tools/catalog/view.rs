@@ -39,7 +39,7 @@ impl ListKind {
 
     /// One of the list, in a message.
     #[must_use]
-    pub const fn item_noun(self) -> &'static str {
+    pub(crate) const fn item_noun(self) -> &'static str {
         match self {
             Self::Tools => "tool",
             Self::Prompts => "prompt",
@@ -65,7 +65,7 @@ pub enum Readers {
 impl Readers {
     /// Whether a client of that era is one of them.
     #[must_use]
-    pub fn includes(self, era: ProtocolFamily) -> bool {
+    pub(crate) fn includes(self, era: ProtocolFamily) -> bool {
         match self {
             Self::All => true,
             Self::Legacy => era == ProtocolFamily::Legacy,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 
 /// Events a second: far more than a model or a person takes in.
-pub const EVENTS_PER_SECOND: u32 = 2_000;
+pub(crate) const EVENTS_PER_SECOND: u32 = 2_000;
 /// Events that may come at once: what a feed holds.
 const BURST: u32 = 1_000;
 /// Largest event, in bytes: as large as a page of text.

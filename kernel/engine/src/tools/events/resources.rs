@@ -11,7 +11,7 @@ use crate::clock::MonotonicTime;
 use crate::servers::resources::{MeanCpu, ResourceLimits, ResourceUsage};
 
 /// How far apart events of one life are, but for those about its limits.
-pub const EVENT_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const EVENT_INTERVAL: Duration = Duration::from_secs(30);
 /// Percent of a limit that is near it, and that is no more near it: between them nothing changes, so that
 /// what goes up and down around one of them is no stream of events.
 const NEAR_PERCENT: u64 = 80;

@@ -38,9 +38,9 @@ pub struct IndexedTool {
     /// Where it stands in the order of things, the general first: `filesystem/read`.
     pub categories: Box<[Box<str>]>,
     /// Words it is also known by.
-    pub keywords: Box<[Box<str>]>,
+    pub(crate) keywords: Box<[Box<str>]>,
     /// What it needs, in the spelling of the server.
-    pub permissions: Box<[String]>,
+    pub(crate) permissions: Box<[String]>,
 }
 
 /// A tool on its way into the index, with what is read once and not kept.
@@ -164,7 +164,7 @@ impl IndexedTool {
     /// True when the tool stands in that category or in one below it: `filesystem` has
     /// `filesystem/read` and not `filesystems`. Its server's name is a category, too.
     #[must_use]
-    pub fn is_in_category(&self, category: &str) -> bool {
+    pub(crate) fn is_in_category(&self, category: &str) -> bool {
         let wanted = category.trim_matches('/');
         let own = self.categories.iter().map(|own| &**own);
         own.chain([self.server.as_str()]).any(|own| {

@@ -90,7 +90,7 @@ impl Vector {
 
     /// The cosine of the angle to another; 0 when they are not of one dimension.
     #[must_use]
-    pub fn similarity(&self, other: &Self) -> f32 {
+    pub(crate) fn similarity(&self, other: &Self) -> f32 {
         if self.dimension() != other.dimension() {
             return 0.0;
         }

@@ -36,7 +36,7 @@ impl SchemaReader {
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn input_schema(
+    pub(crate) fn input_schema(
         &mut self,
         definition: &str,
         at: Range<u32>,
@@ -48,7 +48,7 @@ impl SchemaReader {
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn output_schema(
+    pub(crate) fn output_schema(
         &mut self,
         definition: &str,
         at: Range<u32>,

@@ -121,7 +121,7 @@ impl Template {
     /// Characters that stand for themselves: of two templates that match, the one with more fits
     /// better.
     #[must_use]
-    pub const fn specificity(&self) -> usize {
+    pub(crate) const fn specificity(&self) -> usize {
         self.literal
     }
 }

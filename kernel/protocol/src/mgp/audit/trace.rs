@@ -24,7 +24,7 @@ pub struct BadTrace;
 
 impl TraceId {
     /// Longest id read from a log, in bytes.
-    pub const MAX_LEN: usize = 128;
+    pub(crate) const MAX_LEN: usize = 128;
 
     /// Judges a caller's id.
     ///
@@ -77,7 +77,7 @@ impl TraceId {
 
     /// The id in a `traceparent`, written as a UUID.
     #[must_use]
-    pub fn from_traceparent(traceparent: &str) -> Option<Self> {
+    pub(crate) fn from_traceparent(traceparent: &str) -> Option<Self> {
         let mut parts = traceparent.split('-');
         let (version, id) = (parts.next()?, parts.next()?);
         let hex = |text: &str, len| {

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 /// The member of a tool definition.
 pub const MEMBER: &str = "security";
 /// What the kernel adds to it (later drafts, §4.6): the level its decisions rest on.
-pub const EFFECTIVE: &str = "effective_risk_level";
+pub(crate) const EFFECTIVE: &str = "effective_risk_level";
 /// Most entries read of one list, a bound on what a definition can make us keep. A longer list
 /// counts as not understood.
-pub const LIST_MAX: usize = 64;
+pub(crate) const LIST_MAX: usize = 64;
 
 /// How much harm a tool can do (§4.4), the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

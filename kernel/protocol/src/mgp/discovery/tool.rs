@@ -32,7 +32,7 @@ impl DiscoveryTool {
 
     /// The name agents are shown, in letters that every model API takes (A-11).
     #[must_use]
-    pub const fn tool_name(self) -> &'static str {
+    pub(crate) const fn tool_name(self) -> &'static str {
         match self {
             Self::List => "mgp_discovery_list",
             Self::Register => "mgp_discovery_register",
@@ -95,7 +95,7 @@ impl DiscoveryTool {
 
     /// The schema of its arguments, which are the params of its method.
     #[must_use]
-    pub const fn input_schema(self) -> &'static str {
+    pub(crate) const fn input_schema(self) -> &'static str {
         match self {
             Self::List => {
                 r#"{"type":"object","properties":{"filter":{"type":"object","properties":{"extensions":{"type":"array","items":{"type":"string"}},"permissions":{"type":"array","items":{"type":"string"}},"status":{"enum":["all","registered","connecting","connected","draining","disconnected","error","restarting"]}},"additionalProperties":false}},"additionalProperties":false}"#

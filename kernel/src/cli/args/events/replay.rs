@@ -28,20 +28,20 @@ pub struct Replay {
     /// A part of answers that may differ: a JSON pointer, in which `*` stands for any part. May be given more than
     /// once.
     #[arg(long, value_name = "POINTER")]
-    pub ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
     /// The value of what is masked under this name: env:VARIABLE, or secret:NAME of `mgp secrets`. May be given more
     /// than once.
     #[arg(long, value_name = "NAME=FROM")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Compare, too, whether the server reported progress, of the requests that asked for it.
     #[arg(long)]
-    pub notifications: bool,
+    pub(crate) notifications: bool,
     /// Write answers that differ into the file.
     #[arg(long)]
-    pub update: bool,
+    pub(crate) update: bool,
     /// Make calls that may change something without asking.
     #[arg(short, long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// Ask a fresh copy of a server in a kernel of its own: the program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

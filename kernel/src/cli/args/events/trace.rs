@@ -27,29 +27,29 @@ pub struct Trace {
     pub server: Option<String>,
     /// Messages of this agent, at every endpoint.
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Show what the messages say, too.
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
     /// Only this method, and what answers it; may be given more than once.
     #[arg(long = "method", value_name = "METHOD")]
-    pub methods: Vec<String>,
+    pub(crate) methods: Vec<String>,
     /// Only calls of this tool, by its server's name for it; may be given more than once.
     #[arg(long = "tool", value_name = "NAME")]
-    pub tools: Vec<String>,
+    pub(crate) tools: Vec<String>,
     /// Only what went wrong.
     #[arg(long, conflicts_with = "save")]
-    pub errors: bool,
+    pub(crate) errors: bool,
     /// Keep the messages in this file, which is yours alone.
     #[arg(long, value_name = "FILE")]
-    pub save: Option<PathBuf>,
+    pub(crate) save: Option<PathBuf>,
     /// Write the file anew if there is one.
     #[arg(long, requires = "save")]
-    pub force: bool,
+    pub(crate) force: bool,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = time_values::parse_millis)]
-    pub during_ms: Option<u64>,
+    pub(crate) during_ms: Option<u64>,
     /// End after so many messages.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
 }

@@ -33,10 +33,10 @@ pub struct Share {
     pub to: Audience,
     /// Only these tools: a name, or a prefix and '*'.
     #[arg(long, value_name = "PATTERN")]
-    pub tools: Option<String>,
+    pub(crate) tools: Option<String>,
     /// Accept names of servers or tools that do not exist yet.
     #[arg(long)]
-    pub yet_unknown: bool,
+    pub(crate) yet_unknown: bool,
 }
 
 /// `mgp shares remove`.
@@ -53,7 +53,7 @@ pub struct Unshare {
     pub to: Option<Audience>,
     /// Only the rule of this pattern.
     #[arg(long, value_name = "PATTERN")]
-    pub tools: Option<String>,
+    pub(crate) tools: Option<String>,
 }
 
 impl fmt::Display for Audience {

@@ -22,14 +22,14 @@ pub struct Export {
     pub only: Vec<String>,
     /// Write the values of variables and secrets in clear text.
     #[arg(long)]
-    pub with_values: bool,
+    pub(crate) with_values: bool,
     /// Write over entries of the same names.
     #[arg(long, requires = "to")]
     pub replace: bool,
     /// Show what would be written, and change nothing.
     #[arg(long, conflicts_with = "yes", requires = "to")]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Write it without asking.
     #[arg(short, long, requires = "to")]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }

@@ -32,10 +32,10 @@ pub struct Login {
     pub server: String,
     /// The agent that the login is for, where each has its own.
     #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Open no browser: the address at which the browser ends is pasted here.
     #[arg(long)]
-    pub no_browser: bool,
+    pub(crate) no_browser: bool,
 }
 
 /// `mgp logins remove`.
@@ -52,5 +52,5 @@ pub struct Logout {
     pub server: String,
     /// The agent whose login it is, where each has its own.
     #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 pub struct RegistryAddress {
     /// The registry, when it is not that of [registry] url in mgp.toml.
     #[arg(long, value_name = "URL")]
-    pub registry: Option<String>,
+    pub(crate) registry: Option<String>,
 }
 
 /// `mgp servers search`.
@@ -22,7 +22,7 @@ io.github.acme/… is somebody who holds the account acme at GitHub, com.example
 pub struct Search {
     /// Words that its name, title or description has.
     #[arg(required = true)]
-    pub words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// Show so many at most.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=300))]
     pub max: u64,
@@ -36,22 +36,22 @@ pub struct Search {
 pub struct RegistryOptions {
     /// Its id here; the end of its name when not given.
     #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]
-    pub called: Option<String>,
+    pub(crate) called: Option<String>,
     /// This version instead of the newest.
     #[arg(long, value_name = "VERSION", conflicts_with_all = ["command", "url"])]
-    pub release: Option<String>,
+    pub(crate) release: Option<String>,
     /// Which of its packages: npm, pypi, oci, or remote; the first that can be run when not given.
     #[arg(long, value_name = "KIND", value_parser = ["npm", "pypi", "oci", "remote"], conflicts_with_all = ["command", "url"])]
-    pub package: Option<String>,
+    pub(crate) package: Option<String>,
     /// What it needs and is no secret: an argument, a variable or a part of its address.
     #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true, conflicts_with_all = ["command", "url"])]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Add it without asking.
     #[arg(short, long, conflicts_with_all = ["command", "url"])]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// Show what would be added, and change nothing.
     #[arg(long, conflicts_with_all = ["command", "url", "yes"])]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Which registry.
     #[command(flatten)]
     pub address: RegistryAddress,

@@ -43,10 +43,10 @@ pub struct FeatureSetSelection {
     pub server: String,
     /// Its sets: a name, or several at once like 'memory.*' and '*'.
     #[arg(required = true, value_name = "SET")]
-    pub sets: Vec<String>,
+    pub(crate) sets: Vec<String>,
     /// Accept names of servers or sets that do not exist yet.
     #[arg(long)]
-    pub yet_unknown: bool,
+    pub(crate) yet_unknown: bool,
 }
 
 /// `mgp mcpl forget`.
@@ -58,5 +58,5 @@ pub struct ForgetScopes {
     /// The server.
     pub server: String,
     /// One of its sets; all of them when not given.
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
 }

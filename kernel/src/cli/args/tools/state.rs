@@ -26,10 +26,10 @@ pub struct StateLog {
     pub server: String,
     /// This feature set alone.
     #[arg(long)]
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
     /// This agent alone.
     #[arg(long)]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }
 
 /// `mgp state rollback`.
@@ -44,14 +44,14 @@ pub struct StateRollback {
     /// The server.
     pub server: String,
     /// Where to go back to, as `mgp state log` shows it.
-    pub checkpoint: String,
+    pub(crate) checkpoint: String,
     /// The feature set, where several have this checkpoint.
     #[arg(long)]
-    pub set: Option<String>,
+    pub(crate) set: Option<String>,
     /// The agent, where several have it.
     #[arg(long)]
-    pub agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// The session or its beginning, where several of one agent have it.
     #[arg(long)]
-    pub session: Option<String>,
+    pub(crate) session: Option<String>,
 }

@@ -19,7 +19,7 @@ answers by then, there are none. Names with characters that no terminal shows ar
 pub struct Completions {
     /// For which shell.
     #[arg(value_enum)]
-    pub shell: CompletionShell,
+    pub(crate) shell: CompletionShell,
 }
 
 /// A shell that completes.
@@ -38,9 +38,9 @@ pub enum CompletionShell {
 pub struct Complete {
     /// Who asks.
     #[arg(value_enum)]
-    pub shell: CompletionShell,
+    pub(crate) shell: CompletionShell,
     /// The words up to the cursor, the last one unfinished. From bash: what ends a word for it, and the
     /// line up to the cursor.
     #[arg(last = true)]
-    pub words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
 }

@@ -18,5 +18,5 @@ pub struct OpenConsole {
     pub print: bool,
     /// Sign every browser out instead.
     #[arg(long, conflicts_with = "print")]
-    pub sign_out: bool,
+    pub(crate) sign_out: bool,
 }

@@ -20,9 +20,9 @@ Examples:
 pub struct Doctor {
     /// Mend what can be mended without taking anything away, and say what was done.
     #[arg(long)]
-    pub fix: bool,
+    pub(crate) fix: bool,
     /// Write all of it into a file, with the versions, the shape of the configuration and the end of the
     /// kernel's log, and without secrets.
     #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 }

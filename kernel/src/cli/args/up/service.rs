@@ -35,8 +35,8 @@ Examples:
 pub struct ServiceInstall {
     /// Show the files and write nothing.
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Write the files, and do not ask the service manager for anything.
     #[arg(long, conflicts_with = "dry_run")]
-    pub write_only: bool,
+    pub(crate) write_only: bool,
 }

@@ -31,10 +31,10 @@ Keys:
 pub struct Top {
     /// Look so often, in seconds: from 0.5 to 3600.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval)]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// Print one table as text and end: two looks, one interval apart.
     #[arg(long)]
-    pub once: bool,
+    pub(crate) once: bool,
 }
 
 fn parse_interval(typed: &str) -> Result<Duration, String> {

@@ -10,13 +10,13 @@ const DAY: u64 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiteConfig {
     /// Whether MCP-lite is offered, over HTTP and gRPC.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// A call that takes longer is answered with a promise; zero for never, unless its caller says when.
-    pub promise_after: Duration,
+    pub(crate) promise_after: Duration,
     /// How long a promise can be redeemed.
-    pub promise_ttl: Duration,
+    pub(crate) promise_ttl: Duration,
     /// How often a stream says that it is alive.
-    pub heartbeat: Duration,
+    pub(crate) heartbeat: Duration,
 }
 
 impl Default for LiteConfig {

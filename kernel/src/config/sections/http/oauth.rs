@@ -15,11 +15,11 @@ pub struct OAuthConfig {
     /// The URL of `/mcp` as clients know it; `None` for that of the listen address.
     pub resource: Option<String>,
     /// Other names by which a token may mean this door.
-    pub audience: Vec<String>,
+    pub(crate) audience: Vec<String>,
     /// Where the issuer's keys are; `None` for where its metadata says.
-    pub jwks_url: Option<String>,
+    pub(crate) jwks_url: Option<String>,
     /// A file with the issuer's keys; goes before `jwks_url`.
-    pub jwks_file: Option<PathBuf>,
+    pub(crate) jwks_file: Option<PathBuf>,
     /// The claim that names the agent.
     pub agent_claim: String,
     /// Scopes a token must have.
@@ -27,7 +27,7 @@ pub struct OAuthConfig {
     /// The algorithms that count.
     pub algorithms: Vec<Algorithm>,
     /// Whether the kernel's own tokens open the door, too.
-    pub accept_tokens: bool,
+    pub(crate) accept_tokens: bool,
 }
 
 impl Default for OAuthConfig {

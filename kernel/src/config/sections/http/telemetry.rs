@@ -30,29 +30,29 @@ const PROTOCOLS: [(&str, OtlpProtocol); 2] = [
 #[derive(Clone, PartialEq, Eq)]
 pub struct TelemetryConfig {
     /// Where the collector takes OTLP; `None` for nowhere: nothing is told.
-    pub endpoint: Option<String>,
+    pub(crate) endpoint: Option<String>,
     /// How it is spoken to.
-    pub protocol: OtlpProtocol,
+    pub(crate) protocol: OtlpProtocol,
     /// Headers that go with each message to it; they may be secrets.
-    pub headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, String>,
     /// Spans are told.
-    pub traces: bool,
+    pub(crate) traces: bool,
     /// Figures are told.
-    pub metrics: bool,
+    pub(crate) metrics: bool,
     /// The kernel's log is told.
     pub logs: bool,
     /// Which traces are told.
-    pub sampling: Sampler,
+    pub(crate) sampling: Sampler,
     /// Spans, and lines of the log, that may wait to be told; more are dropped and counted.
-    pub queue: usize,
+    pub(crate) queue: usize,
     /// How long they wait for others.
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// How often figures are told.
-    pub metrics_interval: Duration,
+    pub(crate) metrics_interval: Duration,
     /// How long the collector has for an answer.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// What the kernel calls itself there.
-    pub service: String,
+    pub(crate) service: String,
 }
 
 impl Default for TelemetryConfig {

@@ -65,7 +65,7 @@ impl HttpSessionState {
 impl HttpWire {
     /// True once the server is known to have ended the session.
     #[must_use]
-    pub fn is_session_ended(&self) -> bool {
+    pub(crate) fn is_session_ended(&self) -> bool {
         self.session.is_ended()
     }
 

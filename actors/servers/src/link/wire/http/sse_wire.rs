@@ -86,7 +86,7 @@ impl SseWire {
 
     /// True once the server is known to have ended the session: with its stream, or by refusing messages.
     #[must_use]
-    pub fn is_session_ended(&self) -> bool {
+    pub(crate) fn is_session_ended(&self) -> bool {
         self.session.is_ended()
     }
 
@@ -115,7 +115,7 @@ impl SseWire {
     }
 
     /// Passes the stream to the link; when it ends, so does the connection.
-    pub async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
+    pub(crate) async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
         let read = async {
             loop {
                 match stream.next().await {

@@ -157,7 +157,7 @@ impl HttpWire {
 
     /// Keeps the standing GET stream open until the link closes; returns at once when the server has
     /// none (CMCP-034, CMCP-036, CMCP-037, CMCP-038).
-    pub async fn listen(self: Arc<Self>, link: Arc<Link>) {
+    pub(crate) async fn listen(self: Arc<Self>, link: Arc<Link>) {
         tokio::select! {
             () = self.run_listen_loop(&link) => {}
             () = self.closed.wait_until_raised() => {}

@@ -77,7 +77,7 @@ pub enum OpenError {
 impl OpenError {
     /// True when there was a connection but no answer.
     #[must_use]
-    pub fn has_no_answer(&self) -> bool {
+    pub(crate) fn has_no_answer(&self) -> bool {
         match self {
             Self::Client(error) => matches!(error, ClientError::Closed { .. }),
             Self::Body(_) | Self::Events(_) | Self::NotMcp { .. } => true,
@@ -90,13 +90,13 @@ impl OpenError {
 #[derive(Debug, Clone, Copy)]
 pub struct HttpTarget<'a> {
     /// The HTTP client.
-    pub client: &'a ServerClient,
+    pub(crate) client: &'a ServerClient,
     /// The URL.
     pub url: &'a str,
     /// Headers for each request.
-    pub headers: &'a HeaderMap,
+    pub(crate) headers: &'a HeaderMap,
     /// The longest message, in bytes.
-    pub limit: usize,
+    pub(crate) limit: usize,
 }
 
 impl HttpTarget<'_> {
@@ -104,7 +104,7 @@ impl HttpTarget<'_> {
     ///
     /// # Errors
     /// [`OpenError`] in words for the operator.
-    pub async fn open(self, initialize: Bytes) -> Result<DetectedTransport, OpenError> {
+    pub(crate) async fn open(self, initialize: Bytes) -> Result<DetectedTransport, OpenError> {
         let response = self.post(self.headers.clone(), initialize).await?;
         match response.status {
             status if status.is_success() => {
@@ -130,7 +130,10 @@ impl HttpTarget<'_> {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub async fn initialize(self, frame: Bytes) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
+    pub(crate) async fn initialize(
+        self,
+        frame: Bytes,
+    ) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
         let mut headers = self.headers.clone();
         headers.insert(METHOD, HeaderValue::from_static("initialize"));
         let response = self.post(headers, frame).await?;
@@ -145,7 +148,7 @@ impl HttpTarget<'_> {
     ///
     /// # Errors
     /// [`OpenError`] when the server gave no response.
-    pub async fn request_stateless(
+    pub(crate) async fn request_stateless(
         self,
         method: &str,
         frame: Bytes,
@@ -180,7 +183,7 @@ impl HttpTarget<'_> {
     ///
     /// # Errors
     /// [`OpenError`] when the URL is none.
-    pub fn wire(self, session: Option<HeaderValue>) -> Result<Arc<HttpWire>, OpenError> {
+    pub(crate) fn wire(self, session: Option<HeaderValue>) -> Result<Arc<HttpWire>, OpenError> {
         let url = parse_url(self.url)?;
         let client = self.client.clone();
         Ok(HttpWire::new(client, url, self.headers.clone(), session))

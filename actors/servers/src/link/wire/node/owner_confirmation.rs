@@ -11,9 +11,9 @@ use super::NodeWire;
 
 /// What an operator says of a server and nobody can find out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnerConfirmation {
+pub(crate) struct OwnerConfirmation {
     /// It is one of several that are alike.
-    pub mark: Option<ReplicaSpec>,
+    pub(crate) mark: Option<ReplicaSpec>,
     /// Tools that may be called twice.
     idempotent: Vec<Arc<str>>,
 }
@@ -37,7 +37,7 @@ impl OwnerConfirmation {
 
     /// As rules for its tools; all others are the owner's alone.
     #[must_use]
-    pub fn rules(&self) -> Arc<ToolRules> {
+    pub(crate) fn rules(&self) -> Arc<ToolRules> {
         let rule = |name: &Arc<str>| {
             let rule = ToolRule {
                 idempotent: true,
@@ -56,7 +56,7 @@ impl OwnerConfirmation {
 impl NodeWire {
     /// What is confirmed of the server now.
     #[must_use]
-    pub fn owner_confirmation(&self) -> OwnerConfirmation {
+    pub(crate) fn owner_confirmation(&self) -> OwnerConfirmation {
         let held = self.peer_server();
         held.map_or_else(OwnerConfirmation::default, |held| {
             OwnerConfirmation::from_peer_server(&held)
@@ -65,7 +65,7 @@ impl NodeWire {
 
     /// Whether the owner says something else now than it did then.
     #[must_use]
-    pub fn has_confirmation_changed(&self, before: &OwnerConfirmation) -> bool {
+    pub(crate) fn has_confirmation_changed(&self, before: &OwnerConfirmation) -> bool {
         self.peer_server()
             .is_some_and(|now| before.is_contradicted(&now))
     }

@@ -20,7 +20,7 @@ pub struct CausalContext {
     pub logs: BTreeMap<NodeId, u64>,
     /// Single operations beyond these, in logs that are forked or have gaps: a number is not enough for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub branches: Vec<OperationId>,
+    pub(crate) branches: Vec<OperationId>,
 }
 
 impl CausalContext {

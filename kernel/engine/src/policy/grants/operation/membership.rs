@@ -98,7 +98,7 @@ pub enum MemberChange {
 impl MemberChange {
     /// The key that it admits, or that a node continues under.
     #[must_use]
-    pub fn admitted_key(&self) -> Option<&PublicKey> {
+    pub(crate) fn admitted_key(&self) -> Option<&PublicKey> {
         match self {
             Self::Found { key, .. }
             | Self::Admit { key, .. }

@@ -27,7 +27,7 @@ pub enum Specificity {
 impl Subject {
     /// True when it matches several agents.
     #[must_use]
-    pub fn is_pattern(&self) -> bool {
+    pub(crate) fn is_pattern(&self) -> bool {
         match self {
             Self::Agent(_) | Self::Server(_) => false,
             Self::AgentsAt(_) | Self::AgentEverywhere(_) => true,
@@ -36,7 +36,7 @@ impl Subject {
 
     /// Whether an agent can match both.
     #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Agent(agent), pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)))
             | (pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)), Self::Agent(agent)) => {
@@ -50,7 +50,7 @@ impl Subject {
 
     /// Whether this agent matches.
     #[must_use]
-    pub fn covers(&self, agent: &NodeAgent) -> bool {
+    pub(crate) fn covers(&self, agent: &NodeAgent) -> bool {
         match self {
             Self::Agent(one) => one == agent,
             Self::AgentsAt(node) => *node == agent.node,
@@ -61,7 +61,7 @@ impl Subject {
 
     /// Whether it matches every agent that the other one matches.
     #[must_use]
-    pub fn includes(&self, other: &Self) -> bool {
+    pub(crate) fn includes(&self, other: &Self) -> bool {
         match other {
             Self::Agent(agent) => self.covers(agent),
             Self::Server(_) | Self::AgentsAt(_) | Self::AgentEverywhere(_) => self == other,
@@ -70,7 +70,7 @@ impl Subject {
 
     /// The subject for the local id of an agent: ids of other nodes' agents end with the node's id.
     #[must_use]
-    pub fn from_agent_id(id: &AgentId, here: NodeId) -> Self {
+    pub(crate) fn from_agent_id(id: &AgentId, here: NodeId) -> Self {
         let all = id.as_str() == AgentId::ALL;
         match (id.as_remote(), id.pattern_agent()) {
             (Some(agent), _) if agent.agent.as_str() == AgentId::ALL => Self::AgentsAt(agent.node),
@@ -83,7 +83,7 @@ impl Subject {
 
     /// All subjects that match this agent: their entries decide about it.
     #[must_use]
-    pub fn subjects_for(agent: &NodeAgent) -> [Self; 3] {
+    pub(crate) fn subjects_for(agent: &NodeAgent) -> [Self; 3] {
         [
             Self::Agent(agent.clone()),
             Self::AgentsAt(agent.node),
@@ -106,7 +106,7 @@ impl Subject {
 impl GrantResource {
     /// Whether it includes everything in the other one.
     #[must_use]
-    pub fn includes(&self, other: &Self) -> bool {
+    pub(crate) fn includes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Server(on), other) => other.server() == Some(on),
             (Self::Tools(on, tools), Self::Tool(of, tool)) => on == of && tools.matches(tool),
@@ -130,7 +130,7 @@ impl GrantResource {
     /// How specific it is for a tool or, without one, for the server as a whole: the tool itself, several, the
     /// server. `None` where it does not match. The most specific one decides.
     #[must_use]
-    pub fn specificity(&self, on: &NodeServer, tool: Option<&str>) -> Option<Specificity> {
+    pub(crate) fn specificity(&self, on: &NodeServer, tool: Option<&str>) -> Option<Specificity> {
         if self.server() != Some(on) {
             return None;
         }
@@ -146,7 +146,7 @@ impl GrantResource {
 
     /// Whether both have something in common. A server includes all its tools.
     #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Server(on), Self::Tool(of, _) | Self::Tools(of, _))
             | (Self::Tool(of, _) | Self::Tools(of, _), Self::Server(on)) => on == of,
