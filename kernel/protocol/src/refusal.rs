@@ -1,5 +1,6 @@
 //! The one internal error of a request, and its rendering for the caller's dialect.
 
+mod audit_outcome;
 mod code;
 mod denial;
 pub mod mgp;
@@ -16,6 +17,7 @@ use crate::dialect::{Dialect, ProtocolFamily, Version};
 use crate::ids::ServerId;
 use crate::jsonrpc::ErrorObject;
 
+pub use self::audit_outcome::{Failure, Outcome as AuditOutcome};
 pub use self::denial::Denial;
 use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
 pub use self::reason::RefusalReason;

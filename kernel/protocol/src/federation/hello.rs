@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::byte_text::fixed_bytes;
 use super::message::{BadMessage, decode, encode};
 use crate::ids::describe_char;
+use crate::mgp::kernel::nodes::Role;
 
 fixed_bytes! {
     /// One life of a kernel: random at each start. Two at a time with one key mean that the key was copied.
@@ -174,6 +175,26 @@ pub enum ReportedRole {
     /// A role of a later version: may do what a leaf may.
     #[serde(other)]
     Unknown,
+}
+
+impl From<Role> for ReportedRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Admin => Self::Admin,
+            Role::Member => Self::Member,
+            Role::Leaf => Self::Leaf,
+        }
+    }
+}
+
+impl From<ReportedRole> for Role {
+    fn from(role: ReportedRole) -> Self {
+        match role {
+            ReportedRole::Admin => Self::Admin,
+            ReportedRole::Member => Self::Member,
+            ReportedRole::Leaf | ReportedRole::Unknown => Self::Leaf,
+        }
+    }
 }
 
 /// What a node is called: the first part of the name of each tool it shares.

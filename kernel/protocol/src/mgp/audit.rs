@@ -2,7 +2,6 @@
 //! (MGP §6).
 
 mod find;
-mod outcome;
 mod trace;
 mod verify;
 
@@ -12,10 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 pub use self::find::{Find, FindResult};
-pub use self::outcome::{Failure, Outcome};
 pub use self::trace::{BadTrace, TraceId, TraceParent};
 pub use self::verify::{Verified, Verify};
 use crate::mcp::methods;
+pub use crate::refusal::{AuditOutcome as Outcome, Failure};
 
 methods! {
     "mgp/audit/replay" => Replay,

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::spec::{BLOCKED, DENIED, PROTOCOL, TIMEOUT, TRANSPORT, relayed_row};
-use super::{CallOutcome, RefusalReason, RefusalSpec, Rendered};
+use super::{CallOutcome, Rendered};
 
 /// Why the owner's kernel refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,29 +71,6 @@ impl OwnerRefusalCause {
 }
 
 impl OwnerRefusal {
-    /// Its row. What was made was neither blocked nor denied.
-    #[rustfmt::skip]
-    pub(super) fn spec(&self) -> RefusalSpec {
-        use OwnerRefusalCause as Cause;
-        use RefusalReason as Reason;
-        let unmade = self.outcome == CallOutcome::NotExecuted;
-        let row = |ended, reason, cause| relayed_row(ended, reason, cause, self.outcome);
-        match self.cause {
-            //                                      audit      metric              cause for a further node
-            Cause::Closed if unmade =>          row(DENIED,    Reason::Forbidden,  Cause::Denied),
-            Cause::Closed =>                    row(PROTOCOL,  Reason::Forbidden,  Cause::Failed),
-            Cause::NotFound if unmade =>        row(BLOCKED,   Reason::Unknown,    Cause::Blocked),
-            Cause::NotFound =>                  row(PROTOCOL,  Reason::Unknown,    Cause::Failed),
-            Cause::Denied if unmade =>          row(DENIED,    Reason::Forbidden,  Cause::Denied),
-            Cause::Denied =>                    row(PROTOCOL,  Reason::Forbidden,  Cause::Failed),
-            Cause::Blocked if unmade =>         row(BLOCKED,   Reason::BadRequest, Cause::Blocked),
-            Cause::Blocked =>                   row(PROTOCOL,  Reason::BadRequest, Cause::Failed),
-            Cause::Unavailable =>               row(TRANSPORT, Reason::NotReady,   Cause::Failed),
-            Cause::TimedOut =>                  row(TIMEOUT,   Reason::Timeout,    Cause::TimedOut),
-            Cause::Failed =>                    row(PROTOCOL,  Reason::Faulty,     Cause::Failed),
-        }
-    }
-
     /// The answer, as JSON text.
     #[must_use]
     pub fn as_json(&self) -> &str {

@@ -1,14 +1,14 @@
 //! What is derived from the kind of a refusal, as one row for each: whoever reports, counts or retries reads it here.
 
-use super::mgp::Code;
-use super::owner_refusal::OwnerRefusalCause;
+use super::audit_outcome::{Failure, Outcome};
+use super::code::Code;
+use super::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use super::{
     CallOutcome, HEADER_MISMATCH, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, Refusal, RefusalReason,
     UNSUPPORTED_VERSION,
 };
 use crate::dialect::{ProtocolFamily, Version};
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND};
-use crate::mgp::audit::{Failure, Outcome};
 
 /// The row of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +188,31 @@ impl Refusal {
             Self::Owner(refusal) =>                 refusal.spec(),
             Self::Denied(denial) =>                 denial.spec(),
             Self::Unanswered(call) =>               RefusalSpec { call_outcome: call.outcome, ..call.refusal.spec() },
+        }
+    }
+}
+
+impl OwnerRefusal {
+    /// Its row. What was made was neither blocked nor denied.
+    #[rustfmt::skip]
+    pub(super) fn spec(&self) -> RefusalSpec {
+        use OwnerRefusalCause as Cause;
+        use RefusalReason as Reason;
+        let unmade = self.outcome == CallOutcome::NotExecuted;
+        let row = |ended, reason, cause| relayed_row(ended, reason, cause, self.outcome);
+        match self.cause {
+            //                                      audit      metric              cause for a further node
+            Cause::Closed if unmade =>          row(DENIED,    Reason::Forbidden,  Cause::Denied),
+            Cause::Closed =>                    row(PROTOCOL,  Reason::Forbidden,  Cause::Failed),
+            Cause::NotFound if unmade =>        row(BLOCKED,   Reason::Unknown,    Cause::Blocked),
+            Cause::NotFound =>                  row(PROTOCOL,  Reason::Unknown,    Cause::Failed),
+            Cause::Denied if unmade =>          row(DENIED,    Reason::Forbidden,  Cause::Denied),
+            Cause::Denied =>                    row(PROTOCOL,  Reason::Forbidden,  Cause::Failed),
+            Cause::Blocked if unmade =>         row(BLOCKED,   Reason::BadRequest, Cause::Blocked),
+            Cause::Blocked =>                   row(PROTOCOL,  Reason::BadRequest, Cause::Failed),
+            Cause::Unavailable =>               row(TRANSPORT, Reason::NotReady,   Cause::Failed),
+            Cause::TimedOut =>                  row(TIMEOUT,   Reason::Timeout,    Cause::TimedOut),
+            Cause::Failed =>                    row(PROTOCOL,  Reason::Faulty,     Cause::Failed),
         }
     }
 }

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub use self::impact::{IMPACT_NAMED, Impact, RevokeImpact};
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
 pub use self::maintenance::{Demote, Drain, Drained, Forget, ForgetResult, Promote, RoleChanged};
-use crate::federation::hello::ReportedRole;
 use crate::mcp::methods;
 
 methods! {
@@ -171,26 +170,6 @@ impl Role {
             Self::Admin => "admin",
             Self::Member => "member",
             Self::Leaf => "leaf",
-        }
-    }
-}
-
-impl From<Role> for ReportedRole {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Admin => Self::Admin,
-            Role::Member => Self::Member,
-            Role::Leaf => Self::Leaf,
-        }
-    }
-}
-
-impl From<ReportedRole> for Role {
-    fn from(role: ReportedRole) -> Self {
-        match role {
-            ReportedRole::Admin => Self::Admin,
-            ReportedRole::Member => Self::Member,
-            ReportedRole::Leaf | ReportedRole::Unknown => Self::Leaf,
         }
     }
 }
