@@ -54,13 +54,15 @@ impl<'a> Splice<'a> {
         if members.is_empty() {
             return;
         }
+        // Without its braces: the object's own ones stay.
         let mut text = render_object(members.iter().copied());
         text.pop();
+        text.remove(0);
         if !object[1..].trim_start().starts_with('}') {
             text.push(',');
         }
-        // The object's own brace stays; the one of what is put in takes its place.
-        self.edits.push((span.start..span.start + 1, text.into()));
+        self.edits
+            .push((span.start + 1..span.start + 1, text.into()));
     }
 
     /// Takes members out of the object that `object` is, whatever they hold, with the commas that go
@@ -115,7 +117,8 @@ impl<'a> Splice<'a> {
 
     /// Writes the edited text behind what `out` holds.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
-        self.edits.sort_by_key(|(span, _)| span.start);
+        // What is put in goes before what is taken out at the same place.
+        self.edits.sort_by_key(|(span, _)| (span.start, span.end));
         out.reserve(self.size());
         let mut at = 0;
         for (span, json) in &self.edits {
@@ -225,6 +228,16 @@ mod tests {
         ] {
             assert_eq!(set_members(text, &[("a", "7")]), edited);
         }
+    }
+
+    /// Whoever adds to a frame does not know who else does.
+    #[test]
+    fn members_are_put_into_one_object_at_two_times() {
+        let text = r#"{"c":3}"#;
+        let mut splice = Splice::new(text);
+        splice.insert_member(text, "a", "1");
+        splice.insert_member(text, "b", "2");
+        assert_eq!(splice.finish(), r#"{"a":1,"b":2,"c":3}"#);
     }
 
     #[test]
