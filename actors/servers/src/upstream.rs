@@ -72,9 +72,12 @@ impl<'a> Upstream<'a> {
             .start_attempt(is_continuation(request, outgoing));
         let outcome = self.send_over_link(request, outgoing).await;
         // Whatever kept a later part from its server, the call was made with the first one.
-        outcome.map_err(|refusal| match request.call.has_reached_in_attempt() {
-            true => mark_dispatched(refusal, &self.id),
-            false => refusal,
+        outcome.map_err(|refusal| {
+            if request.call.has_reached_in_attempt() {
+                mark_dispatched(refusal, &self.id)
+            } else {
+                refusal
+            }
         })
     }
 

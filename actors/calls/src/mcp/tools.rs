@@ -225,9 +225,12 @@ async fn call_at(
     };
     let began = facts.times.record(CallPart::Server, began);
     // An earlier attempt may have been read by the server, whatever ended the last one.
-    let result = outcome.map_err(|refusal| match request.call.has_reached() {
-        true => mark_dispatched(refusal, &tool.server),
-        false => refusal,
+    let result = outcome.map_err(|refusal| {
+        if request.call.has_reached() {
+            mark_dispatched(refusal, &tool.server)
+        } else {
+            refusal
+        }
     })?;
     let _answer = request.trace.start_child_span("answer");
     let answer = prepare_result(cx, request, facts, (name, tool), mcpl, result).await;

@@ -98,7 +98,8 @@ impl CallState {
     /// The server asks the caller something.
     pub fn suspend(&mut self) {
         self.questions += 1;
-        self.reached_in_attempt |= self.has_reached_in_attempt();
+        // Who asks has read the request.
+        self.reached_in_attempt = true;
         self.move_to(CallStage::Suspended);
     }
 
@@ -160,7 +161,7 @@ impl CallState {
     pub fn has_reached_in_attempt(&self) -> bool {
         let at_server = matches!(
             self.stage,
-            CallStage::Dispatched | CallStage::Suspended | CallStage::Answered | CallStage::Lost
+            CallStage::Dispatched | CallStage::Answered | CallStage::Lost
         );
         self.reached_in_attempt || at_server
     }
