@@ -20,14 +20,14 @@ pub use tonic;
     clippy::wildcard_enum_match_arm
 )]
 pub mod mcplite {
-    tonic::include_proto!("mcplite");
+    include!("../generated/mcplite.rs");
 }
 
 /// The text that [`mcplite`] is made from, for those who make stubs of their own.
 pub const PROTO: &str = include_str!("../proto/mcplite.proto");
 
 /// The same as an encoded `FileDescriptorSet`, with what it imports.
-pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcplite.bin"));
+pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/mcplite.bin");
 
 /// The name of the service, as in paths: `/mcplite.MCPLite/CallTool`.
 pub const SERVICE: &str = "mcplite.MCPLite";

@@ -1,38 +1,33 @@
 //! Requests to upstream servers.
 
 mod h2;
+mod pool;
 mod unary;
 
 use std::error::Error;
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::{Body, Incoming};
-use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::body::Body;
 use tokio::task::coop::consume_budget;
 
 use super::address_scope::AddressScope;
 use super::body::{self, BodyError};
 use super::dial::{Dial, host_and_port};
 use super::proxy::{Outbound, ProxyAddress, explain_refusal};
-use super::{causes, pooled_connection, root_cause};
+use super::root_cause;
 use crate::sse;
 
+use self::pool::{Pool, SendError};
+
 pub use self::h2::{H2Body, H2Client};
+pub use self::pool::ResponseBody;
 pub use self::unary::{UnaryClient, UnaryResponse};
 pub use super::dial::DialError;
-
-/// How long a connection waits for its next request. Common servers close theirs after 5 s: we
-/// must be first, for a request that meets the close may not be sent a second time.
-const IDLE: Duration = Duration::from_secs(4);
-
-/// Idle connections kept for one server; a burst of calls leaves no more behind.
-const IDLE_PER_SERVER: usize = 32;
 
 /// Most characters of a foreign text that are repeated to a person.
 const QUOTE_CHARS_MAX: usize = 300;
@@ -44,11 +39,11 @@ const QUOTE_CHARS_MAX: usize = 300;
 /// bounds, and those that are idle.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pool: legacy::Client<Dial, Full<Bytes>>,
+    pool: Arc<Pool>,
     dial: Dial,
 }
 
-/// The head of an answer, and its body as it comes. Dropping the body ends the connection.
+/// The head of an answer, and its body as it comes. A body that is dropped before its end closes the connection.
 #[derive(Debug)]
 pub struct Response {
     /// Any but a redirect.
@@ -56,7 +51,7 @@ pub struct Response {
     /// The header fields.
     pub headers: HeaderMap,
     /// For [`read_json`] or [`read_events`].
-    pub body: Incoming,
+    pub body: ResponseBody,
 }
 
 /// Why there is no answer.
@@ -154,12 +149,15 @@ impl Client {
             scope,
             h2: false,
         };
-        let pool = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_PER_SERVER)
-            .build(dial.clone());
-        Self { pool, dial }
+        Self {
+            pool: Arc::default(),
+            dial,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self) -> usize {
+        self.pool.idle_connections()
     }
 
     /// Sends one request and waits for the head of its answer, for as long as the caller does.
@@ -187,7 +185,8 @@ impl Client {
             let headers = request.headers_mut();
             headers.insert(PROXY_AUTHORIZATION, value.clone());
         }
-        let (head, body) = self.send(request, url).await?.into_parts();
+        let sent = self.pool.send(request, &self.dial).await;
+        let (head, body) = sent.map_err(|e| explain(&e, url))?.into_parts();
         if let (Some(proxy), StatusCode::PROXY_AUTHENTICATION_REQUIRED) = (reader, head.status) {
             return Err(ClientError::Dial(DialError::Proxy {
                 proxy: proxy.to_string(),
@@ -213,36 +212,23 @@ impl Client {
         let proxies = &self.dial.outbound.proxies;
         proxies.proxy_for(url).ok().flatten().filter(|_| plain)
     }
+}
 
-    async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-        url: &Uri,
-    ) -> Result<http::Response<Incoming>, ClientError> {
-        // After a restart of the server every idle connection may be a closed one.
-        for _ in 0..IDLE_PER_SERVER {
-            match self.pool.request(request.clone()).await {
-                Err(e) if causes(&e).any(pooled_connection::is_unsent) => {}
-                answer => return answer.map_err(|e| explain(&e, url)),
-            }
-        }
-        let answer = self.pool.request(request).await;
-        answer.map_err(|e| explain(&e, url))
+fn explain(error: &SendError, url: &Uri) -> ClientError {
+    match error {
+        SendError::Dial(error) => error.clone().into(),
+        SendError::Http(error) => explain_http(error, error.is_parse(), url),
     }
 }
 
-/// Finds the cause that a person can do something about.
-fn explain(error: &legacy::Error, url: &Uri) -> ClientError {
-    if let Some(dial) = causes(error).find_map(|e| e.downcast_ref::<DialError>()) {
-        return dial.clone().into();
-    }
+fn explain_http(error: &(dyn Error + 'static), is_parse: bool, url: &Uri) -> ClientError {
     let at = host_and_port(url);
     let why = root_cause(error);
-    let hyper = causes(error).find_map(|e| e.downcast_ref::<hyper::Error>());
-    if hyper.is_some_and(hyper::Error::is_parse) {
-        return ClientError::NotHttp { at, why };
+    if is_parse {
+        ClientError::NotHttp { at, why }
+    } else {
+        ClientError::Closed { at, why }
     }
-    ClientError::Closed { at, why }
 }
 
 /// A `Location` is often only a path.
@@ -288,7 +274,7 @@ pub fn read_events<B>(body: B, limit: usize) -> SseEvents<B> {
 
 /// The events of an answer, in order.
 #[derive(Debug)]
-pub struct SseEvents<B = Incoming> {
+pub struct SseEvents<B = ResponseBody> {
     body: B,
     decoder: sse::Decoder,
 }
@@ -302,6 +288,13 @@ pub enum EventsError {
     /// The stream ended in the middle.
     #[error(transparent)]
     Broken(#[from] BodyError),
+}
+
+impl SseEvents {
+    /// Gives up the stream after the event that was wanted: see [`ResponseBody::discard_rest`].
+    pub fn discard_rest(self) {
+        self.body.discard_rest();
+    }
 }
 
 impl<B> SseEvents<B>

@@ -128,30 +128,33 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, server: Uri) -> Self::Future {
         let dial = self.clone();
-        Box::pin(async move {
-            let proxies = dial.outbound.proxies.clone();
-            let at = host_and_port(&server);
-            let proxy = proxies.proxy_for(&server).map_err(|bad| DialError::Proxy {
-                proxy: "that is written down".to_owned(),
-                why: bad.to_string(),
-            })?;
-            let late = |_| match proxy {
-                Some(proxy) => DialError::Proxy {
-                    proxy: proxy.to_string(),
-                    why: format!("it gave no way to {at} within {CONNECT_TIMEOUT:?}"),
-                },
-                None => DialError::TimedOut {
-                    at: at.clone(),
-                    within: CONNECT_TIMEOUT,
-                },
-            };
-            let dialed = timeout(CONNECT_TIMEOUT, dial.dial(&server, proxy));
-            dialed.await.map_err(late)?
-        })
+        Box::pin(async move { dial.connect(&server).await })
     }
 }
 
 impl Dial {
+    /// Connects to a server, through its proxy where it has one, within [`CONNECT_TIMEOUT`].
+    pub(super) async fn connect(&self, server: &Uri) -> Result<PooledConnection, DialError> {
+        let at = host_and_port(server);
+        let proxies = &self.outbound.proxies;
+        let proxy = proxies.proxy_for(server).map_err(|bad| DialError::Proxy {
+            proxy: "that is written down".to_owned(),
+            why: bad.to_string(),
+        })?;
+        let late = |_| match proxy {
+            Some(proxy) => DialError::Proxy {
+                proxy: proxy.to_string(),
+                why: format!("it gave no way to {at} within {CONNECT_TIMEOUT:?}"),
+            },
+            None => DialError::TimedOut {
+                at: at.clone(),
+                within: CONNECT_TIMEOUT,
+            },
+        };
+        let dialed = timeout(CONNECT_TIMEOUT, self.dial(server, proxy));
+        dialed.await.map_err(late)?
+    }
+
     async fn dial(
         &self,
         server: &Uri,

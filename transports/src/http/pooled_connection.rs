@@ -73,6 +73,11 @@ impl PooledConnection {
         }
     }
 
+    /// Whether its requests are read by a proxy.
+    pub(super) fn is_via_proxy(&self) -> bool {
+        self.via_proxy
+    }
+
     /// Whatever can be read before a request, a close, the end of TLS or a late complaint, says that
     /// the server is done with this connection.
     fn check(&self) -> io::Result<()> {
@@ -146,6 +151,6 @@ impl Write for PooledConnection {
 
 impl Connection for PooledConnection {
     fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.via_proxy)
+        self.stream.connected()
     }
 }

@@ -9,8 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use secret_service::blocking::{Collection, SecretService};
-use secret_service::{EncryptionType, Error};
+use dbus_secret_service::{Collection, EncryptionType, Error, SecretService};
 
 /// How long an answer may take: a program on this machine is asked, and nobody is asked there.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,7 +90,7 @@ impl Keyring {
     /// Asks on a thread of its own: the bus has a runtime of its own there, and what hangs is left behind.
     fn run_on_thread<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&SecretService<'_>) -> Result<T, String> + Send + 'static,
+        question: impl FnOnce(&SecretService) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
         let mut looks = TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
         while self.busy.swap(true, Ordering::AcqRel) {
@@ -137,7 +136,7 @@ impl KeyringItem {
 }
 
 /// Where new items go.
-fn unlocked_collection<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
+fn unlocked_collection(service: &SecretService) -> Result<Collection<'_>, String> {
     let none = "the desktop has no keyring yet";
     let collection = service.get_default_collection();
     let collection = collection.map_err(|e| {

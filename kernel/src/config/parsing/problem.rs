@@ -1,12 +1,10 @@
 //! What is wrong with the configuration, and where.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
-use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError,
-    MietteSpanContents, Report, SourceCode, SourceSpan, SpanContents,
-};
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// How far a problem reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,48 +46,37 @@ pub struct Location {
 }
 
 impl Problem {
-    /// For a person at a terminal: several lines with a picture of the location.
+    /// For a terminal: several lines that show the location in its line.
     #[must_use]
-    pub(crate) fn render_report(&self, theme: GraphicalTheme) -> String {
-        let mut out = String::new();
-        GraphicalReportHandler::new_themed(theme)
-            .with_context_lines(0)
-            .render_report(&mut out, self.to_report().as_ref())
-            .expect("a string takes any text");
-        out
+    pub(crate) fn render_report(&self, renderer: &Renderer) -> String {
+        let level = match self.severity {
+            Severity::Fatal | Severity::Server => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let help = self.nearest.as_ref();
+        let help = help.map(|nearest| Level::HELP.message(format!("did you mean `{nearest}`?")));
+        let Some(location) = &self.location else {
+            let message = format!("{}: {}", self.file.display(), self.message);
+            let report = level.primary_title(message).elements(help);
+            return format!("{}\n", renderer.render(&[report]));
+        };
+        let file = self.file.display().to_string();
+        let snippet = Snippet::source(&location.excerpt)
+            .line_start(location.line)
+            .path(file)
+            .annotation(AnnotationKind::Primary.span(location.byte_range()));
+        let report = level.primary_title(&self.message).element(snippet);
+        format!("{}\n", renderer.render(&[report.elements(help)]))
     }
 
-    /// [`fancy`](Self::render_report) for a terminal, with colours unless `NO_COLOR` is set; else one plain
-    /// line.
+    /// As [`Self::render_report`] for a terminal, with colours unless `NO_COLOR` is set; else one plain line.
     #[must_use]
     pub fn render(&self, terminal: bool) -> String {
         match (terminal, std::env::var_os("NO_COLOR")) {
             (false, _) => self.to_string(),
-            (true, None) => self.render_report(GraphicalTheme::unicode()),
-            (true, Some(_)) => self.render_report(GraphicalTheme::unicode_nocolor()),
+            (true, None) => self.render_report(&Renderer::styled()),
+            (true, Some(_)) => self.render_report(&Renderer::plain()),
         }
-    }
-
-    fn to_report(&self) -> Report {
-        let message = match self.location {
-            Some(_) => self.message.clone(),
-            None => self.to_string(),
-        };
-        let mut report = MietteDiagnostic::new(message).with_severity(match self.severity {
-            Severity::Fatal | Severity::Server => miette::Severity::Error,
-            Severity::Warning => miette::Severity::Warning,
-        });
-        if let Some(nearest) = &self.nearest {
-            report = report.with_help(format!("did you mean `{nearest}`?"));
-        }
-        let Some(location) = &self.location else {
-            return report.into();
-        };
-        let line = ExcerptLine {
-            file: self.file.display().to_string(),
-            location: Location::clone(location),
-        };
-        Report::new(report.with_label(location.to_labeled_span())).with_source_code(line)
     }
 }
 
@@ -110,42 +97,11 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 impl Location {
-    fn to_labeled_span(&self) -> LabeledSpan {
+    /// Where it is in the excerpt.
+    fn byte_range(&self) -> Range<usize> {
         let bytes = |from: &str, chars: usize| from.chars().take(chars).map(char::len_utf8).sum();
         let start: usize = bytes(&self.excerpt, self.column - 1);
         let width: usize = bytes(&self.excerpt[start..], self.width);
-        LabeledSpan::new(Some("here".into()), start, width)
-    }
-}
-
-/// The one line that is drawn: all that is kept of the file.
-#[derive(Debug)]
-struct ExcerptLine {
-    file: String,
-    location: Location,
-}
-
-impl SourceCode for ExcerptLine {
-    fn read_span<'a>(
-        &'a self,
-        _span: &SourceSpan,
-        _before: usize,
-        _after: usize,
-    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let Location {
-            line,
-            column,
-            excerpt,
-            ..
-        } = &self.location;
-        let (name, whole) = (self.file.clone(), SourceSpan::from(0..excerpt.len()));
-        Ok(Box::new(MietteSpanContents::new_named(
-            name,
-            excerpt.as_bytes(),
-            whole,
-            line - 1,
-            column - 1,
-            1,
-        )))
+        start..start + width
     }
 }

@@ -190,7 +190,7 @@ fn a_picture_shows_the_line_and_what_was_meant() {
     let picture = picture(&entry("comand = \"c\"").problems[1]);
     for part in [
         "mgp.toml:3:1",
-        "3 │ comand = \"•\"",
+        "3 | comand = \"•\"",
         "did you mean `command`?",
     ] {
         assert!(picture.contains(part), "{part} is not in {picture}");
@@ -198,7 +198,7 @@ fn a_picture_shows_the_line_and_what_was_meant() {
 }
 
 fn picture(problem: &Problem) -> String {
-    problem.render_report(miette::GraphicalTheme::unicode_nocolor())
+    problem.render_report(&annotate_snippets::Renderer::plain())
 }
 
 /// Before a project is trusted its references are looked at and not read: what cannot be read as a text is found to be

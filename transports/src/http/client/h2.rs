@@ -4,13 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::{Client, ClientError, check_url, explain};
-use crate::http::dial::Dial;
+use super::{Client, ClientError, check_url, explain_http};
+use crate::http::causes;
+use crate::http::dial::{Dial, DialError};
 
 /// A connection that is silent this long is asked whether its server is still there, and given up where it does not
 /// say so within [`PING_TIMEOUT`].
@@ -84,4 +85,13 @@ where
         let answer = self.pool.request(request).await;
         answer.map_err(|e| explain(&e, &url))
     }
+}
+
+/// Finds the cause that a person can do something about.
+fn explain(error: &legacy::Error, url: &Uri) -> ClientError {
+    if let Some(dial) = causes(error).find_map(|e| e.downcast_ref::<DialError>()) {
+        return dial.clone().into();
+    }
+    let http = causes(error).find_map(|e| e.downcast_ref::<hyper::Error>());
+    explain_http(error, http.is_some_and(hyper::Error::is_parse), url)
 }

@@ -325,3 +325,47 @@ async fn a_caller_that_gives_up_ends_the_connection() {
     asked.abort();
     assert_eq!(soon(tells.recv()).await, Some("ended"));
 }
+
+/// What comes after the wanted event of a stream does not cost its connection, if it is short and comes soon.
+#[tokio::test]
+async fn a_stream_that_ends_after_the_wanted_event_leaves_its_connection_usable() {
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n";
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let (discarded, resume) = mpsc::channel::<()>(1);
+    let resume = Arc::new(tokio::sync::Mutex::new(resume));
+    let url = upstream(move |mut server| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let resume = resume.clone();
+        async move {
+            server.hear("\r\n\r\n{}").await;
+            server.say(&format!("{STREAM}0\r\n\r\n")).await;
+            server.hear("\r\n\r\n{}").await;
+            server.say(STREAM).await;
+            resume.lock().await.recv().await;
+            server.say("0\r\n\r\n").await;
+            server.hear("\r\n\r\n{}").await;
+            server.say(OK).await;
+        }
+    });
+    let client = client();
+    for is_whole in [true, false] {
+        let body = Some(Bytes::from_static(b"{}"));
+        let asked = client.request(Method::POST, &url, HeaderMap::new(), body);
+        let mut events = client::read_events(soon(asked).await.unwrap().body, 100);
+        assert!(soon(events.next()).await.unwrap().is_some());
+        events.discard_rest();
+        if !is_whole {
+            discarded.send(()).await.unwrap();
+            // The background task has to see the end first.
+            soon(async {
+                while client.idle_connections() == 0 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        }
+    }
+    assert_eq!(post(&client, &url).await.unwrap(), "ok");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}

@@ -256,7 +256,7 @@ impl HttpWire {
                 () = wait_after_close(&wire.closed) => return,
             };
             match told {
-                Ok(response) if response.status.is_success() => {}
+                Ok(response) if response.status.is_success() => response.body.discard_rest(),
                 Ok(response) => link.log.push_note(&format!(
                     "a notification was answered HTTP {}",
                     response.status
@@ -275,6 +275,7 @@ impl HttpWire {
     pub(crate) async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         if response.status.is_success() {
+            response.body.discard_rest();
             Ok(())
         } else {
             Err(format!("HTTP {}", response.status))

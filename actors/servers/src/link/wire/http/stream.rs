@@ -73,6 +73,7 @@ impl HttpWire {
                 .relay_stream(link, Some(id), &mut stream, &mut place)
                 .await;
             if !link.is_pending(id) {
+                stream.discard_rest();
                 return Ok(());
             }
             if place.last_event.is_none() || resumes == MAX_RESUMES {
@@ -108,7 +109,10 @@ impl HttpWire {
             .relay_stream(link, Some(id), &mut stream, &mut StreamPosition::default())
             .await;
         match ended {
-            _ if !link.is_pending(id) => Ok(()),
+            _ if !link.is_pending(id) => {
+                stream.discard_rest();
+                Ok(())
+            }
             Ok(()) => Err(link.lost_refusal("its stream ended without the answer")),
             Err(e) => Err(link.lost_refusal(&format!("its stream broke: {e}"))),
         }

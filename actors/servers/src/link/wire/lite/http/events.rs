@@ -44,7 +44,10 @@ pub(super) async fn read_result(
                 partials.report(partial);
                 kept.push(partial.to_owned());
             }
-            Some("done") => return Ok(assemble_result(data, &kept)),
+            Some("done") => {
+                stream.discard_rest();
+                return Ok(assemble_result(data, &kept));
+            }
             Some("error") => return Err(error_refusal(link, data)),
             // Heartbeats, and what later versions may say.
             Some(_) => {}
