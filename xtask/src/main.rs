@@ -50,6 +50,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         given: Vec<OsString>,
     },
+    /// Measure the program's size, its memory while nothing happens, and the instructions of a call (with valgrind), and
+    /// compare them with tests/src/bin/mgp-footprint/expected.txt: two minutes after a release build.
+    ///
+    /// Exits with 1 when a figure has grown by more than 3 %.
+    Footprint,
     /// Throw hostile bytes at what reads those of strangers: each target for a minute, or one for as long as it is given.
     ///
     /// It takes nightly Rust and cargo-fuzz. What was found is tried again first; an input that fails is kept in
@@ -108,7 +113,8 @@ fn main() -> ExitCode {
         Task::Simulate { seeds } => {
             run([Step::new(SIMULATOR, simulator_command(seeds)).with_test_count()])
         }
-        Task::ClusterTest { given } => cluster_test(&given),
+        Task::ClusterTest { given } => run_release_program("mgp-cluster-figures", &given),
+        Task::Footprint => run_release_program("mgp-footprint", &[]),
         Task::Fuzz { seconds, targets } => match fuzz::steps(&targets, seconds) {
             Ok(steps) => run(steps),
             Err(why) => {
@@ -362,16 +368,17 @@ fn simulator_command(seeds: u64) -> Command {
 }
 
 /// With the kernel as it is given to people. The program that measures ends with its own code.
-fn cluster_test(given: &[OsString]) -> ExitCode {
+/// Builds all programs for release and runs one of them.
+fn run_release_program(name: &str, given: &[OsString]) -> ExitCode {
     let built = cargo_command(&["build", "--release", "--workspace", "--bins"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return ExitCode::FAILURE;
     }
-    let figures = target_folder().join("release").join("mgp-cluster-figures");
-    let code = match Command::new(&figures).args(given).status() {
+    let program = target_folder().join("release").join(name);
+    let code = match Command::new(&program).args(given).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()),
         Err(error) => {
-            println!("{}: {error}", figures.display());
+            println!("{}: {error}", program.display());
             None
         }
     };
