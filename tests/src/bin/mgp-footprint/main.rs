@@ -70,7 +70,9 @@ async fn instructions() -> Vec<Figure> {
     let folder = tempfile::TempDir::new().expect("a temporary folder");
     let out = folder.path().join("callgrind.out");
     let file = format!("--callgrind-out-file={}", out.display());
-    let behind = ["valgrind", "--quiet", "--tool=callgrind", &file];
+    let program = find("mgp").expect("the program is built");
+    let program = program.display().to_string();
+    let behind = ["valgrind", "--quiet", "--tool=callgrind", &file, &program];
     let config = format!("{OPEN_ENDPOINT}{}", remote_entry("s", &upstream.url()));
     let one_thread = [("TOKIO_WORKER_THREADS", "1")];
     let kernel = Kernel::behind(&behind, folder, &config, &one_thread).await;
