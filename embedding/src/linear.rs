@@ -6,9 +6,9 @@ use rten_simd::{Isa, SimdOp};
 use crate::EmbedError;
 use crate::weights::Tensors;
 
-/// Columns of a panel: some vectors of any processor.
+/// Columns of a panel: a multiple of two vectors on every processor.
 pub(crate) const PANEL: usize = 32;
-/// Rows that are multiplied at a time. With two vectors of columns, their sums stay in registers.
+/// Rows that are multiplied at a time. With two vectors of columns their sums fit into 16 registers.
 const TILE_ROWS: usize = 6;
 const TILE_VECTORS: usize = 2;
 
@@ -18,7 +18,7 @@ pub(crate) const STEP: usize = 8;
 /// Some columns of a matrix, row by row.
 pub(crate) type Panel = [PanelRow];
 
-/// Aligned as the widest vectors, so that none is in two lines of the cache.
+/// Aligned like the widest vectors, so that no load crosses a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct PanelRow(pub(crate) [f32; PANEL]);
@@ -123,6 +123,7 @@ pub(crate) fn multiply<I: Isa>(
     out: &mut [f32],
     stride: usize,
 ) {
+    debug_assert!(panel.len().is_multiple_of(STEP));
     for first in (0..rows.count).step_by(TILE_ROWS) {
         let out = &mut out[first * stride..];
         match rows.count - first {
