@@ -13,7 +13,8 @@ use mgp_embedding::Embedder;
 use super::frames::{EmbedReply, EmbedRequest, EmbeddingLane};
 use mgp_servers::sandbox;
 
-/// Private memory that it may have, in bytes. The model takes 90 MiB, and 16 long texts at once 60.
+/// Private memory that it may have, in bytes. The model takes 4 MiB, each lane 6 for a batch, and each thread
+/// 2 for its stack.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// The lowest priority a thread can have: calls go before queries, and both before tools that nobody waits
 /// for. 10,000 tools take five minutes of a core.
