@@ -49,6 +49,7 @@ struct DecisionBatch {
     replies: Vec<(Vec<GrantChange>, DecisionReply)>,
 }
 
+/// The state of the actor.
 pub struct AccessState {
     grants: Grants,
     authority: Authority,
