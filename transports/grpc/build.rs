@@ -1,4 +1,4 @@
-//! The messages and the service of MCP-lite, from the document's own text: no `protoc` is needed.
+//! Generates the messages and the service of MCP-lite from the document's own text, without `protoc`.
 
 use std::error::Error;
 use std::path::PathBuf;
