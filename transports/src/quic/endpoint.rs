@@ -83,6 +83,7 @@ impl LinkEndpoint {
         Ok((Self(core), acceptor))
     }
 
+    /// The id of this node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.0.handshakes.identity.id()
