@@ -112,7 +112,7 @@ impl Providers {
         let asking = async {
             let _permit = queue.permits.acquire().await;
             // The permit came (almost) too late.
-            if Instant::now() + PERMIT_WAIT_MIN >= by {
+            if Instant::now() + PERMIT_WAIT_MIN >= deadline {
                 return Err(InferenceError::not_started(
                     InferenceFailure::TimedOut,
                     "its turn came too late",
