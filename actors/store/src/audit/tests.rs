@@ -36,7 +36,7 @@ fn small(dir: &Path) -> LogOptions {
     }
 }
 
-fn said(details: Value) -> Event {
+fn test_event(details: Value) -> Event {
     let trace = TraceId::from_random([1; 16]);
     new_event(
         EventType::AccessGranted,
@@ -78,18 +78,21 @@ fn damage(dir: &Path) -> Vec<Value> {
 async fn log(dir: &Path, records: usize) {
     let audit = opening(dir).open().unwrap();
     for n in 0..records {
-        audit.record_decision(said(json!({"n": n}))).await.unwrap();
+        audit
+            .record_decision(test_event(json!({"n": n})))
+            .await
+            .unwrap();
     }
     audit.close().await;
 }
 
 #[tokio::test]
-async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
+async fn decision_is_on_disk_when_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     for n in 0..3_u64 {
         let details = json!({"n": n, "token": "x", "note": "hunter2-hunter2"});
-        audit.record_decision(said(details)).await.unwrap();
+        audit.record_decision(test_event(details)).await.unwrap();
         let last = written(dir.path()).pop().unwrap();
         assert_eq!((last.0, &last.1["details"]["n"]), (n + 1, &json!(n)));
         assert_eq!(last.1["details"]["note"], "[redacted]");
@@ -100,7 +103,7 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
     let report = examine(&LogFolder::new(dir.path()));
     assert_eq!((report.records, report.faults), (3, vec![]));
     assert_eq!(
-        audit.record_decision(said(json!({}))).await,
+        audit.record_decision(test_event(json!({}))).await,
         Err(AuditWriteError(CommitError::Failed))
     );
     assert!(audit.reserve_call(100).is_err());
@@ -109,12 +112,15 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
 /// Decision 0071: what becomes a secret later is masked in every record from then on, as it is wherever messages are
 /// shown; what was one before still is.
 #[tokio::test]
-async fn what_becomes_a_secret_later_is_masked_too() {
+async fn later_secrets_are_masked_in_pending_entries() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     let note = json!({"note": "correct-horse, hunter2-hunter2"});
     let noted = async || {
-        audit.record_decision(said(note.clone())).await.unwrap();
+        audit
+            .record_decision(test_event(note.clone()))
+            .await
+            .unwrap();
         written(dir.path()).pop().unwrap().1["details"]["note"].clone()
     };
     assert_eq!(noted().await, "correct-horse, [redacted]");
@@ -128,14 +134,14 @@ async fn what_becomes_a_secret_later_is_masked_too() {
 }
 
 #[tokio::test]
-async fn what_is_only_told_is_written_within_the_window() {
+async fn unawaited_event_is_written_within_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
-    audit.record(said(json!({"told": true})));
+    audit.record(test_event(json!({"told": true})));
     audit
         .reserve_call(100)
         .unwrap()
-        .record_and_wait(said(json!({})))
+        .record_and_wait(test_event(json!({})))
         .await
         .unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -149,7 +155,7 @@ async fn what_is_only_told_is_written_within_the_window() {
 
 /// Calls that are not written down are not begun.
 #[tokio::test]
-async fn calls_have_their_bound() {
+async fn calls_are_bounded_in_number() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     let places: Vec<CallReservation> = (0..CALLS_MAX)
@@ -159,14 +165,14 @@ async fn calls_have_their_bound() {
         audit.reserve_call(100).unwrap_err(),
         AuditWriteError(CommitError::Full)
     );
-    audit.record_decision(said(json!({}))).await.unwrap();
+    audit.record_decision(test_event(json!({}))).await.unwrap();
     drop(places);
     assert!(audit.reserve_call(100).is_ok());
 }
 
 /// Nor are those whose notes would hold more than all may: a note holds of its call what is kept of it.
 #[tokio::test]
-async fn calls_have_their_bound_in_bytes() {
+async fn calls_are_bounded_in_bytes() {
     let fit = async |arguments| {
         let dir = tempfile::tempdir().unwrap();
         let redaction = Redaction::new(arguments, &[7; 32], []);
@@ -192,7 +198,7 @@ async fn calls_have_their_bound_in_bytes() {
 }
 
 #[tokio::test]
-async fn a_torn_end_is_cut_and_said_to_be() {
+async fn torn_end_is_truncated_and_recorded() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
     let path = LogFolder::new(dir.path()).file_path(1);
@@ -211,7 +217,7 @@ async fn a_torn_end_is_cut_and_said_to_be() {
 /// A power cut that takes a part of what was written since the last sync: the log opens without a fault, and goes on
 /// after the last record before the hole. In what was acknowledged a hole is damage.
 #[tokio::test]
-async fn a_hole_in_what_was_not_acknowledged_is_cut() {
+async fn hole_in_unacknowledged_records_is_truncated() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
     let folder = LogFolder::new(dir.path());
@@ -249,7 +255,7 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
 /// A flipped byte in the last file, one in a file before it, and an end that is gone: each is named at
 /// the start, written down, and still there to be seen.
 #[tokio::test]
-async fn damage_is_named_and_stays_to_be_seen() {
+async fn damage_is_reported_and_left_in_place() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 5).await;
     let folder = LogFolder::new(dir.path());
@@ -294,7 +300,7 @@ async fn damage_is_named_and_stays_to_be_seen() {
 }
 
 #[tokio::test]
-async fn a_log_that_vanished_is_missed() {
+async fn missing_log_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 4).await;
     fs::remove_dir_all(dir.path().join("audit")).unwrap();
@@ -310,7 +316,7 @@ async fn a_log_that_vanished_is_missed() {
 /// A disk that is full is said to be. What was on its way when it was, what is told and what was under way
 /// meanwhile is in the log when there is room again, and nothing else; the chain is whole.
 #[tokio::test]
-async fn a_log_goes_on_when_the_disk_takes_something_again() {
+async fn log_resumes_when_the_disk_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let audit = small(dir.path()).open().unwrap();
     let full = LogFolder::new(dir.path()).file_path(2);
@@ -318,7 +324,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
     let under_way = audit.reserve_call(100).unwrap();
     let mut told = 0;
     let late = loop {
-        match audit.record_decision(said(json!({"n": told}))).await {
+        match audit.record_decision(test_event(json!({"n": told}))).await {
             Ok(()) => told += 1,
             Err(error) => break error,
         }
@@ -336,17 +342,19 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
     );
     let refused = audit.reserve_call(100).unwrap_err();
     assert_eq!(refused, AuditWriteError(CommitError::Failed));
-    let refused = audit.record_decision(said(json!({"n": "never"}))).await;
+    let refused = audit
+        .record_decision(test_event(json!({"n": "never"})))
+        .await;
     assert_eq!(refused, Err(AuditWriteError(CommitError::Failed)));
     under_way
-        .record_and_wait(said(json!({"n": "under way"})))
+        .record_and_wait(test_event(json!({"n": "under way"})))
         .await
         .unwrap();
-    audit.record(said(json!({"n": "told"})));
+    audit.record(test_event(json!({"n": "told"})));
     fs::remove_file(&full).unwrap();
     audit.health().wait_recovered().await;
     audit
-        .record_decision(said(json!({"n": "again"})))
+        .record_decision(test_event(json!({"n": "again"})))
         .await
         .unwrap();
     audit.close().await;
@@ -373,7 +381,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
 /// The same refusal again and again is a count, and what one agent does beyond its bytes of a day, too;
 /// its end does not lose it.
 #[tokio::test]
-async fn floods_are_counted_and_push_nothing_out() {
+async fn floods_are_counted_and_displace_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let flooded = LogOptions {
         per_day: 20_000,
@@ -386,7 +394,7 @@ async fn floods_are_counted_and_push_nothing_out() {
     };
     let audit = flooded.open().unwrap();
     audit
-        .record_decision(said(json!({"n": "the operator's"})))
+        .record_decision(test_event(json!({"n": "the operator's"})))
         .await
         .unwrap();
     let by = |n: usize, result| Event {
@@ -396,7 +404,7 @@ async fn floods_are_counted_and_push_nothing_out() {
             ..Target::default()
         },
         result,
-        ..said(json!({"reason": "Unknown tool"}))
+        ..test_event(json!({"reason": "Unknown tool"}))
     };
     for n in 0..3_000 {
         let result = [Outcome::Denied, Outcome::Success][n % 2];
@@ -422,12 +430,15 @@ async fn floods_are_counted_and_push_nothing_out() {
 
 /// The oldest files go, the log says so, and what is left is whole.
 #[tokio::test]
-async fn retention_keeps_its_bound_and_says_so() {
+async fn retention_trims_to_its_bound_and_records_it() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let audit = small(dir.path()).open().unwrap();
         for n in 0..60 {
-            audit.record_decision(said(json!({"n": n}))).await.unwrap();
+            audit
+                .record_decision(test_event(json!({"n": n})))
+                .await
+                .unwrap();
         }
         audit.close().await;
     }
@@ -452,7 +463,7 @@ async fn retention_keeps_its_bound_and_says_so() {
 /// Decision 0067: the kernel reads its log while it writes it, tells how far it is, one at a time, and finds what
 /// others changed.
 #[tokio::test]
-async fn the_log_is_verified_while_it_is_written() {
+async fn log_is_verified_while_written() {
     let dir = tempfile::tempdir().unwrap();
     let retention = Retention {
         max_age: None,
@@ -465,13 +476,21 @@ async fn the_log_is_verified_while_it_is_written() {
     };
     let audit = options.open().unwrap();
     for n in 0..20_u64 {
-        audit.record_decision(said(json!({"n": n}))).await.unwrap();
+        audit
+            .record_decision(test_event(json!({"n": n})))
+            .await
+            .unwrap();
     }
     let (so_far, heard) = tokio::sync::watch::channel((0, 0));
     let (found, other, ()) = tokio::join!(
         audit.verify(so_far),
         async { audit.verify(tokio::sync::watch::channel((0, 0)).0).await },
-        async { audit.record_decision(said(json!({"n": 20}))).await.unwrap() },
+        async {
+            audit
+                .record_decision(test_event(json!({"n": 20})))
+                .await
+                .unwrap()
+        },
     );
     let found = found.unwrap();
     assert!(found.is_intact(), "{:?}", found.describe_faults());
