@@ -202,11 +202,11 @@ async fn torn_end_is_truncated_and_recorded() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
     let path = LogFolder::new(dir.path()).file_path(1);
-    let whole = fs::read(&path).unwrap();
-    let torn = [&whole[..], br#"{"seq":4,"prev":"#].concat();
+    let intact = fs::read(&path).unwrap();
+    let torn = [&intact[..], br#"{"seq":4,"prev":"#].concat();
     fs::write(&path, torn).unwrap();
     log(dir.path(), 1).await;
-    assert!(fs::read(&path).unwrap().starts_with(&whole));
+    assert!(fs::read(&path).unwrap().starts_with(&intact));
     let damage = damage(dir.path());
     assert_eq!(damage.len(), 1, "{damage:?}");
     assert_eq!(damage[0]["faults"][0]["fault"], "torn");
@@ -225,10 +225,10 @@ async fn hole_in_unacknowledged_records_is_truncated() {
     let known = heads.clone().map(|head| fs::read(head).unwrap());
     let before = fs::read(folder.file_path(1)).unwrap().len();
     log(dir.path(), 20).await;
-    let whole = fs::read(folder.file_path(1)).unwrap();
+    let intact = fs::read(folder.file_path(1)).unwrap();
     let later = heads.clone().map(|head| fs::read(head).unwrap());
-    let hurt = |from: usize| {
-        let mut bytes = whole.clone();
+    let write_with_hole = |from: usize| {
+        let mut bytes = intact.clone();
         bytes[from..from + 512].fill(0);
         fs::write(folder.file_path(1), bytes).unwrap();
     };
@@ -236,7 +236,7 @@ async fn hole_in_unacknowledged_records_is_truncated() {
     for (at, bytes) in heads.iter().zip(&known) {
         fs::write(at, bytes).unwrap();
     }
-    hurt(from);
+    write_with_hole(from);
     log(dir.path(), 1).await;
     let report = examine(&folder);
     assert_eq!((report.faults, report.damage), (vec![], vec![]));
@@ -247,7 +247,7 @@ async fn hole_in_unacknowledged_records_is_truncated() {
     for (at, bytes) in heads.iter().zip(&later) {
         fs::write(at, bytes).unwrap();
     }
-    hurt(from);
+    write_with_hole(from);
     log(dir.path(), 1).await;
     assert_ne!(examine(&folder).damage, Vec::<u64>::new());
 }
@@ -322,13 +322,16 @@ async fn log_resumes_when_the_disk_recovers() {
     let full = LogFolder::new(dir.path()).file_path(2);
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let under_way = audit.reserve_call(100).unwrap();
-    let mut told = 0;
+    let mut acknowledged = 0;
     let late = loop {
-        match audit.record_decision(test_event(json!({"n": told}))).await {
-            Ok(()) => told += 1,
+        match audit
+            .record_decision(test_event(json!({"n": acknowledged})))
+            .await
+        {
+            Ok(()) => acknowledged += 1,
             Err(error) => break error,
         }
-        assert!(told < 60, "it was full");
+        assert!(acknowledged < 60, "it was full");
     };
     assert_eq!(late, AuditWriteError(CommitError::FailedDuringWrite));
     let why = audit.health().failure().unwrap();
@@ -365,7 +368,7 @@ async fn log_resumes_when_the_disk_recovers() {
         .iter()
         .map(|(_, e)| e["details"]["n"].clone())
         .collect();
-    let mut all: Vec<Value> = (0..=told).map(Value::from).collect();
+    let mut all: Vec<Value> = (0..=acknowledged).map(Value::from).collect();
     all.extend([
         Value::Null,
         "under way".into(),
@@ -373,7 +376,7 @@ async fn log_resumes_when_the_disk_recovers() {
         "again".into(),
     ]);
     assert_eq!(of, all);
-    let (resumed, gap) = &records[told + 1];
+    let (resumed, gap) = &records[acknowledged + 1];
     assert_eq!(gap["event_type"], EventType::LOG_RESUMED.as_str());
     assert_eq!(gap["details"]["refused"], json!([resumed - 1]), "{gap}");
 }
@@ -415,12 +418,12 @@ async fn floods_are_counted_and_displace_nothing() {
     assert_eq!(report.faults, []);
     let records = written(dir.path());
     assert_eq!(records[0].1["details"]["n"], "the operator's");
-    let its = records
+    let flooder_records = records
         .iter()
         .filter(|(_, e)| e["actor"]["id"] == "agent.mallory");
     let stands_for = |e: &Value| e["details"]["repeated"].as_u64().unwrap_or(1);
     let (mut lines, mut all) = (0, 0);
-    its.for_each(|(_, event)| {
+    flooder_records.for_each(|(_, event)| {
         lines += 1;
         all += stands_for(event);
     });
@@ -481,7 +484,7 @@ async fn log_is_verified_while_written() {
             .await
             .unwrap();
     }
-    let (so_far, heard) = tokio::sync::watch::channel((0, 0));
+    let (so_far, progress) = tokio::sync::watch::channel((0, 0));
     let (found, other, ()) = tokio::join!(
         audit.verify(so_far),
         async { audit.verify(tokio::sync::watch::channel((0, 0)).0).await },
@@ -495,12 +498,12 @@ async fn log_is_verified_while_written() {
     let found = found.unwrap();
     assert!(found.is_intact(), "{:?}", found.describe_faults());
     assert!(found.report.records >= 20);
-    let (read, of) = *heard.borrow();
+    let (read, of) = *progress.borrow();
     assert!(read + 1 == of && of > 2, "{read} of {of}");
     assert!(other.is_err(), "one at a time");
 
-    let (so_far, unheard) = tokio::sync::watch::channel((0, 0));
-    drop(unheard);
+    let (so_far, receiver) = tokio::sync::watch::channel((0, 0));
+    drop(receiver);
     assert!(audit.verify(so_far).await.is_err(), "nobody waits for it");
 
     let first = LogFolder::new(dir.path()).file_path(1);

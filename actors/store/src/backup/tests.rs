@@ -57,7 +57,7 @@ fn lasting_files_are_backed_up_and_restored() {
     let manifest = restore(&file, &place, &mut || ()).unwrap();
     assert_eq!(manifest.secrets(), ["node.key", "token"]);
     let names: Vec<&str> = manifest.files.keys().map(String::as_str).collect();
-    let lasting = [
+    let expected = [
         "audit.head",
         "audit/00000001.jsonl",
         "cluster/logs/logs",
@@ -67,8 +67,8 @@ fn lasting_files_are_backed_up_and_restored() {
         "pins/it.json",
         "token",
     ];
-    assert_eq!(names, lasting);
-    for name in lasting {
+    assert_eq!(names, expected);
+    for name in expected {
         let (before, after) = (data.join(name), place.join(name));
         assert_eq!(
             fs::read(before).unwrap(),
@@ -113,7 +113,7 @@ fn files_are_copied_in_dependency_order() {
 fn damaged_backup_restores_nothing() {
     let dir = folder();
     let file = back_up_of(&dir);
-    let whole = fs::read(&file).unwrap();
+    let intact = fs::read(&file).unwrap();
     let place = dir.path().join("again");
     let refused = |bytes: &[u8]| {
         fs::write(&file, bytes).unwrap();
@@ -123,11 +123,11 @@ fn damaged_backup_restores_nothing() {
         let names = fs::read_dir(dir.path()).unwrap();
         assert_eq!(names.count(), 2, "nothing is left");
     };
-    for end in (0..whole.len() - 1024).step_by(509) {
-        refused(&whole[..end]);
+    for end in (0..intact.len() - 1024).step_by(509) {
+        refused(&intact[..end]);
     }
-    for at in (0..whole.len() - 1024).step_by(1021) {
-        let mut flipped = whole.clone();
+    for at in (0..intact.len() - 1024).step_by(1021) {
+        let mut flipped = intact.clone();
         flipped[at] ^= 1;
         // Padding and unused header fields may change.
         fs::write(&file, &flipped).unwrap();

@@ -267,11 +267,11 @@ async fn page_can_end_after_any_record() {
 
 /// The database of a closed view, whose threads release it a moment later.
 fn reopened(path: &Path) -> sled::Db {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match open_sled(path) {
             Ok(db) => return db,
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(10), "{error}"),
         }
         std::thread::yield_now();
     }

@@ -144,14 +144,14 @@ fn torn_record_leaves_the_previous_one() {
     }
     for name in WITNESS_FILES {
         let path = dir.path().join(name);
-        let whole = fs::read(&path).unwrap();
-        let mut torn = whole.clone();
+        let intact = fs::read(&path).unwrap();
+        let mut torn = intact.clone();
         torn[SLOT + 40..SLOT + 60].fill(0);
         fs::write(&path, torn).unwrap();
         let last = settled(dir.path(), "grants.journal").unwrap();
         assert!(last == "3 x" || last == "2 x", "{last}");
         opened(dir.path());
-        fs::write(&path, whole).unwrap();
+        fs::write(&path, intact).unwrap();
     }
 }
 

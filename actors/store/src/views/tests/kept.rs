@@ -114,10 +114,10 @@ async fn idle_view_closes_and_reopens_on_query() {
     drop(reopened(&dir.path().join("views")));
     write(&audit, 20..40).await;
     let asked = ask(json!({"agent": "agent.1"}));
-    let begun = Instant::now();
+    let started = Instant::now();
     while views.find(asked.clone()).await.unwrap().complete_through < audit.newest_sequence() {
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(30),
             "it is not caught up"
         );
     }
