@@ -5,23 +5,23 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names the one file that counts, instead of looking for files.
+/// Names the only configuration file, instead of a lookup.
 pub(crate) const OVERRIDE_VARIABLE: &str = "MGP_CONFIG_PATH";
 /// The project's file, in the current folder.
 pub const PROJECT_FILE: &str = "mgp.toml";
-/// The user's file, in the folder for configuration.
+/// The user's file, in the configuration folder.
 pub(crate) const USER_FILE: &str = "mgp/servers.toml";
-/// What the user has trusted of projects' files, beside the user's own.
+/// The project files that the user has trusted, next to the user's file.
 pub(crate) const TRUST_FILE: &str = "trusted.json";
-/// The folder of secrets that are kept sealed, beside the user's file. Their key is elsewhere.
+/// The folder of sealed secrets, next to the user's file. Their key is elsewhere.
 pub(crate) const SEALED_FOLDER: &str = "sealed";
-/// The folder of what servers need and nobody else is to read, beside the user's file.
+/// The folder of private files of servers, next to the user's file.
 pub(crate) const SECRETS_FOLDER: &str = "secrets";
 
-/// Everything the look-up depends on.
+/// The inputs of the lookup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigLookup {
-    /// `--config FILE`: as good as the variable, and stronger.
+    /// `--config FILE`: like the variable, but with precedence.
     pub explicit: Option<PathBuf>,
     /// `$MGP_CONFIG_PATH`.
     pub variable: Option<PathBuf>,
@@ -33,10 +33,10 @@ pub struct ConfigLookup {
     pub current_dir: PathBuf,
 }
 
-/// What a configuration file is to the kernel.
+/// The role of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigKind {
-    /// `./mgp.toml`: whoever wrote it, it holds only once the user has trusted it.
+    /// `./mgp.toml`: applies only once the user has trusted it, whoever wrote it.
     Project,
     /// `~/.config/mgp/servers.toml`.
     User,
@@ -44,34 +44,34 @@ pub enum ConfigKind {
     Override,
 }
 
-/// A place where configuration is or may come to be.
+/// A path where a configuration file is or may be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
     /// Absolute path.
     pub path: PathBuf,
-    /// Its part.
+    /// Its role.
     pub kind: ConfigKind,
-    /// Whether there is a file now. Absent places are watched all the same.
+    /// Whether the file exists now. Absent paths are watched, too.
     pub exists: bool,
 }
 
-/// Why there is no answer.
+/// Why the lookup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigLookupError {
-    /// The one file that was asked for is not there.
+    /// The named file does not exist.
     #[error("{by} names {path}, and there is no such file", path = path.display())]
     Missing {
         /// `--config` or the variable.
         by: &'static str,
-        /// Where it should be.
+        /// The named path.
         path: PathBuf,
     },
-    /// A folder, or something that cannot be looked at.
+    /// A folder, or a path that cannot be examined.
     #[error("{path} cannot be read as a configuration file: {why}", path = path.display())]
     Unreadable {
-        /// The place.
+        /// The path.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: io::Error,
     },
 }
@@ -80,7 +80,7 @@ impl ConfigLookup {
     /// Reads the environment of this process. Empty variables count as unset.
     ///
     /// # Errors
-    /// When the current folder is gone.
+    /// The current folder is gone.
     pub fn from_env(explicit: Option<PathBuf>) -> io::Result<Self> {
         let path = |name| {
             env::var_os(name)
@@ -97,7 +97,7 @@ impl ConfigLookup {
         })
     }
 
-    /// The one file that was asked for by name, and by what it was.
+    /// The named file, and the option that names it.
     #[must_use]
     pub fn explicit_file(&self) -> Option<(&'static str, PathBuf)> {
         let explicit = self.explicit.as_ref().map(|path| ("--config", path));
@@ -111,14 +111,14 @@ impl ConfigLookup {
             .map(|(by, path)| (by, self.current_dir.join(path)))
     }
 
-    /// Where the project's file is or would be.
+    /// The path of the project's file.
     #[must_use]
     pub fn project_file(&self) -> PathBuf {
         self.current_dir.join(PROJECT_FILE)
     }
 
-    /// Where the user's file is or would be; `None` without a home. A relative `$XDG_CONFIG_HOME`
-    /// is no valid one and is passed over, as its specification demands.
+    /// The path of the user's file; `None` without a home. A relative `$XDG_CONFIG_HOME` is invalid and ignored, as its
+    /// specification demands.
     #[must_use]
     pub fn user_file(&self) -> Option<PathBuf> {
         let absolute = |path: &&PathBuf| path.is_absolute();
@@ -132,20 +132,20 @@ impl ConfigLookup {
         config_home.or_else(below_home).map(|c| c.join(USER_FILE))
     }
 
-    /// Where it is kept what the user has trusted; `None` without a home.
+    /// The path of the trusted project files; `None` without a home.
     #[must_use]
     pub fn trust_file(&self) -> Option<PathBuf> {
         self.user_file().map(|file| file.with_file_name(TRUST_FILE))
     }
 
-    /// Where secrets are kept sealed, by their names; `None` without a home.
+    /// The folder of sealed secrets, by their names; `None` without a home.
     #[must_use]
     pub fn sealed_folder(&self) -> Option<PathBuf> {
         self.user_file()
             .map(|file| file.with_file_name(SEALED_FOLDER))
     }
 
-    /// Where secrets are kept that are a file each; `None` without a home.
+    /// The folder of secrets that are one file each; `None` without a home.
     #[must_use]
     pub fn secrets_folder(&self) -> Option<PathBuf> {
         self.user_file()
@@ -153,12 +153,12 @@ impl ConfigLookup {
     }
 }
 
-/// The files in force and the places to watch, the strongest first: the one that was named,
-/// else the project's before the user's.
+/// The files in force and the paths to watch, by descending precedence: the named one, or otherwise the project's
+/// before the user's.
 ///
 /// # Errors
-/// [`ConfigLookupError`] when a named file is missing, or a place cannot be looked at. Not for the project's:
-/// what lies in a folder keeps nobody from starting there, and is told when it is read.
+/// [`ConfigLookupError`] when a named file is missing, or a path cannot be examined. Not for the project's: a folder's
+/// contents must not keep a kernel from starting there; the error is reported when it is read.
 pub fn config_files(look_up: &ConfigLookup) -> Result<Vec<ConfigFile>, ConfigLookupError> {
     if let Some((by, path)) = look_up.explicit_file() {
         let file = probe_file(path, ConfigKind::Override)?;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     impl World {
-        /// `project/` is the current folder, `home/` the home; `present` files are made.
+        /// `project/` is the current folder, `home/` the home; creates the `present` files.
         fn with(present: &[&str]) -> Self {
             let root = tempfile::tempdir().unwrap();
             for folder in ["project", "home/.config/mgp", "xdg/mgp"] {
@@ -256,7 +256,7 @@ mod tests {
     const USER: &str = "home/.config/mgp/servers.toml";
     const OTHER: &str = "project/other.toml";
 
-    /// MGP-214, A-01: project before user, whichever of them exist; absent places are told too.
+    /// MGP-214, A-01: project before user, whichever of them exist; absent paths are returned too.
     #[test]
     fn project_and_user_files_are_found_in_their_order() {
         for (project, user) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// MGP-214, A-01: the variable names the only file, and `--config` is stronger still.
+    /// MGP-214, A-01: the variable names the only file, and `--config` takes precedence.
     #[test]
     fn a_named_file_is_the_only_one() {
         let mut world = World::with(&[PROJECT, USER, OTHER, "project/explicit.toml"]);
@@ -284,9 +284,9 @@ mod tests {
         assert_eq!(world.found(), [(explicit, ConfigKind::Override, true)]);
     }
 
-    /// MGP-214, A-01: a named file that is missing is an error, not a fall back to the others.
+    /// MGP-214, A-01: a missing named file is an error, without a fallback to the others.
     #[test]
-    fn a_named_file_that_is_missing_is_an_error() {
+    fn a_missing_named_file_is_an_error() {
         let mut world = World::with(&[PROJECT, USER]);
         world.look_up.variable = Some("gone.toml".into());
         let error = config_files(&world.look_up).unwrap_err().to_string();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_a_file_is_an_error() {
+    fn a_folder_in_place_of_a_file_is_an_error() {
         let mut world = World::with(&[]);
         world.look_up.explicit = Some(world.root.path().join("home"));
         let error = config_files(&world.look_up).unwrap_err();
@@ -327,7 +327,7 @@ mod tests {
 
     /// A cloned project cannot keep a kernel from starting in its folder.
     #[test]
-    fn a_folder_in_the_place_of_a_projects_file_is_only_told() {
+    fn a_folder_in_place_of_a_projects_file_is_only_reported() {
         let world = World::with(&[]);
         fs::create_dir(world.root.path().join(PROJECT)).unwrap();
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Where this machine is reached: the addresses of its network interfaces.
+//! The addresses of this machine's network interfaces.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most addresses: all of them stand in a ticket that a person copies.
+/// Most addresses: all of them are in a ticket that a person copies.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// One address of an interface that is up.
+/// An address of an active interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceAddress {
     /// The interface's name.
@@ -15,34 +15,34 @@ pub(crate) struct InterfaceAddress {
     pub(crate) ip: IpAddr,
 }
 
-/// The addresses of all interfaces that are up, loopback among them.
+/// The addresses of all active interfaces, loopback included.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn active_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let all = if_addrs::get_if_addrs()?;
     let up = all.into_iter().filter(is_up);
-    let up = up.map(|one| InterfaceAddress {
-        ip: one.ip(),
-        name: one.name,
+    let up = up.map(|interface| InterfaceAddress {
+        ip: interface.ip(),
+        name: interface.name,
     });
     Ok(up.collect())
 }
 
-/// Whether an interface can carry anything. Some never say: a loopback, and tunnels.
-pub(crate) fn is_up(one: &if_addrs::Interface) -> bool {
+/// Whether an interface can carry traffic. Some report no state: a loopback, and tunnels.
+pub(crate) fn is_up(interface: &if_addrs::Interface) -> bool {
     use if_addrs::IfOperStatus::{Dormant, Down, LowerLayerDown, NotPresent};
     !matches!(
-        one.oper_status,
+        interface.oper_status,
         Down | NotPresent | LowerLayerDown | Dormant
     )
 }
 
-/// Where others may reach who listens at `listen`: hints for a ticket, the likeliest first. Loopback only where
-/// there is nothing else, or where it is listened at.
+/// The addresses at which others may reach a listener at `listen`: hints for a ticket, the likeliest first. Loopback only
+/// if there is no other, or if it is the listening address.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn reachable_addresses(listen: SocketAddr) -> io::Result<Vec<SocketAddr>> {
     Ok(address_hints(listen, &active_addresses()?))
 }
@@ -51,9 +51,13 @@ fn address_hints(listen: SocketAddr, up: &[InterfaceAddress]) -> Vec<SocketAddr>
     if !listen.ip().is_unspecified() {
         return vec![listen];
     }
-    // Who listens at all addresses of IPv6 listens at those of IPv4, too.
-    let heard = |ip: &IpAddr| listen.is_ipv6() || ip.is_ipv4();
-    let mut found: Vec<IpAddr> = up.iter().map(|one| one.ip).filter(heard).collect();
+    // A listener on all IPv6 addresses accepts IPv4, too.
+    let is_accepted = |ip: &IpAddr| listen.is_ipv6() || ip.is_ipv4();
+    let mut found: Vec<IpAddr> = up
+        .iter()
+        .map(|interface| interface.ip)
+        .filter(is_accepted)
+        .collect();
     found.retain(|ip| !ip.is_loopback() && is_hint(ip));
     found.sort_by_key(rank);
     found.dedup();
@@ -71,7 +75,7 @@ fn address_hints(listen: SocketAddr, up: &[InterfaceAddress]) -> Vec<SocketAddr>
         .collect()
 }
 
-/// An address of IPv6 that holds on one link alone means nothing without the other machine's number of it.
+/// A link-local IPv6 address is useless without the other machine's interface number.
 fn is_hint(ip: &IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast(),
@@ -79,7 +83,7 @@ fn is_hint(ip: &IpAddr) -> bool {
     }
 }
 
-/// IPv4 of the network goes before IPv6, and before what a machine gives itself where nobody does.
+/// IPv4 addresses of the network come before IPv6, and before self-assigned ones.
 fn rank(ip: &IpAddr) -> (u8, IpAddr) {
     let rank = match ip {
         IpAddr::V4(v4) if v4.is_link_local() => 2,
@@ -93,21 +97,21 @@ fn rank(ip: &IpAddr) -> (u8, IpAddr) {
 mod tests {
     use super::*;
 
-    fn at(ips: &[&str]) -> Vec<InterfaceAddress> {
-        let one = |ip: &&str| InterfaceAddress {
+    fn addresses(ips: &[&str]) -> Vec<InterfaceAddress> {
+        let interface = |ip: &&str| InterfaceAddress {
             name: "eth0".into(),
             ip: ip.parse().unwrap(),
         };
-        ips.iter().map(one).collect()
+        ips.iter().map(interface).collect()
     }
 
-    fn told(listen: &str, ips: &[&str]) -> Vec<String> {
-        let hints = address_hints(listen.parse().unwrap(), &at(ips));
+    fn hints(listen: &str, ips: &[&str]) -> Vec<String> {
+        let hints = address_hints(listen.parse().unwrap(), &addresses(ips));
         hints.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_ticket_names_the_addresses_others_can_reach() {
+    fn a_ticket_has_the_reachable_addresses() {
         let all = [
             "127.0.0.1",
             "::1",
@@ -118,27 +122,27 @@ mod tests {
             "192.168.1.2",
         ];
         assert_eq!(
-            told("[::]:7332", &all),
+            hints("[::]:7332", &all),
             ["192.168.1.2:7332", "[2001:db8::5]:7332", "169.254.3.4:7332"]
         );
-        assert_eq!(told("0.0.0.0:1", &all), ["192.168.1.2:1", "169.254.3.4:1"]);
+        assert_eq!(hints("0.0.0.0:1", &all), ["192.168.1.2:1", "169.254.3.4:1"]);
     }
 
     #[test]
-    fn loopback_is_named_where_it_is_all_there_is_or_listened_at() {
-        assert_eq!(told("0.0.0.0:1", &["127.0.0.1"]), ["127.0.0.1:1"]);
+    fn loopback_is_used_if_there_is_no_other_address_or_it_is_listened_on() {
+        assert_eq!(hints("0.0.0.0:1", &["127.0.0.1"]), ["127.0.0.1:1"]);
         assert_eq!(
-            told("[::]:1", &["::1", "fe80::1"]),
+            hints("[::]:1", &["::1", "fe80::1"]),
             ["127.0.0.1:1", "[::1]:1"]
         );
-        assert_eq!(told("127.0.0.1:1", &["192.168.1.2"]), ["127.0.0.1:1"]);
+        assert_eq!(hints("127.0.0.1:1", &["192.168.1.2"]), ["127.0.0.1:1"]);
     }
 
     #[test]
-    fn a_machine_of_many_addresses_names_some() {
+    fn the_number_of_addresses_is_bounded() {
         let many: Vec<String> = (0..40).map(|n| format!("10.0.0.{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(told("0.0.0.0:1", &many).len(), ADDRESSES_MAX);
+        assert_eq!(hints("0.0.0.0:1", &many).len(), ADDRESSES_MAX);
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
             active_addresses()
                 .unwrap()
                 .iter()
-                .any(|one| one.ip.is_loopback())
+                .any(|interface| interface.ip.is_loopback())
         );
     }
 }

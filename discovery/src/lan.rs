@@ -1,6 +1,6 @@
-//! Nodes on the local network, by mDNS: says that this one is there, and hears of others. Said are its id, its
-//! port, the version of the links' protocol, and a mark by which its own cluster knows it; never a name of
-//! anything. What is heard proves nothing: an address to try, where the key is shown.
+//! Nodes on the local network, by mDNS: announces this one, and discovers others. An announcement has the node's id, its
+//! port, the version of the link protocol, and a tag that its own cluster recognizes; never a name. Received announcements
+//! prove nothing: they are addresses to dial, where the key is verified.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -18,12 +18,12 @@ mod tests;
 
 /// The service, as it is announced.
 pub(crate) const SERVICE: &str = "_mgp._udp.local.";
-/// Most addresses taken from one announcement.
+/// Most addresses accepted from one announcement.
 pub(crate) const ADDRESSES_MAX: usize = 8;
-/// Most records that are kept of what others say, some hundred bytes each. A network with more of them is
-/// flooded, and not listened to for a while.
+/// Most cached records of other nodes, some hundred bytes each. A network with more of them is flooded, and ignored for a
+/// while.
 pub const RECORDS_MAX: i64 = 8192;
-/// How long the goodbye may take.
+/// How long withdrawing the announcement may take.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The keys of an announcement.
@@ -32,8 +32,8 @@ const VERSION: &str = "v";
 const CLUSTER: &str = "c";
 
 mgp_protocol::hex_id! {
-    /// By this the nodes of a cluster know each other's announcements. Half of it is a salt, new for each
-    /// announcement: nobody else can tell which of them are of one cluster.
+    /// Lets the nodes of a cluster recognize each other's announcements. Half of it is a salt, new for each announcement:
+    /// nobody else can tell which announcements belong to one cluster.
     ClusterTag, 32
 }
 
@@ -46,14 +46,14 @@ impl ClusterTag {
     pub fn new(cluster: &[u8], salt: [u8; Self::SALT]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 cluster tag");
         hasher.update(&salt).update(cluster);
-        let mark = hasher.finalize();
+        let digest = hasher.finalize();
         let mut tag = [0; 32];
         tag[..Self::SALT].copy_from_slice(&salt);
-        tag[Self::SALT..].copy_from_slice(&mark.as_bytes()[..32 - Self::SALT]);
+        tag[Self::SALT..].copy_from_slice(&digest.as_bytes()[..32 - Self::SALT]);
         Self(tag)
     }
 
-    /// Whether it is one of this cluster. Whoever heard it can repeat it.
+    /// Whether the tag is of this cluster. Anyone who received it can replay it.
     #[must_use]
     pub fn matches_cluster(&self, cluster: &[u8]) -> bool {
         let mut salt = [0; Self::SALT];
@@ -62,29 +62,29 @@ impl ClusterTag {
     }
 }
 
-/// What is said of this node.
+/// The announcement of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// Its id.
     pub node: NodeId,
-    /// Where it listens, at every address of the interfaces that are used.
+    /// The port it listens on, at every address of the used interfaces.
     pub port: u16,
-    /// The newest version of the links' protocol that it speaks.
+    /// The newest supported version of the link protocol.
     pub version: u16,
-    /// Its cluster.
+    /// The tag of its cluster.
     pub tag: Option<ClusterTag>,
 }
 
-/// What somebody says of a node.
+/// An announcement of another node, unverified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAnnouncement {
-    /// The id it says it has.
+    /// The claimed id.
     pub node: NodeId,
-    /// Where it says it is, [`ADDRESSES_MAX`] at most.
+    /// The claimed addresses, at most [`ADDRESSES_MAX`].
     pub addresses: Vec<SocketAddr>,
-    /// The version it says it speaks.
+    /// The claimed version.
     pub(crate) version: u16,
-    /// The cluster it says it is of.
+    /// The claimed cluster.
     pub tag: Option<ClusterTag>,
 }
 
@@ -99,7 +99,7 @@ impl From<mdns_sd::Error> for MdnsError {
     }
 }
 
-/// The local network, from opening to closing.
+/// The use of the local network, until it is closed.
 pub struct LocalNetwork {
     daemon: ServiceDaemon,
     errors: Receiver<DaemonEvent>,
@@ -107,15 +107,16 @@ pub struct LocalNetwork {
 }
 
 impl LocalNetwork {
-    /// Begins to listen. Nothing is said before [`Self::announce`] and [`Self::listen`].
+    /// Opens it. Sends nothing before [`Self::announce`] and [`Self::listen`].
     ///
     /// # Errors
     /// [`MdnsError`].
     pub fn open() -> Result<Self, MdnsError> {
         let daemon = ServiceDaemon::new()?;
-        let used = |one: &if_addrs::Interface| is_up(one) && !one.is_loopback();
+        let is_used =
+            |interface: &if_addrs::Interface| is_up(interface) && !interface.is_loopback();
         daemon.disable_interface(IfKind::All)?;
-        daemon.enable_interface(IfKind::Predicate(IfPredicate::new(used)))?;
+        daemon.enable_interface(IfKind::Predicate(IfPredicate::new(is_used)))?;
         Ok(Self {
             errors: daemon.monitor()?,
             daemon,
@@ -123,26 +124,26 @@ impl LocalNetwork {
         })
     }
 
-    /// Says that a node is there, instead of what was said before.
+    /// Announces a node, instead of the earlier announcement.
     ///
     /// # Errors
     /// [`MdnsError`].
     pub fn announce(&mut self, node: &Announcement, salt: [u8; 8]) -> Result<(), MdnsError> {
         self.withdraw()?;
-        // The names of an announcement are new each time: they tell nobody which machine it is.
+        // The names in an announcement are new each time, so that they do not identify the machine.
         let name: String = salt.iter().map(|byte| format!("{byte:02x}")).collect();
         let (id, version) = (node.node.to_string(), node.version.to_string());
         let tag = node.tag.map(|tag| tag.to_string());
-        let mut said = vec![(ID, &*id), (VERSION, &*version)];
-        said.extend(tag.as_deref().map(|tag| (CLUSTER, tag)));
+        let mut properties = vec![(ID, &*id), (VERSION, &*version)];
+        properties.extend(tag.as_deref().map(|tag| (CLUSTER, tag)));
         let host = format!("{name}.local.");
-        let service = ServiceInfo::new(SERVICE, &name, &host, "", node.port, &said[..])?;
+        let service = ServiceInfo::new(SERVICE, &name, &host, "", node.port, &properties[..])?;
         let service = service.enable_addr_auto();
         self.announced = Some(service.get_fullname().to_owned());
         Ok(self.daemon.register(service)?)
     }
 
-    /// Takes back what was announced.
+    /// Withdraws the announcement.
     ///
     /// # Errors
     /// [`MdnsError`].
@@ -153,7 +154,7 @@ impl LocalNetwork {
         Ok(())
     }
 
-    /// Asks who is there.
+    /// Queries for other nodes.
     ///
     /// # Errors
     /// [`MdnsError`].
@@ -161,16 +162,16 @@ impl LocalNetwork {
         Ok(ReceivedAnnouncements(self.daemon.browse(SERVICE)?))
     }
 
-    /// How many records of others are kept; `None` when that cannot be told now.
+    /// The number of cached records of others; `None` if it is not available now.
     pub async fn cached_record_count(&self) -> Option<i64> {
-        let figures = self.daemon.get_metrics().ok()?.recv_async().await.ok()?;
-        let cached = figures
+        let metrics = self.daemon.get_metrics().ok()?.recv_async().await.ok()?;
+        let cached = metrics
             .iter()
             .filter(|(name, _)| name.starts_with("cached-"));
         Some(cached.map(|(_, count)| count).sum())
     }
 
-    /// The next thing that went wrong since it was asked last, where something did.
+    /// The next error since the last call, if there was one.
     #[must_use]
     pub fn next_error(&self) -> Option<MdnsError> {
         self.errors.try_iter().find_map(|event| {
@@ -181,7 +182,7 @@ impl LocalNetwork {
         })
     }
 
-    /// Says goodbye and ends. What is said last may be lost, and is forgotten by itself within two minutes.
+    /// Withdraws the announcement and ends. If that is lost, the announcement expires within two minutes.
     pub fn close(mut self) {
         let _ = self.withdraw();
         if let Ok(ended) = self.daemon.shutdown() {
@@ -198,32 +199,32 @@ impl std::fmt::Debug for LocalNetwork {
     }
 }
 
-/// The interfaces that are used now, each once.
+/// The currently used interfaces, each once.
 #[must_use]
 pub fn active_interfaces() -> Vec<String> {
     let up = interfaces::active_addresses()
         .unwrap_or_default()
         .into_iter();
     let mut names: Vec<String> = up
-        .filter(|one| !one.ip.is_loopback())
-        .map(|one| one.name)
+        .filter(|interface| !interface.ip.is_loopback())
+        .map(|interface| interface.name)
         .collect();
     names.sort();
     names.dedup();
     names
 }
 
-/// Who says that it is there.
+/// The received announcements.
 pub struct ReceivedAnnouncements(Receiver<ServiceEvent>);
 
 impl ReceivedAnnouncements {
-    /// The next one; `None` when nothing more comes, since too many came at once or the network was closed.
+    /// The next one; `None` at the end, when too many arrived at once or the network was closed.
     pub async fn next(&self) -> Option<ReceivedAnnouncement> {
         loop {
             match self.0.recv_async().await {
                 Ok(ServiceEvent::ServiceResolved(service)) => {
-                    if let Some(sighting) = parse_service(&service) {
-                        return Some(sighting);
+                    if let Some(announcement) = parse_service(&service) {
+                        return Some(announcement);
                     }
                 }
                 Ok(_) => {}
@@ -233,30 +234,30 @@ impl ReceivedAnnouncements {
     }
 }
 
-/// What an announcement says, where it says enough.
+/// The announcement of a service, if it is complete.
 fn parse_service(service: &ResolvedService) -> Option<ReceivedAnnouncement> {
-    let said = |key| service.txt_properties.get(key)?.val();
-    let text = |key| std::str::from_utf8(said(key)?).ok();
+    let properties = |key| service.txt_properties.get(key)?.val();
+    let text = |key| std::str::from_utf8(properties(key)?).ok();
     let addresses = service.addresses.iter();
     let mut addresses: Vec<SocketAddr> = addresses
         .filter_map(|ip| socket_address(ip, service.port))
         .collect();
     addresses.sort();
     addresses.truncate(ADDRESSES_MAX);
-    let sighting = ReceivedAnnouncement {
+    let announcement = ReceivedAnnouncement {
         node: NodeId::parse(text(ID)?)?,
         addresses,
         version: text(VERSION)?.parse().ok()?,
         tag: text(CLUSTER).and_then(ClusterTag::parse),
     };
-    (!sighting.addresses.is_empty()).then_some(sighting)
+    (!announcement.addresses.is_empty()).then_some(announcement)
 }
 
-/// Where a packet can be sent to one machine of the network.
+/// The unicast address of one machine of the network.
 fn socket_address(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     let plain = ip.to_ip_addr();
-    let one = !plain.is_loopback() && !plain.is_multicast() && !plain.is_unspecified();
-    if !one || port == 0 {
+    let is_host = !plain.is_loopback() && !plain.is_multicast() && !plain.is_unspecified();
+    if !is_host || port == 0 {
         return None;
     }
     Some(match (ip, plain) {

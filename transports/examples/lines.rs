@@ -1,7 +1,7 @@
-//! How much a frame costs: through a child (`cat`) and back. Run it with `--release`.
+//! Measures the cost of a frame through a child (`cat`) and back. Run it with `--release`.
 //!
-//! Prints, per size of frame and number of frames in flight, frames per second and the processor
-//! time that this process (without `cat`) spent on one.
+//! Prints, per frame size and number of frames in flight, frames per second and the processor time of this process
+//! (without `cat`) for each frame.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn main() -> io::Result<()> {
         (65_536, 16, 50_000),
         (1 << 20, 4, 2_000),
     ] {
-        // On a worker, as in the kernel, where a wake stays on its thread.
+        // On a worker, as in the kernel, where a wakeup stays on its thread.
         tokio::spawn(measure(size, in_flight, count)).await??;
     }
     Ok(())

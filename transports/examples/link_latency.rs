@@ -1,7 +1,7 @@
-//! What a link adds to a call: from one endpoint to another over loopback and back. Run it with `--release`.
+//! Measures the latency of a link: a call from one endpoint to another over loopback and back. Run it with `--release`.
 //!
-//! Prints, per size of payload and number of calls in flight, how long one call takes (half of them, and
-//! 99 of 100, take no longer) and how many pass in a second.
+//! Prints, per payload size and number of calls in flight, the median and the 99th percentile of a call's duration, and
+//! the calls per second.
 
 use std::error::Error;
 use std::net::UdpSocket;

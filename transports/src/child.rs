@@ -1,12 +1,11 @@
-//! A server as a child process: started clean, stopped by the ladder of the MCP stdio transport,
-//! never left behind.
+//! A server as a child process: started with a clean environment, and stopped by the shutdown sequence of the MCP stdio
+//! transport with all of its descendants.
 //!
-//! A child leads its own process group and carries a mark in its environment, so that whatever it
-//! starts is found again, even what left the group. Its leader is not reaped before the group is
-//! gone: until then its number cannot be given to a stranger.
+//! A child leads its own process group and has a mark in its environment, so that all its descendants are found, even
+//! those that left the group. Its leader is not reaped before the group is gone: until then its number cannot be reused.
 //!
-//! A child gets three descriptors and no other: std opens every descriptor with `O_CLOEXEC`, and
-//! those the kernel was itself started with are marked at its start.
+//! A child gets exactly three descriptors: std opens every descriptor with `O_CLOEXEC`, and those that the kernel
+//! inherited are marked at its start.
 
 pub mod descendants;
 mod exit;
@@ -41,33 +40,33 @@ pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
 use crate::log::{self, ServerLog};
 use descendants::{Descendant, ProcessSet};
 
-/// Size asked for the pipes of a child, in bytes: a frame of 64 KiB then passes without waiting
-/// for its reader. The system refuses it to users who have too many; the usual size works too.
+/// Requested size of a child's pipes, in bytes: a frame of 64 KiB then passes without waiting for its reader. The system
+/// denies it to users with too many pipes; the default size works, too.
 const PIPE_SIZE: i32 = 256 << 10;
 
-/// How long a killed process may take to go away. Only one that hangs in a system call needs it.
+/// How long a killed process may take to end. Only one that hangs in a system call needs it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the last words on stderr may take, once everyone who could write them is gone.
+/// How long the rest of stderr may take, once all its writers are gone.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often left-over processes are looked at while they end.
+/// How often remaining processes are checked while they end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running server. Dropped before [`Child::stop`] has ended, it and all it started is killed.
+/// A running server. If it is dropped before [`Child::stop`] has finished, it and all descendants are killed.
 #[derive(Debug)]
 pub struct Child {
     leader: Pid,
-    /// Signals the leader whatever group it is in; `None` where the system has no such descriptors.
+    /// Signals the leader whatever group it is in; `None` if the system has no pidfds.
     handle: Option<OwnedFd>,
-    /// A launcher stays above the server and ends all of it when told to.
+    /// A launcher stays above the server and ends all of its processes on a signal.
     supervised: bool,
     processes: ProcessSet,
     process: tokio::process::Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: JoinHandle<()>,
-    /// Someone's child has ended, perhaps this one.
+    /// SIGCHLD: some child has ended, perhaps this one.
     child_exits: SignalStream,
     exit: Option<ChildExit>,
 }
@@ -84,22 +83,22 @@ pub fn find_program(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnEr
     Ok((program, folders.filter(|f| f.is_absolute()).collect()))
 }
 
-/// Bytes that were written into a pipe and that nobody has read: 0 where the system does not tell.
+/// Unread bytes in a pipe; 0 if the system does not report them.
 #[must_use]
 pub fn unread_bytes(pipe: &impl AsFd) -> u64 {
     rustix::io::ioctl_fionread(pipe).unwrap_or_default()
 }
 
-/// Starts a server; what it writes to stderr goes to `log`. Needs a tokio runtime.
+/// Starts a server; its stderr goes to `log`. Needs a tokio runtime.
 ///
 /// # Errors
-/// [`SpawnError`] says what is missing and, where it can, how to get it (CMCP-072).
+/// [`SpawnError`] names what is missing and, if possible, how to install it (CMCP-072).
 pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
     let environment = spec.environment(std::env::vars_os());
     let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
     let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
-    let broken = |error| program::explain_failure(&program, error);
-    let ends = signal(SignalKind::child()).map_err(broken)?;
+    let failed = |error| program::explain_failure(&program, error);
+    let exits = signal(SignalKind::child()).map_err(failed)?;
     let mut command = match &spec.launcher {
         None => {
             let mut command = Command::new(&program);
@@ -126,15 +125,15 @@ pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);
     }
-    let process = command.spawn().map_err(broken)?;
-    Ok(Child::new(spec, process, ends, log))
+    let process = command.spawn().map_err(failed)?;
+    Ok(Child::new(spec, process, exits, log))
 }
 
 impl Child {
     fn new(
         spec: &ChildSpec,
         mut process: tokio::process::Child,
-        ends: SignalStream,
+        exits: SignalStream,
         log: &ServerLog,
     ) -> Self {
         let id = process
@@ -152,7 +151,7 @@ impl Child {
             stdout: process.stdout.take(),
             stderr: tokio::spawn(log::drain(stderr, log.clone())),
             process,
-            child_exits: ends,
+            child_exits: exits,
             exit: None,
         };
         child.stdin.iter().for_each(enlarge_pipe);
@@ -166,43 +165,43 @@ impl Child {
         self.leader.as_raw()
     }
 
-    /// The way in. Who takes it closes it before [`Child::stop`], which else loses a grace.
+    /// The child's stdin. Close it before [`Child::stop`], which otherwise waits one `grace` in vain.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.stdin.take()
     }
 
-    /// The way out. EOF comes when everyone who inherited it has gone; see also [`Child::wait`].
+    /// The child's stdout. EOF arrives once everyone who inherited it has gone; see also [`Child::wait`].
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.stdout.take()
     }
 
-    /// Waits until the process has ended, of itself or not. May be dropped and called again.
-    /// [`Child::stop`] then tells how it ended, and ends what it left behind.
+    /// Waits until the process has ended. Cancel safe. [`Child::stop`] then returns how it ended, and ends remaining
+    /// descendants.
     pub async fn wait(&mut self) {
         while self.exit.is_none() && self.is_running() {
-            // `None` would mean that the runtime goes down, and this task with it.
+            // `None` would mean that the runtime shuts down, and this task with it.
             self.child_exits.recv().await;
         }
     }
 
-    /// Ends the server and all it started, and reaps it (MCP-020 to MCP-023, CMCP-073): stdin is
-    /// closed, after `grace` the group gets SIGTERM, after another SIGKILL, as do the descendants
-    /// that left it. What outlives the leader gets SIGTERM and, after `grace`, SIGKILL.
+    /// Ends the server and all its descendants, and reaps it (MCP-020 to MCP-023, CMCP-073): stdin is closed; after `grace`
+    /// the group gets SIGTERM; after another `grace` the group and the descendants that left it get SIGKILL. Processes that
+    /// outlive the leader get SIGTERM and, after `grace`, SIGKILL.
     ///
-    /// Takes at most three times `grace` and a few seconds. A second call answers the same.
+    /// Takes at most three times `grace` and a few seconds. A second call returns the same result.
     pub async fn stop(&mut self, grace: Duration) -> ChildExit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
-        let how = self.end_leader(grace).await;
-        let gone = self.end_leftovers(how, grace).await;
+        let cause = self.end_leader(grace).await;
+        let is_gone = self.end_leftovers(cause, grace).await;
         let status = timeout(KILL_TIMEOUT, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
         let exit = ChildExit {
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
-            cause: how,
-            has_leftovers: !gone || status.is_none(),
+            cause,
+            has_leftovers: !is_gone || status.is_none(),
         };
         self.exit = Some(exit.clone());
         if timeout(STDERR_DRAIN_TIMEOUT, &mut self.stderr)
@@ -237,7 +236,7 @@ impl Child {
         ExitCause::Killed
     }
 
-    /// Signals the group, and the leader itself where it left it.
+    /// Signals the group, and the leader itself if it left the group.
     fn signal_leader(&self, signal: Signal) {
         self.processes.signal_groups(signal);
         let number = rustix::process::Signal::from_named_raw(signal as i32);
@@ -248,16 +247,16 @@ impl Child {
         }
     }
 
-    /// Whether nobody is left.
-    async fn end_leftovers(&self, how: ExitCause, grace: Duration) -> bool {
+    /// Ends remaining processes; true if none is left.
+    async fn end_leftovers(&self, cause: ExitCause, grace: Duration) -> bool {
         let gently =
-            how != ExitCause::Killed && self.signal_until_gone(Signal::SIGTERM, grace).await;
+            cause != ExitCause::Killed && self.signal_until_gone(Signal::SIGTERM, grace).await;
         gently || self.signal_until_gone(Signal::SIGKILL, KILL_TIMEOUT).await
     }
 
-    /// Signals what is left until nothing is, and answers whether that came in time.
-    async fn signal_until_gone(&self, signal: Signal, patience: Duration) -> bool {
-        // However many others look first: without one look nobody is signalled.
+    /// Signals the remaining processes until none is left; false on timeout.
+    async fn signal_until_gone(&self, signal: Signal, limit: Duration) -> bool {
+        // Checked first, whatever the load: without a list nobody is signalled.
         let mut living = self.find_live().await;
         let ending = async {
             while !living.is_empty() {
@@ -268,20 +267,20 @@ impl Child {
                 living = self.find_live().await;
             }
         };
-        timeout(patience, ending).await.is_ok()
+        timeout(limit, ending).await.is_ok()
     }
 
-    /// Looks through the process table, which takes some milliseconds: off the runtime's threads,
-    /// and one look at a time, so that many servers that end together do not take every core.
+    /// Reads the process table, which takes some milliseconds: off the runtime's threads, and one read at a time, so that
+    /// many servers that end together do not use every core.
     async fn find_live(&self) -> Vec<Descendant> {
-        static LOOKS: Semaphore = Semaphore::const_new(1);
-        let _look = LOOKS.acquire().await;
-        let kin = self.processes.clone();
-        let looking = tokio::task::spawn_blocking(move || kin.find_live());
+        static READS: Semaphore = Semaphore::const_new(1);
+        let _permit = READS.acquire().await;
+        let processes = self.processes.clone();
+        let looking = tokio::task::spawn_blocking(move || processes.find_live());
         looking.await.unwrap_or_default()
     }
 
-    /// False once the leader has ended; it is left for [`Child::stop`] to reap.
+    /// False once the leader has ended; [`Child::stop`] reaps it.
     fn is_running(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.leader), flags) {
@@ -292,14 +291,14 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Only a child that was not stopped has still to be ended; its zombie is reaped by tokio.
+    /// Ends a child that was not stopped; tokio reaps its zombie.
     fn drop(&mut self) {
         self.stderr.abort();
         if self.exit.is_some() {
             return;
         }
         match self.supervised {
-            // Killed, it could end nobody; should it hang, the guard is there when the kernel ends.
+            // Killed, it could end nobody; if it hangs, the guard acts when the kernel ends.
             true => self.signal_leader(Signal::SIGQUIT),
             false => {
                 self.signal_leader(Signal::SIGKILL);

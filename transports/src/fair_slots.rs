@@ -1,49 +1,49 @@
-//! Places that several owners share: when all are taken, who holds most gives one back.
+//! Slots that several owners share: when all are taken, the owner with the most slots gives one back.
 //!
-//! Nobody has a fixed share, so that one owner alone may use all places; no owner can keep another one
-//! with fewer places out.
+//! Nobody has a fixed share, so that a single owner may use all slots; no owner can starve another one with fewer
+//! slots.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// How many places of an owner are looked at before one of them goes: the look is bounded however many
-/// are in use, and those that were passed over are looked at last the next time.
-const LOOKS: usize = 64;
+/// How many slots of an owner are examined before one is released: the search is bounded however many are in use, and
+/// the examined ones come last the next time.
+const EXAMINED_MAX: usize = 64;
 
-/// How a place is used when its owner has to give one back.
+/// The use of a slot whose owner has to give one back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Not since the last look: it goes first.
+    /// Unused since the last check: it is released first.
     Idle,
-    /// It was used since the last look.
+    /// Used since the last check.
     Recent,
-    /// It is in use now: it goes only where an owner with fewer places needs one.
+    /// In use: it is released only for an owner with fewer slots.
     Busy,
 }
 
-/// Whether there is a place for one more.
+/// Whether a further slot can be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotAdmission<K> {
-    /// There is.
+    /// A slot is free.
     Free,
-    /// This one had to go for it, and is not in the table any more.
+    /// This slot was released and removed from the table.
     Replaces(K),
-    /// There is none.
+    /// No slot is available.
     Full,
 }
 
-/// The places, by owner.
+/// The slots by owner.
 #[derive(Debug)]
 pub struct FairSlots<O, K> {
     limit: usize,
-    /// Of each owner, the place that was looked at longest ago first.
+    /// The slots of each owner, those examined longest ago first.
     owners: HashMap<O, BTreeMap<u64, K>>,
     slots: HashMap<K, (O, u64)>,
     sequence: u64,
 }
 
 impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
-    /// So many places, all free.
+    /// A table with this many free slots.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -54,45 +54,45 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
         }
     }
 
-    /// Makes room for one more place of `owner`, which is then taken by [`Self::insert`].
+    /// Makes a slot available for `owner`, to be taken by [`Self::insert`].
     pub fn admit(&mut self, owner: &O, usage: impl FnMut(&K) -> Usage) -> SlotAdmission<K> {
         if self.slots.len() < self.limit {
             return SlotAdmission::Free;
         }
-        let own = self.count(owner);
-        let largest = self.owners.iter().max_by_key(|(_, places)| places.len());
-        // A place changes hands only where that leaves who gave it no less than who got it.
-        let gone = match largest.map(|(largest, places)| (largest.clone(), places.len())) {
-            Some((largest, most)) if most > own + 1 => self.release_slot(&largest, true, usage),
+        let count = self.count(owner);
+        let largest = self.owners.iter().max_by_key(|(_, slots)| slots.len());
+        // Released only if the largest owner then still has at least as many slots as `owner`.
+        let released = match largest.map(|(largest, slots)| (largest.clone(), slots.len())) {
+            Some((largest, most)) if most > count + 1 => self.release_slot(&largest, true, usage),
             Some(_) | None => self.release_slot(owner, false, usage),
         };
-        gone.map_or(SlotAdmission::Full, SlotAdmission::Replaces)
+        released.map_or(SlotAdmission::Full, SlotAdmission::Replaces)
     }
 
-    /// Takes a place.
+    /// Takes a slot.
     pub fn insert(&mut self, owner: &O, key: K) {
         self.remove(&key);
         self.sequence += 1;
-        let places = self.owners.entry(owner.clone()).or_default();
-        places.insert(self.sequence, key.clone());
+        let slots = self.owners.entry(owner.clone()).or_default();
+        slots.insert(self.sequence, key.clone());
         self.slots.insert(key, (owner.clone(), self.sequence));
     }
 
-    /// Gives a place back; true when it was taken.
+    /// Releases a slot; true if it was taken.
     pub fn remove(&mut self, key: &K) -> bool {
-        let Some((owner, turn)) = self.slots.remove(key) else {
+        let Some((owner, sequence)) = self.slots.remove(key) else {
             return false;
         };
-        if let Some(places) = self.owners.get_mut(&owner) {
-            places.remove(&turn);
-            if places.is_empty() {
+        if let Some(slots) = self.owners.get_mut(&owner) {
+            slots.remove(&sequence);
+            if slots.is_empty() {
                 self.owners.remove(&owner);
             }
         }
         true
     }
 
-    /// Takes away the oldest place of an owner, when all places are taken and it has one.
+    /// Releases the oldest slot of an owner, if all slots are taken and it has one.
     pub(crate) fn release_oldest(&mut self, owner: &O) -> Option<K> {
         if self.slots.len() < self.limit {
             return None;
@@ -102,13 +102,13 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
         Some(key)
     }
 
-    /// How many are taken.
+    /// The number of taken slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when none is taken.
+    /// Whether no slot is taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
@@ -118,8 +118,7 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
         self.owners.get(owner).map_or(0, BTreeMap::len)
     }
 
-    /// Takes a place of this owner away: an idle one, else one that is not in use, else, with `busy`, the
-    /// oldest of all.
+    /// Releases a slot of this owner: an idle one, otherwise one that is not in use, otherwise, with `busy`, the oldest.
     fn release_slot(
         &mut self,
         owner: &O,
@@ -127,7 +126,7 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
         mut usage: impl FnMut(&K) -> Usage,
     ) -> Option<K> {
         let (mut recent, mut oldest) = (None, None);
-        for _ in 0..self.count(owner).min(LOOKS) {
+        for _ in 0..self.count(owner).min(EXAMINED_MAX) {
             let key = self.owners.get(owner)?.values().next()?.clone();
             match usage(&key) {
                 Usage::Idle => {
@@ -139,9 +138,9 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> FairSlots<O, K> {
             }
             self.insert(owner, key);
         }
-        let gone = recent.or_else(|| oldest.filter(|_| busy))?;
-        self.remove(&gone);
-        Some(gone)
+        let released = recent.or_else(|| oldest.filter(|_| busy))?;
+        self.remove(&released);
+        Some(released)
     }
 }
 
@@ -153,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(limit: usize, of: &[(&'static str, u32)]) -> FairSlots<&'static str, u32> {
+    fn filled(limit: usize, of: &[(&'static str, u32)]) -> FairSlots<&'static str, u32> {
         let mut shares = FairSlots::new(limit);
         for (owner, key) in of {
             shares.insert(owner, *key);
@@ -162,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_idle_place_of_who_holds_most_goes_first() {
-        let mut shares = taken(4, &[("a", 1), ("b", 2), ("b", 3), ("b", 4)]);
+    fn the_oldest_idle_slot_of_the_largest_owner_is_released_first() {
+        let mut shares = filled(4, &[("a", 1), ("b", 2), ("b", 3), ("b", 4)]);
         let usage = |key: &u32| match key {
             2 => Usage::Busy,
             _ => Usage::Idle,
@@ -174,10 +173,10 @@ mod tests {
         assert_eq!(shares.admit(&"b", usage), SlotAdmission::Free);
     }
 
-    /// However busy one owner keeps its places, another one gets its own; the owner itself gets no more.
+    /// However busy one owner keeps its slots, another one gets its own; the owner itself gets no more.
     #[test]
-    fn places_in_use_go_only_to_owners_with_fewer() {
-        let mut shares = taken(3, &[("b", 1), ("b", 2), ("b", 3)]);
+    fn slots_in_use_are_released_only_for_owners_with_fewer() {
+        let mut shares = filled(3, &[("b", 1), ("b", 2), ("b", 3)]);
         assert_eq!(shares.admit(&"b", |_| Usage::Busy), SlotAdmission::Full);
         assert_eq!(
             shares.admit(&"a", |_| Usage::Busy),
@@ -194,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_used_goes_after_those_that_were_not() {
-        let mut shares = taken(3, &[("a", 1), ("a", 2), ("a", 3)]);
+    fn a_used_slot_is_released_after_unused_ones() {
+        let mut shares = filled(3, &[("a", 1), ("a", 2), ("a", 3)]);
         let mut used = HashSet::from([1, 2]);
         let mut usage = |key: &u32| {
             if used.remove(key) {
@@ -210,9 +209,9 @@ mod tests {
     }
 
     proptest! {
-        /// No owner is refused while another one holds two places more, and the tables agree.
+        /// No owner is rejected while another one has two slots more, and the tables agree.
         #[test]
-        fn who_is_refused_holds_about_as_much_as_anybody(
+        fn a_rejected_owner_has_about_as_many_slots_as_any_other(
             steps in prop::collection::vec((0_u8..4, 0_u8..3, any::<bool>()), 1..300),
         ) {
             let mut shares = FairSlots::new(8);

@@ -1,12 +1,12 @@
-//! Nobody is left behind when the kernel is killed: a process that outlives it ends its servers.
+//! A process that outlives a killed kernel and ends its servers.
 //!
-//! The guard is the kernel's own program, started again with a hidden argument. It reads lines
-//! from a pipe that only the kernel holds: `mark <mark>` once, `+ <group>` and `- <group>` as
-//! servers come and go, `bye` before an orderly end. When the pipe closes without a `bye` the
-//! kernel is dead. Servers started in its last moment are found by their mark.
+//! The guard is the kernel's own program, started again with a hidden argument. It reads lines from a pipe that only
+//! the kernel holds: `mark <mark>` once, `+ <group>` and `- <group>` as servers start and end, `bye` before an orderly
+//! end. When the pipe closes without a `bye` the kernel is dead. Servers started in its last moment are found by their
+//! mark.
 //!
-//! Where the guard is killed together with its kernel, the next kernel on the same data finds what both
-//! left by the mark alone ([`sweep`]).
+//! If the guard is killed together with its kernel, the next kernel on the same data finds the remaining processes by
+//! the mark alone ([`sweep`]).
 
 mod sweep;
 mod watch;
@@ -24,11 +24,11 @@ use tokio::time::timeout;
 pub use sweep::{SweepReport, sweep};
 pub use watch::run;
 
-/// How long the guard may take to leave after `bye`.
+/// How long the guard may take to exit after `bye`.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The kernel's end of a guard. Dropped, it lets the guard go without harm to the servers, which
-/// another guard may by then be watching.
+/// The kernel's end of a guard. Dropping it ends the guard without harm to the servers, which another guard may already
+/// watch.
 #[derive(Debug)]
 pub struct Guard {
     process: Child,
@@ -36,11 +36,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts `exe args…`, which has to call [`run`] on its stdin. Needs a tokio runtime.
-    /// `/proc/self/exe` is an `exe` that survives an upgrade of the file.
+    /// Starts `exe args…`, which has to call [`run`] on its stdin. Needs a tokio runtime. An `exe` of `/proc/self/exe`
+    /// survives an upgrade of the file.
     ///
     /// # Errors
-    /// Those of starting a process.
+    /// The process cannot be started.
     pub fn start(exe: &Path, args: &[&str], mark: &str) -> io::Result<Self> {
         let (stdin, line) = io::pipe()?;
         fcntl(line.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -58,15 +58,15 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Puts a process group under guard, at once and without waiting.
+    /// Adds a process group, at once and without waiting.
     ///
     /// # Errors
-    /// The guard is dead, or has been stopped and its pipe is full: start another.
+    /// The guard is dead, or stopped with a full pipe: start another one.
     pub fn watch(&self, group: i32) -> io::Result<()> {
         self.write_line(format_args!("+ {group}\n"))
     }
 
-    /// Takes a group that has ended out of guard.
+    /// Removes a group that has ended.
     ///
     /// # Errors
     /// As of [`Guard::watch`].
@@ -74,21 +74,21 @@ impl Guard {
         self.write_line(format_args!("- {group}\n"))
     }
 
-    /// The number of the guard's process; `None` once it was seen to have ended.
+    /// The guard's pid; `None` once it was found to have ended.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Waits until the guard has died. May be dropped and called again.
+    /// Waits until the guard has died. Cancel safe.
     ///
     /// # Errors
-    /// Those of waiting for a process.
+    /// The system call failed.
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
         self.process.wait().await
     }
 
-    /// Sends the guard home, and waits a second for it to go.
+    /// Ends the guard, and waits up to a second for its exit.
     pub async fn dismiss(mut self) {
         if self.write_line(format_args!("bye\n")).is_ok() {
             let _ = timeout(EXIT_TIMEOUT, self.process.wait()).await;
@@ -102,7 +102,7 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// A guard that cannot hear the `bye` would take the end of its pipe for the kernel's death.
+    /// A guard that cannot receive the `bye` would take the end of its pipe for the kernel's death.
     fn drop(&mut self) {
         if self.write_line(format_args!("bye\n")).is_err() {
             let _ = self.process.start_kill();

@@ -1,6 +1,6 @@
-//! HTTP, both ways: our own doors, and the servers behind other people's.
+//! HTTP: our own listeners, and clients of upstream servers.
 //!
-//! Moves requests, replies and event streams; what they mean is decided one floor up.
+//! Moves requests, replies and event streams without interpreting them.
 
 pub mod address_scope;
 pub mod body;
@@ -21,12 +21,12 @@ use std::error::Error;
 
 pub use self::safe_url::is_safe_url;
 
-/// An error and what caused it, the innermost last.
+/// An error and its causes, the innermost last.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (*error).source())
 }
 
-/// The words of the innermost cause: the one that says what happened.
+/// The text of the innermost cause, which is the most specific.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error).last().unwrap_or(error).to_string()
 }

@@ -1,5 +1,4 @@
-//! Moves frames, and knows no method by name: stdio of children and our own socket, HTTP, links to other
-//! kernels.
+//! Moves frames, and knows no method by name: stdio of children and our own socket, HTTP, links to other kernels.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

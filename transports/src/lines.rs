@@ -1,8 +1,8 @@
 //! Newline-delimited frames over any byte stream: stdio of children and our own Unix socket.
 //!
-//! The hottest code of the product. Outwards, every task that has a frame puts it into a
-//! [`LineSink`] without waiting and one [`LineWriter`] writes all that is queued with one system
-//! call. Inwards, [`reader`] hands out frames that are slices of what was read.
+//! The hottest code of the product. Every task with an outgoing frame puts it into a [`LineSink`] without waiting, and
+//! one [`LineWriter`] writes all queued frames with one system call. [`reader`] returns incoming frames as slices of
+//! the read buffer.
 
 mod reader;
 mod sink;
@@ -18,6 +18,6 @@ pub use writer::{LineWriter, WriteEnd};
 /// A queue of frames and the writer that empties it.
 #[must_use]
 pub fn line_channel(limits: QueueLimits) -> (LineSink, LineWriter) {
-    let (sink, outlet) = sink::queue(limits);
-    (sink, LineWriter::new(outlet))
+    let (sink, receiver) = sink::queue(limits);
+    (sink, LineWriter::new(receiver))
 }

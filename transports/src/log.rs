@@ -1,5 +1,4 @@
-//! What a server said on stderr, and what the kernel noted about it: bounded, numbered, harmless
-//! to print.
+//! A server's stderr with the kernel's notes: bounded, numbered, safe to print.
 
 mod drain;
 mod sanitize;
@@ -14,13 +13,13 @@ use tokio::sync::watch;
 pub use drain::drain;
 pub use sanitize::{is_hidden, sanitize};
 
-/// Lines kept per server: enough for the stack trace that explains a crash and what led to it.
+/// Lines stored per server: enough for the stack trace of a crash and its context.
 pub(crate) const MAX_LINES: usize = 1000;
 
-/// Text kept per server, in bytes: a hundred servers stay within 25 MiB.
+/// Text stored per server, in bytes: a hundred servers stay within 25 MiB.
 pub(crate) const MAX_TEXT: usize = 256 << 10;
 
-/// Longest line, in bytes; what goes beyond is cut with a note.
+/// Longest line, in bytes; the rest is truncated with a note.
 pub(crate) const MAX_LINE: usize = 8 << 10;
 
 /// Who wrote a line.
@@ -37,7 +36,7 @@ pub enum Author {
 pub struct LogLine {
     /// Counts from 1 without gaps; a gap between two lines read means that lines were dropped.
     pub seq: u64,
-    /// When the kernel got it, in milliseconds of unix time.
+    /// When the kernel received it, in milliseconds of unix time.
     pub at_ms: u64,
     /// Who wrote it.
     pub author: Author,
@@ -58,7 +57,7 @@ struct LogState {
     mask: Option<LineMask>,
 }
 
-/// What takes secrets out of a line before it is kept.
+/// Masks secrets in a line before it is stored.
 struct LineMask(Box<dyn Fn(&str) -> String + Send + Sync>);
 
 impl fmt::Debug for LineMask {
@@ -87,7 +86,7 @@ impl ServerLog {
         Self::with_optional_mask(None)
     }
 
-    /// The same, of which every line passes `mask` before it is kept.
+    /// An empty log that applies `mask` to every line before it is stored.
     #[must_use]
     pub fn with_mask(mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self::with_optional_mask(Some(LineMask(Box::new(mask))))
@@ -101,12 +100,12 @@ impl ServerLog {
         }))
     }
 
-    /// Takes one line of the server's stderr, as bytes without their newline.
+    /// Adds one line of the server's stderr, without its newline.
     pub fn push(&self, line: &[u8]) {
         self.add(Author::Server, line);
     }
 
-    /// Adds a note of the kernel's own.
+    /// Adds a note of the kernel.
     pub fn push_note(&self, text: &str) {
         self.add(Author::Kernel, text.as_bytes());
     }
@@ -120,7 +119,7 @@ impl ServerLog {
         })
     }
 
-    /// The kept lines with a number above `seq`, oldest first.
+    /// The stored lines with a number above `seq`, oldest first.
     #[must_use]
     pub fn lines_after(&self, seq: u64) -> Vec<LogLine> {
         self.with_ring(|ring| {
@@ -137,7 +136,7 @@ impl ServerLog {
 
     fn add(&self, author: Author, line: &[u8]) {
         let text = match &self.0.mask {
-            // Before it is cut: the beginning of a secret is not found.
+            // Before the truncation: the beginning of a secret would not be found.
             Some(LineMask(mask)) => truncate_line(mask(&String::from_utf8_lossy(line)).as_bytes()),
             None => truncate_line(line),
         };
@@ -171,7 +170,7 @@ impl LogRing {
     }
 }
 
-/// Cuts twice: before the clean-up to bound its work, after it because it makes text longer.
+/// Truncates twice: before sanitizing to bound the work, after it because sanitizing makes text longer.
 fn truncate_line(line: &[u8]) -> String {
     let mut text = sanitize(&line[..line.len().min(MAX_LINE)]);
     let kept = text.floor_char_boundary(MAX_LINE);
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_kept_without_what_its_mask_takes_out() {
+    fn a_line_is_masked_before_it_is_stored() {
         let log = ServerLog::with_mask(|line| line.replace("hunter2", "[redacted]"));
         log.push(b"my token is hunter2\xff");
         log.push_note("it said hunter2");
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_lines_go_when_there_are_too_many() {
+    fn the_oldest_lines_are_dropped_when_there_are_too_many() {
         let log = ServerLog::new();
         for n in 1..=MAX_LINES + 5 {
             log.push(n.to_string().as_bytes());
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_lines_go_when_there_is_too_much_text() {
+    fn the_oldest_lines_are_dropped_when_there_is_too_much_text() {
         let log = ServerLog::new();
         for _ in 0..100 {
             log.push(&[b'x'; MAX_LINE]);
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_with_a_note() {
+    fn a_long_line_is_truncated_with_a_note() {
         let log = ServerLog::new();
         log.push(&[b'x'; MAX_LINE + 1]);
         log.push(&[0; MAX_LINE]);

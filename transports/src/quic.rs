@@ -1,13 +1,12 @@
-//! Links to other kernels: QUIC between nodes that know each other's keys.
+//! Links to other kernels: QUIC between nodes with pinned keys.
 //!
-//! Both ends show a certificate of their node's key, and each takes exactly the keys that are pinned here,
-//! at this moment. A link carries one stream of control messages, a stream for each call, streams on
-//! which nodes copy from each other, and packets that may be lost. Nothing of a peer is looked at before
-//! its key was proven, and a peer that is not pinned can only ask to be paired, while a ticket is open.
+//! Both ends present a certificate of their node's key, and each accepts exactly the keys that are pinned at this moment.
+//! A link carries one stream of control messages, a stream for each call, streams for replication, and packets that may
+//! be lost. Nothing of a peer is read before its key was proven, and an unpinned peer can only request pairing, while a
+//! ticket is open.
 //!
-//! Nothing here runs by itself: [`Acceptor::next`], [`InboundStreams::next`], [`ControlInput::next`] and
-//! [`PacketInput::next`] have to be asked again and again by their owner, and losing one of these
-//! futures half way loses nothing.
+//! There are no background tasks here: owners poll [`Acceptor::next`], [`InboundStreams::next`], [`ControlInput::next`]
+//! and [`PacketInput::next`] repeatedly; these futures are cancel safe.
 
 mod acceptor;
 mod close_log;

@@ -1,6 +1,6 @@
-//! Server-sent events, both ways: the bytes of an event out, events out of bytes in.
+//! Server-sent events, encoded and decoded.
 //!
-//! Pure: no IO and no clock. The rules are those of the WHATWG event stream.
+//! Pure: no IO and no clock. Follows the WHATWG event stream.
 
 mod decoder;
 
@@ -16,7 +16,7 @@ pub use decoder::{Decoder, SseEvent, TooLarge};
 pub enum EventId<'a> {
     /// A counter.
     Number(u64),
-    /// Any text; line ends and NUL cannot be said in an id and are left out.
+    /// Any text; line ends and NUL are not allowed in an id and are removed.
     Text(&'a str),
 }
 
@@ -32,20 +32,20 @@ impl<'a> From<&'a str> for EventId<'a> {
     }
 }
 
-/// An event of the default name, `message`: a JSON text, always on one line. Readers that cut their
-/// lines at more than the standard says would make two of it.
+/// An event of the default name, `message`: a JSON text, always on one line. Readers that split at more line ends than
+/// the standard's would read two.
 #[must_use]
 pub fn render_event(id: Option<EventId<'_>>, json: &[u8]) -> Bytes {
     write(None, id, &to_one_line_bytes(json))
 }
 
-/// An event of another name, such as `endpoint`. Line ends in the name are left out.
+/// An event of another name, such as `endpoint`. Line ends in the name are removed.
 #[must_use]
 pub fn render_named_event(name: &str, id: Option<EventId<'_>>, data: &[u8]) -> Bytes {
     write(Some(name), id, data)
 }
 
-/// A comment: bytes that keep a connection alive and that no reader reports.
+/// A comment: keeps a connection alive, and no reader reports it.
 #[must_use]
 pub fn render_comment(text: &str) -> Bytes {
     let mut out = Vec::with_capacity(text.len() + 8);
@@ -54,7 +54,7 @@ pub fn render_comment(text: &str) -> Bytes {
     out.into()
 }
 
-/// Tells the reader to wait this many milliseconds before it connects again.
+/// Sets the reader's delay before it reconnects, in milliseconds.
 #[must_use]
 pub fn render_retry(milliseconds: u64) -> Bytes {
     format!("retry: {milliseconds}\n\n").into()

@@ -1,4 +1,4 @@
-//! A deadline on writes that make no progress: a peer that never reads holds no task for ever.
+//! A deadline on writes without progress: a peer that never reads blocks no task forever.
 
 use std::fmt;
 use std::future::Future;
@@ -10,10 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream whose writes, flushes and shutdowns fail when the peer takes nothing for a while.
+/// A stream whose writes, flushes and shutdowns fail when the peer accepts nothing for a while.
 ///
-/// Reads are passed through. A timer exists only while a write waits, so that a peer which keeps
-/// up costs nothing.
+/// Reads are passed through. A timer exists only while a write waits, so that a peer that keeps up costs nothing.
 #[derive(Debug)]
 pub struct StallGuard<IO> {
     stream: IO,
@@ -21,26 +20,26 @@ pub struct StallGuard<IO> {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// Why a guarded write failed; found inside of the [`io::Error`] by [`is_stall`].
+/// Why a guarded write failed; [`is_stall`] finds it inside the [`io::Error`].
 #[derive(Debug)]
 struct StallError(Duration);
 
 impl fmt::Display for StallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the peer took nothing for {:?}", self.0)
+        write!(f, "the peer accepted nothing for {:?}", self.0)
     }
 }
 
 impl std::error::Error for StallError {}
 
-/// True for the error of a [`StallGuard`] that lost its patience.
+/// Whether the error is a timeout of a [`StallGuard`].
 #[must_use]
 pub(crate) fn is_stall(error: &io::Error) -> bool {
     matches!(error.get_ref(), Some(inner) if inner.is::<StallError>())
 }
 
 impl<IO> StallGuard<IO> {
-    /// Guards a stream; `allowed` is the time in which the peer has to take at least something.
+    /// Guards a stream; within `timeout` the peer has to accept at least one byte.
     #[must_use]
     pub fn new(stream: IO, timeout: Duration) -> Self {
         Self {
@@ -50,7 +49,7 @@ impl<IO> StallGuard<IO> {
         }
     }
 
-    /// The stream itself.
+    /// The guarded stream.
     pub fn get_ref(&self) -> &IO {
         &self.stream
     }
@@ -65,11 +64,11 @@ impl<IO> StallGuard<IO> {
             self.deadline = None;
             return progress;
         }
-        let allowed = self.timeout;
+        let timeout = self.timeout;
         let deadline = self
             .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(allowed)));
-        let stalled = || io::Error::new(io::ErrorKind::TimedOut, StallError(allowed));
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let stalled = || io::Error::new(io::ErrorKind::TimedOut, StallError(timeout));
         deadline.as_mut().poll(cx).map(|()| Err(stalled()))
     }
 }
@@ -78,9 +77,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for StallGuard<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        room: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, room)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -131,18 +130,18 @@ mod tests {
     async fn a_write_to_a_peer_that_never_reads_fails_in_time() {
         let (near, _far) = tokio::io::duplex(16);
         let mut guarded = StallGuard::new(near, ALLOWED);
-        let begun = Instant::now();
+        let started = Instant::now();
         let error = guarded.write_all(&[0; 100]).await.unwrap_err();
         assert!(is_stall(&error), "{error}");
-        assert_eq!(error.to_string(), "the peer took nothing for 5s");
-        assert_eq!(begun.elapsed().as_secs(), 5);
+        assert_eq!(error.to_string(), "the peer accepted nothing for 5s");
+        assert_eq!(started.elapsed().as_secs(), 5);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_peer_is_no_stalled_one() {
+    async fn a_slow_peer_is_not_stalled() {
         let (near, mut far) = tokio::io::duplex(16);
         let mut guarded = StallGuard::new(near, ALLOWED);
-        let begun = Instant::now();
+        let started = Instant::now();
         let reading = tokio::spawn(async move {
             let mut piece = [0; 16];
             for _ in 0..10 {
@@ -152,11 +151,11 @@ mod tests {
         });
         guarded.write_all(&[0; 160]).await.unwrap();
         reading.await.unwrap();
-        assert!(begun.elapsed() > 5 * ALLOWED);
+        assert!(started.elapsed() > 5 * ALLOWED);
     }
 
     #[test]
-    fn another_time_out_is_no_stall() {
+    fn another_timeout_is_no_stall() {
         assert!(!is_stall(&io::ErrorKind::TimedOut.into()));
     }
 }

@@ -1,4 +1,4 @@
-//! The owner-only Unix socket: our own door, and the way to another kernel's.
+//! The owner-only Unix socket: our own, and connections to other kernels' sockets.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 /// Longest path of a socket, in bytes: the system's field has 108, the last one is 0.
 pub(crate) const MAX_PATH: usize = 107;
 
-/// Connections that may wait to be accepted; the system cuts it to its own bound.
+/// Connections that may wait to be accepted; the system applies its own bound.
 const BACKLOG: i32 = 1024;
 
 /// Permissions of a socket that all users of the machine may connect to.
@@ -26,21 +26,21 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Why the socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody accepts connections there.
+    /// Another process accepts connections there.
     #[error("{} is in use: a kernel is already running", .0.display())]
     InUse(PathBuf),
     /// The path does not fit into an address.
     #[error("the socket's path {} has {} bytes, {MAX_PATH} are allowed", .0.display(), .0.as_os_str().len())]
     PathTooLong(PathBuf),
-    /// Something other than a socket lies there; it is left alone.
+    /// Another kind of file is there; it is left unchanged.
     #[error("{} is there and is no socket", .0.display())]
     NotASocket(PathBuf),
-    /// The folder belongs to another user, who could put another socket in the place of ours.
+    /// The folder belongs to another user, who could replace our socket.
     #[error("the folder {} belongs to user {owner}, not to this one", path.display())]
     ForeignFolder {
         /// The folder.
         path: PathBuf,
-        /// Its owner's number.
+        /// Its owner's user id.
         owner: u32,
     },
     /// Others may write to the folder.
@@ -51,28 +51,27 @@ pub enum BindError {
         /// Its permissions.
         mode: u32,
     },
-    /// The system refuses.
+    /// The system call failed.
     #[error("cannot open the socket {}: {why}", path.display())]
     System {
         /// The socket or its folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
 }
 
-/// The file of a bound socket, removed on drop unless another socket has taken its place, or who bound it
-/// keeps it.
+/// The file of a bound socket, removed on drop unless another socket has replaced it, or its binder keeps it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Open for as long as we may have to know our file again: its number is not given to another. `None`
-    /// where the file is somebody else's.
+    /// Keeps our file open, so that its inode number is not reused while we may compare it. `None` if the file belongs to
+    /// somebody else.
     handle: Option<File>,
 }
 
 impl SocketFile {
-    /// Where it lies.
+    /// The file's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -81,22 +80,21 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let id = |found: Metadata| (found.dev(), found.ino());
+        let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
         let Some(pin) = &self.handle else { return };
-        let (ours, there) = (pin.metadata(), self.path.symlink_metadata());
-        if ours.is_ok_and(|ours| there.is_ok_and(|there| id(ours) == id(there))) {
+        let (ours, current) = (pin.metadata(), self.path.symlink_metadata());
+        if ours.is_ok_and(|ours| current.is_ok_and(|current| id(ours) == id(current))) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens a socket that only this user can reach: its folder is made with mode 0700 when it is
-/// missing, the socket has 0600. One for `everybody` has 0666: whoever can enter its folder can connect,
-/// and has to be judged by [`peer_credentials`]. A socket file that nobody listens on is replaced. Needs a tokio
-/// runtime.
+/// Opens a socket that only this user can reach: its folder is created with mode 0700 if it is missing, the socket has
+/// 0600. With `everybody` it has 0666: whoever can enter its folder can connect, and has to be checked with
+/// [`peer_credentials`]. A socket file without a listener is replaced. Needs a tokio runtime.
 ///
 /// # Errors
-/// [`BindError`]; nothing was changed but that the folder may have been made.
+/// [`BindError`]; nothing was changed, except that the folder may have been created.
 pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), BindError> {
     if path.as_os_str().len() > MAX_PATH {
         return Err(BindError::PathTooLong(path.to_owned()));
@@ -106,21 +104,20 @@ pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), 
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = open_private_folder(folder.unwrap_or(Path::new(".")))?;
     // Two kernels that start at once must not each take the other's new socket for a stale one.
-    let _turn = Flock::lock(folder, FlockArg::LockExclusive)
+    let _lock = Flock::lock(folder, FlockArg::LockExclusive)
         .map_err(|(_, errno)| system_error(path)(errno.into()))?;
     remove_stale_socket(path)?;
     let bound = bind_listener(path).map_err(system_error(path))?;
     if everybody {
-        // The folder is ours, and nobody else can have put another file there.
+        // The folder is ours, so nobody else can have replaced the file.
         std::fs::set_permissions(path, Permissions::from_mode(SHARED_MODE))
             .map_err(system_error(path))?;
     }
     Ok(bound)
 }
 
-/// Takes over a socket that the system's service manager has bound and listens on: its file stays with that
-/// one, which starts the next kernel when somebody connects. Its folder and permissions have to be as
-/// [`bind`] makes them. Needs a tokio runtime.
+/// Adopts a socket that the system's service manager has bound and listens on: the manager keeps its file, and starts
+/// the next kernel on a connection. Folder and permissions must be as [`bind`] makes them. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`BindError`].
@@ -158,28 +155,28 @@ fn open_private_folder(path: &Path) -> Result<File, BindError> {
         .create(path)
         .map_err(system_error(path))?;
     let folder = File::open(path).map_err(system_error(path))?;
-    let found = folder.metadata().map_err(system_error(path))?;
-    if found.uid() != geteuid().as_raw() {
+    let metadata = folder.metadata().map_err(system_error(path))?;
+    if metadata.uid() != geteuid().as_raw() {
         return Err(BindError::ForeignFolder {
             path: path.to_owned(),
-            owner: found.uid(),
+            owner: metadata.uid(),
         });
     }
-    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(BindError::OpenFolder {
             path: path.to_owned(),
-            mode: found.mode() & 0o7777,
+            mode: metadata.mode() & 0o7777,
         });
     }
     Ok(folder)
 }
 
-/// Removes a socket that nobody listens on.
+/// Removes a socket without a listener.
 fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(system_error(path)(error)),
-        Ok(found) if !found.file_type().is_socket() => {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
             return Err(BindError::NotASocket(path.to_owned()));
         }
         Ok(_) => {}
@@ -188,7 +185,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(system_error(path))
         }
-        // A full backlog is an answer, too.
+        // A full backlog proves a listener, too.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(system_error(path)(error)),
         Ok(()) | Err(_) => Err(BindError::InUse(path.to_owned())),
     }
@@ -216,27 +213,27 @@ fn bind_listener(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((UnixListener::from_std(socket.into())?, file))
 }
 
-/// Who is at the other end, by the system's own word.
+/// The credentials of the peer, as the system reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixPeer {
     /// User.
     pub uid: u32,
     /// Main group.
     pub(crate) gid: u32,
-    /// Process, when the system tells.
+    /// Process, if the system reports it.
     pub(crate) pid: Option<i32>,
 }
 
-/// Asks the system who is at the other end.
+/// Reads the peer's credentials from the system.
 ///
 /// # Errors
-/// Those of asking for a socket option.
+/// The socket option cannot be read.
 pub fn peer_credentials(stream: &UnixStream) -> io::Result<UnixPeer> {
-    let found = stream.peer_cred()?;
+    let metadata = stream.peer_cred()?;
     Ok(UnixPeer {
-        uid: found.uid(),
-        gid: found.gid(),
-        pid: found.pid(),
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        pid: metadata.pid(),
     })
 }
 
@@ -300,16 +297,16 @@ mod tests {
         assert!(peer_credentials(&near).is_ok() && peer_credentials(&far).is_ok());
         drop((listener, file));
         assert!(path.exists());
-        // Who comes now waits for the next kernel.
+        // New connections wait for the next kernel.
         connect(&path).await.unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o770)).unwrap();
         let refused = adopt(theirs, &path, false).map(|_| ());
         assert!(matches!(refused, Err(BindError::OpenFolder { .. })));
     }
 
-    /// PRJ-009: a second kernel at the same door is refused, the dead one's door is no obstacle.
+    /// PRJ-009: a second kernel at the same socket is rejected; the socket of a dead kernel is replaced.
     #[tokio::test]
-    async fn a_stale_socket_is_replaced_and_a_live_one_respected() {
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_kept() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("kernel.sock");
         let (listener, file) = bind(&path, false).unwrap();
@@ -317,16 +314,13 @@ mod tests {
         drop(listener);
         let (_listener, successor) = bind(&path, false).unwrap();
         drop(file);
-        assert!(
-            path.exists(),
-            "the successor's socket is not ours to remove"
-        );
+        assert!(path.exists(), "the successor's socket must not be removed");
         drop(successor);
         assert!(!path.exists());
     }
 
     #[tokio::test]
-    async fn unsafe_places_are_refused() {
+    async fn unsafe_paths_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("precious");
         std::fs::write(&file, "text").unwrap();
@@ -347,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_of_another_user_is_refused() {
+    async fn a_folder_of_another_user_is_rejected() {
         let root = tempfile::tempdir().unwrap();
         let foreign = if geteuid().is_root() {
             let other = Some(nix::unistd::Uid::from_raw(4711));

@@ -1,8 +1,7 @@
-//! Responses that are buffered because their clients have not read them: counted in bytes, for all agents
-//! together and for each.
+//! Responses that are buffered until their clients read them: counted in bytes, for all agents together and for each.
 //!
-//! A response is admitted once, when it arrives from its server. What becomes of it afterwards is counted
-//! without asking again, until its last byte was sent: the count is what the next one is admitted by.
+//! A response is admitted once, when it arrives from its server. Afterwards it is counted without another admission
+//! until its last byte was sent: the count decides whether the next one is admitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,13 +9,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// What is shorter is not counted, in bytes: its stream or connection costs as much.
+/// Shorter responses are not counted, in bytes: their stream or connection costs as much.
 const SMALL: usize = 1 << 10;
 
-/// A call is made only while so much of the share is left, as a fraction: one of the longest responses fits.
+/// A call is made only while this fraction of the share is free, so that one of the longest responses fits.
 const MIN_FREE_FRACTION: u64 = 8;
 
-/// Bytes of all agents, or of one.
+/// A count of bytes, of all agents or of one.
 #[derive(Debug)]
 pub struct UnreadBytes {
     limit: u64,
@@ -25,7 +24,7 @@ pub struct UnreadBytes {
 }
 
 impl UnreadBytes {
-    /// For all agents together.
+    /// A count for all agents together.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -35,7 +34,7 @@ impl UnreadBytes {
         })
     }
 
-    /// For one of them; who waits for room waits for that of both.
+    /// A count for one agent. A waiter is woken by free bytes of any share.
     #[must_use]
     pub fn share(&self, limit: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -45,20 +44,20 @@ impl UnreadBytes {
         })
     }
 
-    /// How many there are.
+    /// The counted bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How many there may be.
+    /// The maximum.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 }
 
-/// What one agent's responses may take.
+/// The budget of one agent's responses.
 #[derive(Clone, Debug)]
 pub struct ResponseBudget {
     total: Arc<UnreadBytes>,
@@ -66,38 +65,37 @@ pub struct ResponseBudget {
 }
 
 impl ResponseBudget {
-    /// Bytes of all agents, and of this one.
+    /// Counts in both the total and the agent's share.
     #[must_use]
     pub fn new(total: Arc<UnreadBytes>, share: Arc<UnreadBytes>) -> Self {
         Self { total, share }
     }
 
-    /// The most that this agent's may take.
+    /// The maximum of this agent's share.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.share.limit
     }
 
-    /// True when no further call should be made for this agent: its response may find no room.
+    /// Whether no further call should be made for this agent, since its response may not fit.
     #[must_use]
     pub fn is_full(&self) -> bool {
         !self.has_capacity(self.min_free() as u64)
     }
 
-    /// As many bytes as have to be left for a further call to be made.
+    /// The bytes that must be free for a further call.
     #[must_use]
     pub fn min_free(&self) -> usize {
         usize::try_from(self.share.limit / MIN_FREE_FRACTION).unwrap_or(usize::MAX)
     }
 
-    /// Admits a response that has arrived. One that is longer than a share is admitted while its agent has
-    /// nothing else.
+    /// Admits a response that has arrived. One that is longer than a share is admitted while its agent has no other.
     #[must_use]
     pub fn admit(&self, bytes: usize) -> Option<UnreadResponse> {
         (bytes < SMALL || self.has_capacity(bytes as u64)).then(|| self.count(bytes))
     }
 
-    /// Admits a response as soon as there is room for it.
+    /// Admits a response as soon as it fits.
     pub async fn admit_when_free(&self, bytes: usize) -> UnreadResponse {
         loop {
             let mut freed = std::pin::pin!(self.share.freed.notified());
@@ -109,7 +107,7 @@ impl ResponseBudget {
         }
     }
 
-    /// Counts bytes that were admitted before, in another form.
+    /// Counts bytes that were admitted before in another form.
     #[must_use]
     pub fn count(&self, bytes: usize) -> UnreadResponse {
         let bytes = match bytes {
@@ -126,7 +124,7 @@ impl ResponseBudget {
         }
     }
 
-    /// The same bytes, counted until nobody holds a part of them any more.
+    /// The same bytes, counted until their last part is dropped.
     #[must_use]
     pub fn attach_to(&self, bytes: Bytes) -> Bytes {
         match bytes.len() {
@@ -136,9 +134,9 @@ impl ResponseBudget {
     }
 
     fn has_capacity(&self, bytes: u64) -> bool {
-        let (all, own) = (self.total.used(), self.share.used());
-        let fits = all + bytes <= self.total.limit && own + bytes <= self.share.limit;
-        fits || (own == 0 && all < self.total.limit)
+        let (all, share) = (self.total.used(), self.share.used());
+        let fits = all + bytes <= self.total.limit && share + bytes <= self.share.limit;
+        fits || (share == 0 && all < self.total.limit)
     }
 }
 
@@ -150,19 +148,19 @@ pub struct UnreadResponse {
 }
 
 impl UnreadResponse {
-    /// How many bytes are counted.
+    /// The counted bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// True when none are.
+    /// Whether no bytes are counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// A part of it, of so many bytes; what was not counted so far is from now on.
+    /// Splits off a part of this many bytes; bytes that were not counted before are counted from now on.
     #[must_use]
     pub fn split_off(&mut self, bytes: usize) -> Self {
         let part = self.bytes.min(bytes as u64);
@@ -174,7 +172,7 @@ impl UnreadResponse {
         more
     }
 
-    /// These bytes, counted until nobody holds a part of them any more.
+    /// The bytes, counted until their last part is dropped.
     #[must_use]
     pub(crate) fn attach_to(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(GuardedBytes {
@@ -187,10 +185,8 @@ impl UnreadResponse {
 impl Drop for UnreadResponse {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let UnreadBytes {
-                used: taken, freed, ..
-            } = &*self.budget.share;
-            taken.fetch_sub(self.bytes, Ordering::Relaxed);
+            let UnreadBytes { used, freed, .. } = &*self.budget.share;
+            used.fetch_sub(self.bytes, Ordering::Relaxed);
             self.budget
                 .total
                 .used
@@ -200,34 +196,34 @@ impl Drop for UnreadResponse {
     }
 }
 
-/// What is being answered on one connection.
+/// The unfinished answers of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionLoad {
     requests: AtomicUsize,
-    /// Bytes of answers that were handed on to be sent, and those of them that were sent or dropped.
+    /// Bytes of answers that were queued, and those of them that were sent or dropped.
     queued: AtomicU64,
     sent: AtomicU64,
 }
 
 impl ConnectionLoad {
-    /// True until the last byte of each answer was sent.
+    /// Whether the last byte of some answer is unsent.
     pub(crate) fn has_requests(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// How many bytes have to be sent until nothing is left of what waits now; `None` when nothing does.
+    /// The value of `sent` at which all queued bytes are sent; `None` when none are queued.
     pub(crate) fn unsent(&self) -> Option<u64> {
-        let handed_on = self.queued.load(Ordering::Relaxed);
-        (!self.has_sent(handed_on)).then_some(handed_on)
+        let queued = self.queued.load(Ordering::Relaxed);
+        (!self.has_sent(queued)).then_some(queued)
     }
 
-    /// True when so many bytes were sent.
+    /// Whether this many bytes were sent.
     pub(crate) fn has_sent(&self, bytes: u64) -> bool {
         self.sent.load(Ordering::Relaxed) >= bytes
     }
 }
 
-/// A request of a connection while it is being answered.
+/// A request of a connection until it is answered.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<ConnectionLoad>);
 
@@ -237,7 +233,7 @@ impl RequestGuard {
         Self(connection.clone())
     }
 
-    /// These bytes of its answer, which are unsent, and counted, until nobody holds a part of them any more.
+    /// Counts these bytes of the answer as unsent until their last part is dropped.
     pub(crate) fn attach_to(
         self: Arc<Self>,
         bytes: Bytes,
@@ -245,14 +241,14 @@ impl RequestGuard {
     ) -> Bytes {
         let unsent = bytes.len() as u64;
         self.0.queued.fetch_add(unsent, Ordering::Relaxed);
-        let held = UnsentBytes {
+        let guard = UnsentBytes {
             request: self,
             unsent,
             _unread: unread,
         };
         Bytes::from_owner(GuardedBytes {
             bytes,
-            _guard: held,
+            _guard: guard,
         })
     }
 }
@@ -263,7 +259,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// A part of an answer on its way.
+/// A part of an answer that is being sent.
 struct UnsentBytes {
     request: Arc<RequestGuard>,
     unsent: u64,
@@ -277,7 +273,7 @@ impl Drop for UnsentBytes {
     }
 }
 
-/// Bytes with something that is dropped with the last part of them.
+/// Bytes with a guard that is dropped with their last part.
 struct GuardedBytes<H> {
     bytes: Bytes,
     _guard: H,
@@ -298,20 +294,23 @@ mod tests {
     const KIB: usize = 1 << 10;
 
     #[test]
-    fn what_is_unread_is_bounded_for_each_agent_and_in_all() {
+    fn unread_bytes_are_bounded_for_each_agent_and_in_total() {
         let all = UnreadBytes::new(100 * KIB as u64);
         let [a, b, c] = [(); 3].map(|()| {
-            let own = all.share(60 * KIB as u64);
-            ResponseBudget::new(all.clone(), own)
+            let share = all.share(60 * KIB as u64);
+            ResponseBudget::new(all.clone(), share)
         });
-        let held = a.admit(55 * KIB).unwrap();
+        let guard = a.admit(55 * KIB).unwrap();
         assert!(a.admit(6 * KIB).is_none() && !b.is_full());
         assert!(a.is_full(), "less than an eighth of its share is left");
         let other = b.admit(45 * KIB).unwrap();
         assert!(c.admit(KIB).is_none() && c.is_full());
-        assert!(c.admit(100).is_some(), "what is small always passes");
-        drop(held);
-        // One that is longer than the share, while its agent has nothing else.
+        assert!(
+            c.admit(100).is_some(),
+            "small responses are always admitted"
+        );
+        drop(guard);
+        // One that is longer than the share, while its agent has no other.
         let long = c.admit(80 * KIB).unwrap();
         assert!(c.admit(KIB).is_none());
         drop((other, long));
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_waits_for_the_room_of_its_agent() {
+    async fn a_response_waits_until_its_agents_share_has_capacity() {
         let all = UnreadBytes::new(1 << 20);
         let budget = ResponseBudget::new(all.clone(), all.share(10 * KIB as u64));
         let first = budget.admit(8 * KIB).unwrap();

@@ -1,5 +1,5 @@
-//! The guard with real processes: this program is the test, the kernel that is killed, and the
-//! guard that it starts, as `mgp` is.
+//! Tests the guard with real processes: this program is the test, the kernel that is killed, and the guard that it
+//! starts, as `mgp` is.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
@@ -18,13 +18,13 @@ use tokio::runtime::Runtime;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// What a kernel promises: nobody is left this long after it was killed.
+/// The promise: no process remains this long after a kernel was killed.
 const PROMISED: Duration = Duration::from_secs(2);
 
-/// For everything that has no promised time.
+/// The limit for everything without a promised time.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server with a helper in its group, one in another session, and one deaf to SIGTERM.
+/// A server with a helper in its group, one in another session, and one that ignores SIGTERM.
 const FAMILY: &str = "sleep 300 & echo $!; setsid sleep 300 & echo $!; \
     (trap '' TERM; exec sleep 300) & echo $!; echo ready; cat; sleep 300";
 
@@ -39,8 +39,8 @@ fn main() -> Outcome {
                 no_server_survives_a_killed_kernel,
             )?;
             tell(
-                "a_guard_that_is_sent_home_harms_nobody",
-                a_guard_that_is_sent_home_harms_nobody,
+                "a_dismissed_guard_harms_nobody",
+                a_dismissed_guard_harms_nobody,
             )?;
             tell("a_dropped_guard_harms_nobody", a_dropped_guard_harms_nobody)?;
             tell("a_dead_guard_is_noticed", a_dead_guard_is_noticed)?;
@@ -55,9 +55,9 @@ fn tell(name: &str, test: fn() -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// CMCP-073: `kill -9` of the kernel leaves no orphan; also when terminals and service managers signalled the guard.
-/// The promised time is the guard's, not that of a machine with other things to do: one run in three is enough,
-/// and in each of them nobody is left.
+/// CMCP-073: `kill -9` of the kernel leaves no orphan; also when terminals and service managers signalled the guard. The
+/// promised time applies to the guard, not to a busy machine: one run of three is enough, and each of them must leave no
+/// process.
 fn no_server_survives_a_killed_kernel() -> Outcome {
     for _ in 0..3 {
         if outlived()? < PROMISED {
@@ -67,7 +67,7 @@ fn no_server_survives_a_killed_kernel() -> Outcome {
     check(false, "nobody is left in the promised time, once in three")
 }
 
-/// How long something runs on when its kernel is killed.
+/// How long processes outlive their killed kernel.
 fn outlived() -> Result<Duration, Box<dyn Error>> {
     let mut kernel = Command::new(std::env::current_exe()?)
         .arg("kernel")
@@ -85,7 +85,7 @@ fn outlived() -> Result<Duration, Box<dyn Error>> {
         pids.len() == 9,
         "the guard, two servers and three helpers of each were started",
     )?;
-    check(pids.iter().all(|pid| lives(*pid)), "all of them run")?;
+    check(pids.iter().all(|pid| is_running(*pid)), "all of them run")?;
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         kill(Pid::from_raw(pids[0]), signal)?;
     }
@@ -93,23 +93,23 @@ fn outlived() -> Result<Duration, Box<dyn Error>> {
     let killed = Instant::now();
     kernel.wait()?;
     until(LONG, "nobody is left, the guard included", || {
-        !pids.iter().any(|pid| lives(*pid))
+        !pids.iter().any(|pid| is_running(*pid))
     })?;
     println!("     gone after {:?}", killed.elapsed());
     Ok(killed.elapsed())
 }
 
-/// Starts a guard and two servers, one of which the guard is not told about; then waits for death.
+/// Starts a guard and two servers, one of which the guard does not watch; then waits for its death.
 fn kernel() -> Outcome {
     let runtime = Runtime::new()?;
     runtime.block_on(async {
         let mark = format!("guard-test-{}", std::process::id());
         let guard = start_guard(&mark)?;
         println!("{}", guard.pid().ok_or("the guard runs")?);
-        let mut told = server("told", &mark)?;
-        guard.watch(told.pid())?;
-        let mut untold = server("untold", &mark)?;
-        for server in [&mut told, &mut untold] {
+        let mut watched = server("told", &mark)?;
+        guard.watch(watched.pid())?;
+        let mut unwatched = server("untold", &mark)?;
+        for server in [&mut watched, &mut unwatched] {
             println!("{}", server.pid());
             print_family(server).await?;
         }
@@ -130,15 +130,15 @@ async fn print_family(server: &mut Child) -> Outcome {
     Ok(())
 }
 
-fn a_guard_that_is_sent_home_harms_nobody() -> Outcome {
+fn a_dismissed_guard_harms_nobody() -> Outcome {
     Runtime::new()?.block_on(async {
         let guard = start_guard("guard-test-bye")?;
         let mut server = server("bye", "guard-test-bye")?;
         guard.watch(server.pid())?;
         let pid = guard.pid().ok_or("the guard runs")?.cast_signed();
         guard.dismiss().await;
-        check(!lives(pid), "the guard has left")?;
-        check(lives(server.pid()), "the server goes on")?;
+        check(!is_running(pid), "the guard has left")?;
+        check(is_running(server.pid()), "the server goes on")?;
         server.stop(Duration::ZERO).await;
         Ok(())
     })
@@ -151,8 +151,8 @@ fn a_dropped_guard_harms_nobody() -> Outcome {
         guard.watch(server.pid())?;
         let pid = guard.pid().ok_or("the guard runs")?.cast_signed();
         drop(guard);
-        until(LONG, "the guard has left", || !lives(pid))?;
-        check(lives(server.pid()), "the server goes on")?;
+        until(LONG, "the guard has left", || !is_running(pid))?;
+        check(is_running(server.pid()), "the server goes on")?;
         server.stop(Duration::ZERO).await;
         Ok(())
     })
@@ -186,17 +186,17 @@ fn server(id: &str, mark: &str) -> Result<Child, child::SpawnError> {
     child::spawn(&spec, &ServerLog::new())
 }
 
-/// A zombie lives no more.
-fn lives(pid: i32) -> bool {
+/// Whether the process runs; a zombie does not.
+fn is_running(pid: i32) -> bool {
     let mut stat = String::new();
     let read = std::fs::File::open(format!("/proc/{pid}/stat"))
         .and_then(|mut file| file.read_to_string(&mut stat));
     read.is_ok() && !stat.contains(") Z ")
 }
 
-fn until(patience: Duration, what: &str, done: impl Fn() -> bool) -> Outcome {
-    let begun = Instant::now();
-    while begun.elapsed() < patience {
+fn until(timeout: Duration, what: &str, done: impl Fn() -> bool) -> Outcome {
+    let started = Instant::now();
+    while started.elapsed() < timeout {
         if done() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The connected agents that are MCPL hosts: to them the kernel is one MCPL server made of all (MCPL-151).
+//! The connected agents that are MCPL hosts: for them the kernel is one MCPL server that combines all (MCPL-151).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,13 +22,13 @@ use mgp_sync::snapshot::Snapshot;
 use serde::Serialize;
 use serde_json::json;
 
-/// What the kernel declares to them beside the sets: servers come and go while an agent learns this once.
+/// The kernel's declaration besides the sets: servers come and go, while an agent reads this once.
 const DECLARED: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}"#;
 
-/// The same for a host that reads plain booleans ([`FeatureSetForm::List`]).
+/// The same for a host that expects plain booleans ([`FeatureSetForm::List`]).
 const DECLARED_BOOLEANS: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":true,"modelInfo":true,"channels":true"#;
 
-/// A set with its name, for hosts that read it there.
+/// A set with its name, for hosts that expect a list.
 #[derive(Serialize)]
 struct SetInList<'a> {
     name: &'a str,
@@ -47,7 +47,7 @@ fn sets_form(caller: &Caller) -> FeatureSetForm {
     declared.map_or(FeatureSetForm::ByName, |declared| declared.form)
 }
 
-/// How long a host that did not answer is asked after all others, unless it answers before.
+/// How long a host that did not answer is asked last, unless it answers before.
 const SILENCE_DURATION: Duration = Duration::from_secs(300);
 
 /// The agents that are hosts.
@@ -55,16 +55,16 @@ const SILENCE_DURATION: Duration = Duration::from_secs(300);
 pub struct McplAgents {
     directory: Arc<Directory>,
     sets: Arc<Snapshot<FeatureSets>>,
-    /// Bounded as connections are: an entry goes with its connection.
+    /// Bounded by the connections: an entry is removed with its connection.
     hosts: Mutex<HashMap<ConnectionId, HostState>>,
 }
 
-/// What is known of one.
+/// The state of one host.
 #[derive(Clone, Debug, Default)]
 struct HostState {
-    /// What it wants of what it may have.
+    /// The sets that it accepts.
     filter: AgentSets,
-    /// The sets announced to it, by the names it knows.
+    /// The sets announced to it, by their names at agents.
     announced: BTreeMap<String, FeatureSet>,
     silent_until: Arc<SilentUntil>,
 }
@@ -84,10 +84,10 @@ impl SilentUntil {
     }
 }
 
-/// One of them, at this moment.
+/// One of the hosts, as of now.
 #[derive(Clone, Debug)]
 pub struct McplAgent {
-    /// Who it is.
+    /// Its identity.
     pub id: AgentId,
     /// Its connection.
     pub connection: ConnectionId,
@@ -100,7 +100,7 @@ pub struct McplAgent {
 }
 
 impl McplAgents {
-    /// Nobody yet.
+    /// Starts without hosts.
     #[must_use]
     pub fn new(directory: Arc<Directory>, sets: Arc<Snapshot<FeatureSets>>) -> Arc<Self> {
         Arc::new(Self {
@@ -110,8 +110,7 @@ impl McplAgents {
         })
     }
 
-    /// Hosts that can get requests and notifications now, the oldest connection first. Hosts that left a request
-    /// without an answer come last.
+    /// Hosts that are reachable now, the oldest connection first. Hosts that left a request without an answer come last.
     #[must_use]
     pub(crate) fn list_reachable(&self) -> Vec<McplAgent> {
         let hosts = self.directory.mcpl_hosts().into_iter();
@@ -128,58 +127,59 @@ impl McplAgents {
 
     fn to_host(&self, agent: Arc<Agent>) -> Option<McplAgent> {
         let caller = agent.caller()?.clone();
-        let known = self.lock_hosts().get(&agent.connection).cloned();
-        let known = known.unwrap_or_default();
+        let hosts = self.lock_hosts().get(&agent.connection).cloned();
+        let hosts = hosts.unwrap_or_default();
         Some(McplAgent {
             id: agent.id().clone(),
             connection: agent.connection,
             capabilities: caller.mcpl.clone()?,
-            filter: known.filter,
-            silent_until: known.silent_until,
+            filter: hosts.filter,
+            silent_until: hosts.silent_until,
             directory: self.directory.clone(),
             caller,
             agent,
         })
     }
 
-    /// Whether this caller lets a set through: it is a host that did not disable it, or is none.
+    /// Whether this caller accepts a set: it is a host that did not disable it, or no host.
     #[must_use]
     pub fn allows_set(&self, caller: &Caller, server: &ServerId, set: &str) -> bool {
-        let known = self.lock_hosts();
-        let known = known.get(&caller.connection);
-        known.is_none_or(|known| known.filter.allows(&names::set_name(server, set)))
+        let hosts = self.lock_hosts();
+        let hosts = hosts.get(&caller.connection);
+        hosts.is_none_or(|hosts| hosts.filter.allows(&names::set_name(server, set)))
     }
 
     /// Whether this caller admits a scope: it is no host, or a host whose lists admit it.
     #[must_use]
     pub fn allows_scope(&self, caller: &Caller, server: &ServerId, set: &str, label: &str) -> bool {
-        let known = self.lock_hosts();
-        let said = known.get(&caller.connection);
-        let said = said.and_then(|known| known.filter.scopes(&names::set_name(server, set)));
-        said.is_none_or(|said| scopes::is_allowed_by(label, said))
+        let hosts = self.lock_hosts();
+        let scope_rules = hosts.get(&caller.connection);
+        let scope_rules =
+            scope_rules.and_then(|hosts| hosts.filter.scopes(&names::set_name(server, set)));
+        scope_rules.is_none_or(|scope_rules| scopes::is_allowed_by(label, scope_rules))
     }
 
-    /// The kernel's declaration to an agent that is a host, as JSON text; what was announced is stored.
+    /// The kernel's declaration to an agent that is a host, as JSON text; stores the announced sets.
     #[must_use]
     pub fn declaration(&self, caller: &Caller) -> String {
-        let told = self.visible_sets(caller);
+        let visible_sets = self.visible_sets(caller);
         let declaration = match sets_form(caller) {
             FeatureSetForm::ByName => {
-                let sets = serde_json::to_string(&told).expect("sets are always JSON");
+                let sets = serde_json::to_string(&visible_sets).expect("sets are always JSON");
                 format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
             }
             FeatureSetForm::List => {
-                let sets: Vec<SetInList<'_>> = told.iter().map(SetInList::from).collect();
+                let sets: Vec<SetInList<'_>> = visible_sets.iter().map(SetInList::from).collect();
                 let sets = serde_json::to_string(&sets).expect("sets are always JSON");
                 format!(r#"{{{DECLARED_BOOLEANS},"featureSets":{sets}}}"#)
             }
         };
-        let mut known = self.lock_hosts();
-        known.entry(caller.connection).or_default().announced = told;
+        let mut hosts = self.lock_hosts();
+        hosts.entry(caller.connection).or_default().announced = visible_sets;
         declaration
     }
 
-    /// The enabled sets of the servers it sees, by the names it knows.
+    /// The enabled sets of the servers that the caller sees, by their names at agents.
     fn visible_sets(&self, caller: &Caller) -> BTreeMap<String, FeatureSet> {
         let sets = self.sets.load();
         let seen = sets.servers.iter().filter(|(server, _)| {
@@ -192,15 +192,15 @@ impl McplAgents {
         all.collect()
     }
 
-    /// `featureSets/update` of an agent: it can only narrow what the operator lets through (MCPL-157).
+    /// `featureSets/update` of an agent: it can only narrow the operator's settings (MCPL-157).
     pub fn update(&self, caller: &Caller, params: Option<&str>) {
         let (update, refused) = Update::parse(params.unwrap_or("{}"));
         if !refused.is_empty() {
             let refused = refused.join("; ");
             tracing::warn!(agent = %caller.agent, refused, "a part of featureSets/update cannot be read");
         }
-        let mut known = self.lock_hosts();
-        if let Some(host) = known.get_mut(&caller.connection) {
+        let mut hosts = self.lock_hosts();
+        if let Some(host) = hosts.get_mut(&caller.connection) {
             let names: Vec<String> = host.announced.keys().cloned().collect();
             host.filter
                 .update(&update, names.iter().map(String::as_str));
@@ -215,14 +215,14 @@ impl McplAgents {
         }
     }
 
-    /// The same for one, which is ready now.
+    /// Notifies one host, which is ready now.
     pub fn refresh_agent(&self, agent: &Arc<Agent>) {
         let Some(caller) = agent.caller().filter(|caller| caller.mcpl.is_some()) else {
             return;
         };
-        // The frame is sent under the lock, so that two of them keep their order.
-        let mut known = self.lock_hosts();
-        let Some(host) = known.get_mut(&agent.connection) else {
+        // Sent under the lock, so that frames keep their order.
+        let mut hosts = self.lock_hosts();
+        let Some(host) = hosts.get_mut(&agent.connection) else {
             return;
         };
         let now = self.visible_sets(caller);
@@ -240,7 +240,7 @@ impl McplAgents {
         }
         let params = match sets_form(caller) {
             FeatureSetForm::ByName => json!({"added": added, "removed": removed}),
-            // The names are keys here, and stand in the sets as well.
+            // The names are keys here, and are members of the sets, too.
             FeatureSetForm::List => {
                 let added = added.into_iter();
                 let added: BTreeMap<_, _> = added
@@ -255,7 +255,7 @@ impl McplAgents {
         host.announced = now;
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn remove(&self, connection: ConnectionId) {
         self.lock_hosts().remove(&connection);
     }
@@ -266,13 +266,13 @@ impl McplAgents {
 }
 
 impl McplAgent {
-    /// What it declared.
+    /// Its declared capabilities.
     #[must_use]
     pub(crate) fn capabilities(&self) -> &HostCapabilities {
         &self.capabilities
     }
 
-    /// Its requests come from this caller.
+    /// The caller of its requests.
     #[must_use]
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
@@ -284,7 +284,7 @@ impl McplAgent {
         &self.agent
     }
 
-    /// Sends it a request. It is cancelled on timeout.
+    /// Sends it a request, which is cancelled on timeout.
     ///
     /// # Errors
     /// [`CallbackError`] says why there is no answer.
@@ -297,8 +297,8 @@ impl McplAgent {
         if !self.agent.is_reachable() {
             return Err(CallbackError::Unreachable);
         }
-        let exchange = self.agent.new_kernel_call();
-        let asked = self.agent.ask(&exchange, None, method, Some(params));
+        let call = self.agent.new_kernel_call();
+        let asked = self.agent.ask(&call, None, method, Some(params));
         let answered = tokio::time::timeout(deadline, asked).await;
         let answered = answered.unwrap_or(Err(CallbackError::TimedOut(deadline)));
         self.record_answer(&answered);
@@ -311,13 +311,13 @@ impl McplAgent {
         self.agent.is_reachable()
     }
 
-    /// Whether it left a request without an answer of late.
+    /// Whether it recently left a request without an answer.
     #[must_use]
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_until.is_active(monotonic_now())
     }
 
-    /// Remembers whether it answers: hosts that do not come last.
+    /// Records whether it answers: silent hosts come last.
     pub(crate) fn record_answer(&self, answered: &Result<CallbackResult, CallbackError>) {
         match answered {
             Ok(_) => self.silent_until.set_until(None),
@@ -334,28 +334,28 @@ impl McplAgent {
         }
     }
 
-    /// Tells it something.
+    /// Sends it a notification.
     pub(crate) fn notify(&self, method: &str, params: &str) {
         let frame = jsonrpc::notification(method, Some(params));
         self.agent.send(frame.into(), Delivery::Reliable);
     }
 
-    /// Whether it may know of the server at all.
+    /// Whether it may know of the server.
     #[must_use]
     pub(crate) fn can_see(&self, server: &ServerId) -> bool {
         self.caller.view.includes(server) && self.directory.open_server_filter(server)(&self.caller)
     }
 
-    /// Whether it admits this set; the operator's decision is checked elsewhere.
+    /// Whether it accepts this set; the operator's decision is checked elsewhere.
     #[must_use]
     pub(crate) fn allows_set(&self, server: &ServerId, set: &str) -> bool {
         self.can_see(server) && self.filter.allows(&names::set_name(server, set))
     }
 
-    /// Whether it lets this scope of the set through.
+    /// Whether it admits this scope of the set.
     #[must_use]
     pub(crate) fn allows_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
-        let said = self.filter.scopes(&names::set_name(server, set));
-        said.is_none_or(|said| scopes::is_allowed_by(label, said))
+        let scope_rules = self.filter.scopes(&names::set_name(server, set));
+        scope_rules.is_none_or(|scope_rules| scopes::is_allowed_by(label, scope_rules))
     }
 }

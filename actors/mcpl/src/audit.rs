@@ -1,5 +1,5 @@
-//! What of MCPL is written to the audit log (MCPL §13.2): who, which set, which inference, how it ended. Of a text
-//! never the text itself, but its size and its hash.
+//! MCPL records of the audit log (MCPL §13.2): participants, set, inference, outcome. Of a text only its size and hash are
+//! recorded.
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcpl::McplError;
@@ -9,35 +9,35 @@ use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, agent_actor, kernel_actor, new_event, operator_actor};
 use serde_json::{Map, Value};
 
-/// Bytes of an external name that a record keeps.
+/// Bytes of an external name that a record stores.
 const NAME_MAX: usize = 256;
 
 /// An operation of MCPL.
 #[derive(Clone, Debug)]
 pub struct McplRecord<'a> {
-    /// The server's part in it.
+    /// The server.
     pub server: &'a ServerId,
     /// The method.
     pub method: &'a str,
-    /// The set.
+    /// The feature set.
     pub feature_set: Option<&'a str>,
     /// The inference.
     pub inference: Option<&'a str>,
-    /// The agent's part in it.
+    /// The agent.
     pub agent: Option<&'a AgentId>,
-    /// Who began it.
+    /// Who started it.
     pub actor: McplActor,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// The reason.
     pub reason: Option<&'a str>,
-    /// The text that was shown; only its size and hash are stored.
+    /// The disclosed text; only its size and hash are stored.
     pub text: Option<&'a [u8]>,
-    /// More: an object, or null.
+    /// Further details: an object, or null.
     pub details: Value,
 }
 
-/// Who began it.
+/// Who started an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McplActor {
     /// The server.
@@ -51,7 +51,7 @@ pub enum McplActor {
 }
 
 impl<'a> McplRecord<'a> {
-    /// An operation that the server began and that ended well, of no inference.
+    /// A successful operation of a server without an inference.
     #[must_use]
     pub fn from_server(server: &'a ServerId, method: &'a str) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl<'a> McplRecord<'a> {
     }
 }
 
-/// Writes it down, without waiting.
+/// Records it, without waiting.
 pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
     if !audit.is_enabled() {
         return;
@@ -80,17 +80,17 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
             Map::new()
         }
     };
-    let held = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
-    let mut put = |name: &str, value: Option<&str>| {
+    let truncate = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
+    let mut insert = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
-            details.insert(name.to_owned(), held(value).into());
+            details.insert(name.to_owned(), truncate(value).into());
         }
     };
-    put("method", Some(record.method));
-    put("featureSet", record.feature_set);
-    put("inferenceId", record.inference);
-    put("agent_id", record.agent.map(AgentId::as_str));
-    put("reason", record.reason);
+    insert("method", Some(record.method));
+    insert("featureSet", record.feature_set);
+    insert("inferenceId", record.inference);
+    insert("agent_id", record.agent.map(AgentId::as_str));
+    insert("reason", record.reason);
     if let Some(text) = record.text {
         details.insert("text_bytes".into(), text.len().into());
         let hash = blake3::hash(text).to_hex();
@@ -115,7 +115,7 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
     ));
 }
 
-/// The server as what an event is about.
+/// The server as the target of an event.
 #[must_use]
 pub(crate) fn server_target(server: &ServerId) -> Target {
     Target {
@@ -124,7 +124,7 @@ pub(crate) fn server_target(server: &ServerId) -> Target {
     }
 }
 
-/// How an operation ended that was answered with this error: what is not enabled or not declared was denied.
+/// The outcome of an operation with this error: disabled or undeclared features count as denied.
 #[must_use]
 pub(crate) fn outcome_of_error(error: &McplError) -> Outcome {
     use mgp_protocol::mcpl::error::{CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET};
@@ -134,7 +134,7 @@ pub(crate) fn outcome_of_error(error: &McplError) -> Outcome {
     }
 }
 
-/// How an operation ended that got this refusal.
+/// The outcome of an operation with this refusal.
 #[must_use]
 pub(crate) fn outcome_of_refusal(refusal: &Refusal) -> Outcome {
     Outcome::from_refusal(refusal).0

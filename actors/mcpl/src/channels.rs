@@ -1,7 +1,7 @@
-//! The registry of channels, and the messages in and out (MCPL §14).
+//! The registry of channels, and their messages in both directions (MCPL §14).
 //!
-//! Servers and agents each know a channel by a name of their own: a server its id, agents `SERVER:CHANNEL`. So an id
-//! of one server never reaches another one, and equal ids of two servers never collide.
+//! Servers and agents have different names for a channel: a server its id, agents `SERVER:CHANNEL`. So an id of one server
+//! never reaches another one, and equal ids of two servers never collide.
 
 mod incoming;
 mod kernel_answers;
@@ -42,7 +42,7 @@ pub use self::publishing::PreparedMessage;
 /// How long a server may take to open, close or publish: it talks to a platform.
 const PLATFORM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What servers say of channels.
+/// The handled methods of servers.
 const METHODS: &[&str] = &[
     Register::METHOD,
     Changed::METHOD,
@@ -57,9 +57,9 @@ pub struct Channels {
     agents: Arc<McplAgents>,
     conversations: Conversations,
     rules: Mutex<Arc<ChannelRules>>,
-    /// By server; bounded as servers are.
+    /// By server; bounded by the number of servers.
     servers: Mutex<BTreeMap<ServerId, ServerChannels>>,
-    /// The sets of each server that speaks MCPL: who may know its channels after it disconnected.
+    /// The last sets of each MCPL server: they decide who may know its channels after it disconnected.
     last_sets: Mutex<BTreeMap<ServerId, Arc<ServerSets>>>,
     threads: Mutex<Threads>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ChannelPermit {
 }
 
 impl Channels {
-    /// No channels yet.
+    /// Starts without channels.
     #[must_use]
     pub fn new(
         host: Arc<McplHost>,
@@ -100,25 +100,25 @@ impl Channels {
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The configuration changed: it holds from the next message on.
+    /// Applies a changed configuration from the next message on.
     pub fn configure(&self, rules: ChannelRules) {
-        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = Arc::new(rules);
+        let mut current = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(rules);
     }
 
-    /// This part of MCPL, for the host. Holds the channels weakly.
+    /// The handler for the host. Holds the channels weakly.
     #[must_use]
     pub fn handler(self: &Arc<Self>) -> McplHandler {
-        let (takes, hears) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (for_messages, for_events) = (Arc::downgrade(self), Arc::downgrade(self));
         McplHandler {
             methods: METHODS,
-            messages: EventSink::new(move |said| {
-                if let Some(channels) = takes.upgrade() {
-                    channels.handle_message(said);
+            messages: EventSink::new(move |parsed| {
+                if let Some(channels) = for_messages.upgrade() {
+                    channels.handle_message(parsed);
                 }
             }),
             events: EventSink::new(move |event| {
-                if let Some(channels) = hears.upgrade() {
+                if let Some(channels) = for_events.upgrade() {
                     channels.handle_event(event);
                 }
             }),
@@ -139,10 +139,10 @@ impl Channels {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle_message(self: &Arc<Self>, said: McplServerMessage) {
+    fn handle_message(self: &Arc<Self>, parsed: McplServerMessage) {
         let McplServerMessage {
             server, message, ..
-        } = said;
+        } = parsed;
         if message.method == Incoming::METHOD {
             if let Some((_, mut reply)) = message.request {
                 let channels = self.clone();
@@ -165,7 +165,7 @@ impl Channels {
             Some((_, reply)) => reply.send(answer),
             None => {
                 if let Err(error) = answer {
-                    tracing::warn!(%server, %error, method = message.method, "not taken");
+                    tracing::warn!(%server, %error, method = message.method, "a notification is rejected");
                 }
             }
         }
@@ -175,22 +175,22 @@ impl Channels {
         match event {
             HostEvent::Connected(server) => {
                 self.save_sets(&server);
-                let again = {
+                let reopened = {
                     let mut servers = self.servers();
                     let channels = servers.entry(server.clone()).or_default();
                     channels.disconnect();
                     channels.reopen_params()
                 };
-                if !again.is_empty() {
+                if !reopened.is_empty() {
                     let channels = self.clone();
                     task::spawn_detached("mcpl.reopen", async move {
-                        channels.reopen(&server, again).await;
+                        channels.reopen(&server, reopened).await;
                     });
                 }
             }
             HostEvent::Disconnected(server) => {
                 if !self.host.is_connected(&server) {
-                    let gone = self.channel_ids(&server);
+                    let removed = self.channel_ids(&server);
                     let mut servers = self.servers();
                     if let Some(channels) = servers.get_mut(&server) {
                         channels.disconnect();
@@ -199,7 +199,7 @@ impl Channels {
                         }
                     }
                     drop(servers);
-                    self.notify_agents(&server, &[], &gone);
+                    self.notify_agents(&server, &[], &removed);
                     self.last_sets().remove(&server);
                 }
             }
@@ -217,17 +217,18 @@ impl Channels {
         let servers = self.servers();
         let channels = servers.get(server).into_iter();
         let channels = channels.flat_map(ServerChannels::iter);
-        channels.map(|one| one.id.clone()).collect()
+        channels.map(|channel| channel.id.clone()).collect()
     }
 
     /// `channels/register` of a server that declares it.
     fn register(&self, server: &ServerId, params: &str) -> McplAnswer {
         self.check_declared(server, Register::METHOD)?;
-        let said: Register<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
+        let parsed: Register<'_> =
+            mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
         let ids = {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
-            let all = said.channels.iter().map(|one| one.get());
+            let all = parsed.channels.iter().map(|channel| channel.get());
             channels.register(all).map_err(McplError::bad_params)?
         };
         self.notify_agents(server, &ids, &[]);
@@ -238,29 +239,29 @@ impl Channels {
     /// `channels/changed` of a server.
     fn apply_changes(&self, server: &ServerId, params: &str) -> McplAnswer {
         self.check_declared(server, Changed::METHOD)?;
-        let said: Changed<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
-        let (ids, gone) = {
+        let parsed: Changed<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
+        let (ids, removed) = {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
-            let mut gone = Vec::new();
-            for id in &said.removed {
+            let mut removed = Vec::new();
+            for id in &parsed.removed {
                 if let Some(channel) = channels.get(id) {
-                    gone.push(channel.id.clone());
+                    removed.push(channel.id.clone());
                     channels.remove(id);
                 }
             }
-            let all: Vec<&str> = said
+            let all: Vec<&str> = parsed
                 .added
                 .iter()
-                .chain(&said.updated)
-                .map(|one| one.get())
+                .chain(&parsed.updated)
+                .map(|channel| channel.get())
                 .collect();
             let ids = channels
                 .register(all.into_iter())
                 .map_err(McplError::bad_params);
-            (ids, gone)
+            (ids, removed)
         };
-        self.notify_agents(server, ids.as_deref().unwrap_or_default(), &gone);
+        self.notify_agents(server, ids.as_deref().unwrap_or_default(), &removed);
         ids.map(|_| "{}".to_owned())
     }
 
@@ -283,7 +284,7 @@ impl Channels {
         Ok(format!(r#"{{"channels":[{}]}}"#, channels.join(",")))
     }
 
-    /// `channels/list` of a caller: the channels that it may publish to or observe, by the names it knows.
+    /// `channels/list` of a caller: the channels that it may publish to or observe, by their names at agents.
     #[must_use]
     pub fn list(&self, caller: &Caller, sees: impl Fn(&ServerId) -> bool) -> String {
         let sets = self.host.sets().load();
@@ -300,16 +301,18 @@ impl Channels {
                 )
                 .is_some()
             });
-            all.extend(open.map(|one| one.describe_as(&names::channel_name(server, &one.id))));
+            all.extend(
+                open.map(|channel| channel.describe_as(&names::channel_name(server, &channel.id))),
+            );
         }
         format!(r#"{{"channels":[{}]}}"#, all.join(","))
     }
 
-    /// The checks of every method that names a channel: the caller sees its server, and an enabled set of the server
-    /// with one of these uses lets it through, as the caller does.
+    /// The checks of every method that names a channel: the caller sees its server, and an enabled set of the server with one
+    /// of these uses permits it, as does the caller.
     ///
     /// # Errors
-    /// -32023 for a channel that is not there for this caller, -32017 for one that is not open to this.
+    /// -32023 for a channel that does not exist for this caller, -32017 for one that does not permit these uses.
     pub(crate) fn check_permit(
         &self,
         caller: &Caller,
@@ -329,7 +332,7 @@ impl Channels {
         })
     }
 
-    /// The channel of this name, for one who sees these servers. One of a server that is not seen is not there.
+    /// The channel of this name, for a caller that sees these servers. Channels of other servers do not exist for it.
     pub(crate) fn find_channel(
         &self,
         name: &str,
@@ -339,18 +342,18 @@ impl Channels {
         if permits::is_pseudo(name) {
             return Err(McplError::channel_not_permitted(name));
         }
-        let (server, own) = names::parse_channel(name).ok_or_else(unknown)?;
+        let (server, id) = names::parse_channel(name).ok_or_else(unknown)?;
         if !sees(&server) {
             return Err(unknown());
         }
         let servers = self.servers();
-        let channel = servers.get(&server).and_then(|channels| channels.get(own));
+        let channel = servers.get(&server).and_then(|channels| channels.get(id));
         Ok((server.clone(), channel.ok_or_else(unknown)?.clone()))
     }
 
-    /// Notifies the agents that follow the list which of the channels that are open to them came and went.
-    fn notify_agents(&self, server: &ServerId, came: &[Arc<str>], gone: &[Arc<str>]) {
-        if came.is_empty() && gone.is_empty() {
+    /// Notifies agents that receive list changes of added and removed channels, as far as they may use them.
+    fn notify_agents(&self, server: &ServerId, added_ids: &[Arc<str>], removed: &[Arc<str>]) {
+        if added_ids.is_empty() && removed.is_empty() {
             return;
         }
         let Some(sets) = self.last_sets().get(server).cloned() else {
@@ -365,12 +368,13 @@ impl Channels {
             let added: Vec<String> = {
                 let servers = self.servers();
                 let channels = servers.get(server);
-                let came = came.iter().filter_map(|id| channels?.get(id));
-                came.filter(|one| is_open(&one.id).is_some())
-                    .map(|one| one.describe_as(&names::channel_name(server, &one.id)))
+                let added_ids = added_ids.iter().filter_map(|id| channels?.get(id));
+                added_ids
+                    .filter(|channel| is_open(&channel.id).is_some())
+                    .map(|channel| channel.describe_as(&names::channel_name(server, &channel.id)))
                     .collect()
             };
-            let removed = gone.iter().filter(|id| is_open(id).is_some());
+            let removed = removed.iter().filter(|id| is_open(id).is_some());
             let removed: Vec<String> = removed
                 .map(|id| quote(&names::channel_name(server, id)))
                 .collect();
@@ -385,14 +389,14 @@ impl Channels {
         }
     }
 
-    /// Where is published what does not say where (MCPL-147): by the name agents know.
+    /// The default channel for publishing (MCPL-147), by its name at agents.
     #[must_use]
     pub(crate) fn default_outgoing(&self) -> Option<String> {
         self.rules().default_outgoing.clone()
     }
 }
 
-/// The set that opens a channel to a caller for one of these uses. One that is no MCPL host narrows nothing.
+/// The set that permits a caller one of these uses of a channel. A caller that is no MCPL host restricts nothing.
 fn permitting_set(
     sets: &FeatureSets,
     host: Option<&McplAgent>,
@@ -412,12 +416,12 @@ fn find_permitting_set(
     permits::find_permitting_set(sets, uses, channel, admits).map(str::to_owned)
 }
 
-/// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.
+/// Whether an agent permits this use of a channel; one that is no MCPL host restricts nothing.
 fn is_allowed_by(host: Option<&McplAgent>, server: &ServerId, set: &str, channel: &str) -> bool {
     host.is_none_or(|host| host.allows_set(server, set) && host.allows_scope(server, set, channel))
 }
 
-/// The side of a caller in the table of ids.
+/// The caller's side in the table of ids.
 fn caller_side(caller: &Caller) -> mgp_mcpl_engine::conversations::Side {
     mgp_mcpl_engine::conversations::Side::agent(&caller.agent, caller.connection)
 }

@@ -1,7 +1,7 @@
-//! Which feature sets are enabled at which server, published (MCPL §6).
+//! The enabled feature sets of each server, published (MCPL §6).
 //!
-//! A server is notified in the order of the changes: each change of its sets is published and sent under one lock,
-//! which is never held across a wait.
+//! A server is notified in the order of the changes: each change of its sets is published and sent under one lock, which
+//! is never held across an await.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,18 +27,18 @@ use serde_json::json;
 
 use crate::audit::server_target;
 
-/// Switches of all servers together. A person made each.
+/// Switches of all servers together. Each was made by a person.
 const SWITCHES_MAX: usize = 4096;
-/// Lives of one server that may be connected at once: one that leaves and one that comes, and one to spare.
+/// Concurrent connections of one server: the current instance, its replacement, and one spare.
 const CONNECTIONS_MAX: usize = 4;
 
-/// Which sets are enabled where, and what decides it.
+/// The enabled sets, and the settings that decide it.
 #[derive(Debug)]
 pub struct FeatureSetStore {
     sets: Arc<Snapshot<FeatureSets>>,
     has_connections: AtomicBool,
     state: Mutex<FeatureSetState>,
-    /// Held while switches are written, so that one change follows another.
+    /// Serializes writes of switches.
     write_lock: tokio::sync::Mutex<()>,
     file: PathBuf,
     witness: Witness,
@@ -55,7 +55,7 @@ struct FeatureSetState {
     connections: BTreeMap<ServerId, Vec<McplConnection>>,
 }
 
-/// A connection of a server that speaks MCPL; the last one is in force.
+/// A connection of an MCPL server; the last one is in force.
 #[derive(Debug)]
 struct McplConnection {
     number: u64,
@@ -71,12 +71,12 @@ struct McplConnection {
 struct SwitchFile {
     version: u32,
     servers: BTreeMap<ServerId, BTreeMap<String, bool>>,
-    /// Older kernels write none.
+    /// Absent in files of older kernels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     approved: BTreeMap<ServerId, ApprovedSets>,
 }
 
-/// What the file says.
+/// The contents of the file.
 type StoredSets = (
     BTreeMap<ServerId, Switches>,
     BTreeMap<ServerId, ApprovedSets>,
@@ -88,22 +88,22 @@ const FILE_VERSION: u32 = 1;
 /// Why sets were not switched.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// Too many.
+    /// Too many switches.
     #[error("there are {SWITCHES_MAX} switches already; `mgp mcpl sets reset` takes one back")]
     TooMany,
-    /// The audit log.
+    /// The audit log failed.
     #[error(transparent)]
     Audit(#[from] AuditWriteError),
-    /// The disk.
+    /// The disk failed.
     #[error("{0}")]
     Disk(String),
 }
 
 impl FeatureSetStore {
-    /// Reads what was switched before. The file is made at the first switch.
+    /// Reads the stored switches. The first switch creates the file.
     ///
     /// # Errors
-    /// A file that cannot be read, in words: nobody knows what was switched off.
+    /// The file cannot be read, so that disabled sets are unknown.
     pub fn open(file: PathBuf, witness: Witness, audit: AuditHandle) -> Result<Self, String> {
         let (switches, approved) = match regular_file::read_to_string(&file) {
             Ok(text) => parse_file(&text).map_err(|why| {
@@ -132,13 +132,13 @@ impl FeatureSetStore {
         })
     }
 
-    /// The sets of the servers that speak MCPL now.
+    /// The sets of the connected MCPL servers.
     #[must_use]
     pub(crate) fn published(&self) -> &Arc<Snapshot<FeatureSets>> {
         &self.sets
     }
 
-    /// False while no server speaks MCPL.
+    /// False while no MCPL server is connected.
     #[must_use]
     pub(crate) fn has_connections(&self) -> bool {
         self.has_connections.load(Ordering::Relaxed)
@@ -150,13 +150,13 @@ impl FeatureSetStore {
         self.lock_state().rules.clone()
     }
 
-    /// What was switched at the command line.
+    /// The switches of the command line.
     #[must_use]
     pub fn switches(&self) -> BTreeMap<ServerId, Switches> {
         self.lock_state().switches.clone()
     }
 
-    /// The connection over which a server is spoken to in MCPL.
+    /// The MCPL connection of a server.
     #[must_use]
     pub fn link(&self, server: &ServerId) -> Option<Arc<Link>> {
         self.lock_state()
@@ -167,69 +167,79 @@ impl FeatureSetStore {
             .upgrade()
     }
 
-    /// Whether this connection is one of those it is spoken to over.
+    /// Whether a server has this MCPL connection.
     #[must_use]
     pub(crate) fn has_connection(&self, server: &ServerId, number: u64) -> bool {
-        let book = self.lock_state();
-        let lives = book.connections.get(server);
-        lives.is_some_and(|lives| lives.iter().any(|life| life.number == number))
+        let state = self.lock_state();
+        let connections = state.connections.get(server);
+        connections.is_some_and(|connections| {
+            connections
+                .iter()
+                .any(|connection| connection.number == number)
+        })
     }
 
-    /// A server completed its handshake: its sets are decided, published and sent before anything else.
+    /// Adds a connection after its handshake: its sets are evaluated, published and sent before anything else.
     pub(crate) fn add_connection(&self, server: &ServerId, link: &Arc<Link>) {
-        let Some(said) = link.mcpl() else {
+        let Some(declared) = link.mcpl() else {
             return;
         };
-        let mut book = self.lock_state();
-        let sets = book.evaluate_with(server, |rules, switches, approved| {
-            Arc::new(ServerSets::new(said, rules, switches, approved))
+        let mut state = self.lock_state();
+        let sets = state.evaluate_with(server, |rules, switches, approved| {
+            Arc::new(ServerSets::new(declared, rules, switches, approved))
         });
-        let life = McplConnection {
+        let connection = McplConnection {
             number: link.number,
             link: Arc::downgrade(link),
             sets: sets.clone(),
             changes: ChangeBudget::new(now_ms()),
             warned: false,
         };
-        let lives = book.connections.entry(server.clone()).or_default();
-        if lives.len() >= CONNECTIONS_MAX {
-            lives.remove(0);
+        let connections = state.connections.entry(server.clone()).or_default();
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.remove(0);
         }
-        lives.push(life);
-        self.publish(&book);
+        connections.push(connection);
+        self.publish(&state);
         send_update(link, &sets.update());
     }
 
-    /// A connection has ended. False when it was unknown.
+    /// Removes a connection that has ended. False when it was unknown.
     pub(crate) fn remove_connection(&self, server: &ServerId, number: u64) -> bool {
-        let mut book = self.lock_state();
-        let Some(lives) = book.connections.get_mut(server) else {
+        let mut state = self.lock_state();
+        let Some(connections) = state.connections.get_mut(server) else {
             return false;
         };
-        let before = lives.len();
-        lives.retain(|life| life.number != number);
-        let known = lives.len() < before;
-        if lives.is_empty() {
-            book.connections.remove(server);
+        let before = connections.len();
+        connections.retain(|connection| connection.number != number);
+        let known = connections.len() < before;
+        if connections.is_empty() {
+            state.connections.remove(server);
         }
-        self.publish(&book);
+        self.publish(&state);
         known
     }
 
-    /// The server declares other sets. False when nothing changed.
+    /// Applies changed declarations of a server. False when nothing changed.
     pub(crate) fn change_sets(&self, server: &ServerId, number: u64, params: &str) -> bool {
         let mut guard = self.lock_state();
-        let book = &mut *guard;
-        let lives = book.connections.get_mut(server);
-        let life = lives.and_then(|lives| lives.iter_mut().find(|life| life.number == number));
-        let Some(life) = life else { return false };
-        let Some(link) = life.link.upgrade() else {
+        let state = &mut *guard;
+        let connections = state.connections.get_mut(server);
+        let connection = connections.and_then(|connections| {
+            connections
+                .iter_mut()
+                .find(|connection| connection.number == number)
+        });
+        let Some(connection) = connection else {
             return false;
         };
-        if !life.changes.try_take(now_ms()) {
-            if !std::mem::replace(&mut life.warned, true) {
+        let Some(link) = connection.link.upgrade() else {
+            return false;
+        };
+        if !connection.changes.try_take(now_ms()) {
+            if !std::mem::replace(&mut connection.warned, true) {
                 link.log
-                    .push_note("its feature sets change too often: these changes are not taken");
+                    .push_note("its feature sets change too often: these changes are ignored");
             }
             return false;
         }
@@ -247,14 +257,14 @@ impl FeatureSetStore {
             .rejected
             .iter()
             .for_each(|why| link.log.push_note(why));
-        let mut sets = ServerSets::clone(&life.sets);
+        let mut sets = ServerSets::clone(&connection.sets);
         let left_out = sets.change(added.sets, changed.removed.iter());
         for name in left_out.iter().take(8) {
             link.log
-                .push_note(&format!("feature set {name} is one too many"));
+                .push_note(&format!("feature set {name} exceeds the limit"));
         }
-        let before = life.sets.clone();
-        book.evaluate_with(server, |rules, switches, approved| {
+        let before = connection.sets.clone();
+        state.evaluate_with(server, |rules, switches, approved| {
             sets.reevaluate(rules, switches, approved);
         });
         if sets == *before {
@@ -262,26 +272,26 @@ impl FeatureSetStore {
         }
         let sets = Arc::new(sets);
         let update = sets.update();
-        let lives = book.connections.get_mut(server).into_iter().flatten();
-        let life = lives.filter(|life| life.number == number);
-        life.for_each(|life| life.sets = sets.clone());
-        self.publish(book);
+        let connections = state.connections.get_mut(server).into_iter().flatten();
+        let connection = connections.filter(|connection| connection.number == number);
+        connection.for_each(|connection| connection.sets = sets.clone());
+        self.publish(state);
         send_update(&link, &update);
         true
     }
 
-    /// The configuration changed; returns the affected servers.
+    /// Applies a changed configuration; returns the affected servers.
     pub(crate) fn configure(&self, rules: McplRules) -> Vec<ServerId> {
-        let mut book = self.lock_state();
-        book.rules = rules;
-        self.reevaluate(&mut book)
+        let mut state = self.lock_state();
+        state.rules = rules;
+        self.reevaluate(&mut state)
     }
 
-    /// Enables or disables sets of a server permanently, or resets the switch (`None`). It is persisted before it
-    /// takes effect. Returns the servers whose sets changed.
+    /// Enables or disables sets of a server permanently, or resets the switch (`None`). It is persisted before it takes
+    /// effect. Returns the servers whose sets changed.
     ///
     /// # Errors
-    /// [`SwitchError`]: then nothing has changed.
+    /// [`SwitchError`]: nothing has changed then.
     pub async fn switch(
         &self,
         server: &ServerId,
@@ -289,20 +299,20 @@ impl FeatureSetStore {
         enabled: Option<bool>,
         by: Actor,
     ) -> Result<Vec<ServerId>, SwitchError> {
-        let _turn = self.write_lock.lock().await;
+        let _lock = self.write_lock.lock().await;
         let (mut switches, mut approved) = self.snapshot();
-        let of_server = switches.entry(server.clone()).or_default();
+        let server_switches = switches.entry(server.clone()).or_default();
         for pattern in patterns {
             match enabled {
-                Some(enabled) => of_server.insert(pattern.clone(), enabled),
-                None => of_server.remove(pattern),
+                Some(enabled) => server_switches.insert(pattern.clone(), enabled),
+                None => server_switches.remove(pattern),
             };
-            // Enabling a set by its name approves its present declaration.
+            // Enabling a set by its name approves its current declaration.
             if let Some(approved) = approved.get_mut(server).filter(|_| enabled == Some(true)) {
                 approved.retain(|name, _| !pattern.is_exact() || name != pattern.as_str());
             }
         }
-        switches.retain(|_, of_server| !of_server.is_empty());
+        switches.retain(|_, server_switches| !server_switches.is_empty());
         if switches.values().map(BTreeMap::len).sum::<usize>() > SWITCHES_MAX {
             return Err(SwitchError::TooMany);
         }
@@ -319,30 +329,35 @@ impl FeatureSetStore {
         );
         self.audit.record_decision(record).await?;
         self.write(render_file(&switches, &approved)).await?;
-        let mut book = self.lock_state();
-        book.switches = switches;
+        let mut state = self.lock_state();
+        state.switches = switches;
         if enabled == Some(true)
-            && let Some(of_server) = book.approved.get_mut(server)
+            && let Some(server_switches) = state.approved.get_mut(server)
         {
             let exact = |name: &String| {
                 patterns
                     .iter()
                     .any(|it| it.is_exact() && it.as_str() == name)
             };
-            of_server.retain(|name, _| !exact(name));
+            server_switches.retain(|name, _| !exact(name));
         }
-        Ok(self.reevaluate(&mut book))
+        Ok(self.reevaluate(&mut state))
     }
 
-    /// The pending declarations of a server: what its sets declare now, and what was approved of them.
+    /// The pending declarations of a server's sets: the current and the approved one of each.
     #[must_use]
     pub(crate) fn pending_declarations(
         &self,
         server: &ServerId,
     ) -> BTreeMap<String, (FeatureSet, FeatureSet)> {
-        let book = self.lock_state();
-        let life = book.connections.get(server).and_then(|lives| lives.last());
-        let sets = life.iter().flat_map(|life| &life.sets.sets);
+        let state = self.lock_state();
+        let connection = state
+            .connections
+            .get(server)
+            .and_then(|connections| connections.last());
+        let sets = connection
+            .iter()
+            .flat_map(|connection| &connection.sets.sets);
         let waits = sets.filter_map(|(name, held)| {
             let approved = held.approved.clone()?;
             Some((name.clone(), (held.declared.clone(), approved)))
@@ -350,18 +365,18 @@ impl FeatureSetStore {
         waits.collect()
     }
 
-    /// A person decided about these declarations. An approval is persisted before it takes effect. Returns the
+    /// Applies the operator's decision about these declarations. An approval is persisted before it takes effect. Returns the
     /// servers whose sets changed.
     ///
     /// # Errors
-    /// [`SwitchError`]: then nothing has changed.
+    /// [`SwitchError`]: nothing has changed then.
     pub(crate) async fn decide(
         &self,
         server: &ServerId,
         declared: ApprovedSets,
         is_approved: bool,
     ) -> Result<Vec<ServerId>, SwitchError> {
-        let _turn = self.write_lock.lock().await;
+        let _lock = self.write_lock.lock().await;
         let names: Vec<&String> = declared.keys().collect();
         let record = new_event(
             EventType::FEATURE_SETS_SWITCHED,
@@ -385,27 +400,28 @@ impl FeatureSetStore {
             .or_default()
             .extend(declared.clone());
         self.write(render_file(&switches, &approved)).await?;
-        let mut book = self.lock_state();
-        book.approved
+        let mut state = self.lock_state();
+        state
+            .approved
             .entry(server.clone())
             .or_default()
             .extend(declared);
-        Ok(self.reevaluate(&mut book))
+        Ok(self.reevaluate(&mut state))
     }
 
-    /// Writes down what was approved with the first declarations of enabled sets, if that changed.
+    /// Stores the declarations that were approved with the first ones of enabled sets, if they changed.
     pub(crate) async fn save(&self) {
         if !self.lock_state().unsaved {
             return;
         }
-        let _turn = self.write_lock.lock().await;
+        let _lock = self.write_lock.lock().await;
         if !std::mem::take(&mut self.lock_state().unsaved) {
             return;
         }
         let (switches, approved) = self.snapshot();
         if let Err(error) = self.write(render_file(&switches, &approved)).await {
             self.lock_state().unsaved = true;
-            tracing::error!(%error, "what feature sets declare is not on disk; changes while the kernel is down are not noticed");
+            tracing::error!(%error, "cannot store the declarations of feature sets; changes while the kernel is down are not detected");
         }
     }
 
@@ -423,42 +439,47 @@ impl FeatureSetStore {
     }
 
     fn snapshot(&self) -> StoredSets {
-        let book = self.lock_state();
-        (book.switches.clone(), book.approved.clone())
+        let state = self.lock_state();
+        (state.switches.clone(), state.approved.clone())
     }
 
-    fn reevaluate(&self, book: &mut FeatureSetState) -> Vec<ServerId> {
+    fn reevaluate(&self, state: &mut FeatureSetState) -> Vec<ServerId> {
         let mut changed = Vec::new();
-        let mut told = Vec::new();
-        let mut all = std::mem::take(&mut book.connections);
-        for (server, lives) in &mut all {
-            for life in lives.iter_mut() {
-                let mut sets = ServerSets::clone(&life.sets);
-                book.evaluate_with(server, |rules, switches, approved| {
+        let mut updates = Vec::new();
+        let mut all = std::mem::take(&mut state.connections);
+        for (server, connections) in &mut all {
+            for connection in connections.iter_mut() {
+                let mut sets = ServerSets::clone(&connection.sets);
+                state.evaluate_with(server, |rules, switches, approved| {
                     sets.reevaluate(rules, switches, approved);
                 });
-                if sets == *life.sets {
+                if sets == *connection.sets {
                     continue;
                 }
-                life.sets = Arc::new(sets);
-                told.extend(life.link.upgrade().map(|link| (link, life.sets.update())));
+                connection.sets = Arc::new(sets);
+                updates.extend(
+                    connection
+                        .link
+                        .upgrade()
+                        .map(|link| (link, connection.sets.update())),
+                );
                 if changed.last() != Some(server) {
                     changed.push(server.clone());
                 }
             }
         }
-        book.connections = all;
-        self.publish(book);
-        for (link, update) in told {
+        state.connections = all;
+        self.publish(state);
+        for (link, update) in updates {
             send_update(&link, &update);
         }
         changed
     }
 
-    fn publish(&self, book: &FeatureSetState) {
-        let servers = book.connections.iter();
-        let servers =
-            servers.filter_map(|(id, lives)| Some((id.clone(), lives.last()?.sets.clone())));
+    fn publish(&self, state: &FeatureSetState) {
+        let servers = state.connections.iter();
+        let servers = servers
+            .filter_map(|(id, connections)| Some((id.clone(), connections.last()?.sets.clone())));
         let servers: BTreeMap<_, _> = servers.collect();
         self.has_connections
             .store(!servers.is_empty(), Ordering::Relaxed);
@@ -475,18 +496,18 @@ impl FeatureSetState {
     fn evaluate_with<T>(
         &mut self,
         server: &ServerId,
-        judge: impl FnOnce(Option<&McplServerRules>, Option<&Switches>, &mut ApprovedSets) -> T,
+        evaluate: impl FnOnce(Option<&McplServerRules>, Option<&Switches>, &mut ApprovedSets) -> T,
     ) -> T {
         let before = self.approved.get(server).cloned().unwrap_or_default();
         let mut approved = before.clone();
         let (rules, switches) = (self.rules.servers.get(server), self.switches.get(server));
-        let judged = judge(rules, switches, &mut approved);
+        let evaluated = evaluate(rules, switches, &mut approved);
         if approved != before {
             self.unsaved = true;
             self.approved.insert(server.clone(), approved);
             self.approved.retain(|_, approved| !approved.is_empty());
         }
-        judged
+        evaluated
     }
 }
 
@@ -547,7 +568,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_switched_is_read_again() {
+    fn stored_switches_round_trip() {
         let text = r#"{"version":1,"servers":{"memory":{"memory.*":true,"memory.secret":false}}}"#;
         let (switches, approved) = parse_file(text).unwrap();
         let again = parse_file(&render_file(&switches, &approved)).unwrap();

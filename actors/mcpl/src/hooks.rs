@@ -1,9 +1,9 @@
 //! Context hooks, fanned out and chained (MCPL §10).
 //!
-//! Before an inference all participating servers are asked at once. After it, those whose answer is awaited are asked
-//! one after the other, in the order of [`HookPolicy::sort`], each with the text as the previous one left it. The
-//! others are then notified of the final text. A server participates if it declares the hook, has an enabled set that
-//! uses it, and the inference's owner may use it; nobody else sees the text (MCPL-145).
+//! Before an inference all participating servers are asked at once. After it, servers whose answer is awaited are asked
+//! one after the other, in the order of [`HookPolicy::sort`], each with the text as the previous one left it. The others
+//! are then notified of the final text. A server participates if it declares the hook, has an enabled set that uses it,
+//! and the inference's owner may use it; nobody else sees the text (MCPL-145).
 
 mod after_inference;
 mod before_inference;
@@ -32,47 +32,47 @@ use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
-/// Inferences in flight that no agent waits for, and what is held back until they have their verdict.
+/// Inferences in flight that no agent waits for, and outputs that wait for their verdict.
 pub(crate) const BACKGROUND_MAX: usize = 64;
 
-/// Whose inference it is.
+/// The owner of an inference.
 #[derive(Clone, Debug)]
 pub enum HookOrigin {
-    /// An agent's own.
+    /// An agent.
     Agent(McplAgent),
-    /// The kernel's own, for a server that asked for it or pushed an event. Of an agent it has nothing.
+    /// The kernel, for a server that requested it or pushed an event. It has no data of an agent.
     Server {
-        /// Which. It is not asked about its own.
+        /// The server. It is not asked about its own inference.
         server: ServerId,
-        /// As [`Hooks::inference_depth`] said.
+        /// The result of [`Hooks::inference_depth`].
         depth: u8,
     },
 }
 
-/// An id of somebody else's.
+/// The kind of a foreign id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MappedIdKind {
-    /// Of an inference.
+    /// An inference.
     Inference,
-    /// Of a conversation.
+    /// A conversation.
     Conversation,
 }
 
-/// Maps an id of one side to the id that a server gets, so that two agents' `conv_1` never collide.
+/// Maps an id of one side to the id for a server, so that two agents' `conv_1` never collide.
 #[derive(Clone)]
 pub struct IdMapper(Arc<IdMapperFn>);
 
 type IdMapperFn = dyn Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String + Send + Sync;
 
 impl IdMapper {
-    /// Asks this function.
+    /// Maps ids with this function.
     pub(crate) fn new(
         pass: impl Fn(&HookOrigin, &ServerId, MappedIdKind, &str) -> String + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(pass))
     }
 
-    /// What `server` is told.
+    /// The id for `server`.
     #[must_use]
     pub(crate) fn map(
         &self,
@@ -91,25 +91,25 @@ impl fmt::Debug for IdMapper {
     }
 }
 
-/// The model of an agent's inference, as it reported it at a hook: the kernel has no model of its own.
+/// The model of an agent's inference, as a hook reported it: the kernel has no model of its own.
 #[derive(Clone, Debug)]
 pub struct ObservedModel {
-    /// Whose inference it is.
+    /// The agent.
     pub agent: McplAgent,
-    /// As `model/info` reports it, as JSON text.
+    /// In the form of `model/info`, as JSON text.
     pub model: String,
 }
 
-/// What hooks are made of.
+/// The dependencies of hooks.
 #[derive(Debug)]
 pub struct HookDeps {
-    /// Who is a server, and with which sets.
+    /// The servers and their sets.
     pub host: Arc<McplHost>,
-    /// Ids, as servers are told them.
+    /// Maps ids for servers.
     pub ids: IdMapper,
-    /// Hears of the models that agents use.
+    /// Receives the models that agents use.
     pub models: EventSink<ObservedModel>,
-    /// Whose an instance is.
+    /// The owners of instances.
     pub servers: Arc<ServerTable>,
 }
 
@@ -126,13 +126,13 @@ struct SharedHooks {
     background_permits: Arc<Semaphore>,
 }
 
-/// A server that takes part.
+/// A participating server.
 struct Participant {
     server: ServerId,
     sets: Arc<ServerSets>,
 }
 
-/// What a server was shown, and its outcome.
+/// The audit record of a hook call: the disclosed text, and the outcome.
 struct HookRecord<'a> {
     server: &'a ServerId,
     method: &'a str,
@@ -144,14 +144,14 @@ struct HookRecord<'a> {
     details: Value,
 }
 
-/// Ends the wait for a server's answer, however it ends.
+/// Ends the wait for a server's answer when dropped.
 struct PendingHook<'a> {
     hooks: &'a SharedHooks,
     server: &'a ServerId,
 }
 
 impl Hooks {
-    /// Hooks by these rules.
+    /// Hooks with this policy.
     #[must_use]
     pub fn new(policy: HookPolicy, from: HookDeps) -> Self {
         Self(Arc::new(SharedHooks {
@@ -163,7 +163,7 @@ impl Hooks {
         }))
     }
 
-    /// Other rules hold from now on.
+    /// Replaces the policy.
     pub fn set_policy(&self, policy: HookPolicy) {
         *self
             .0
@@ -172,13 +172,13 @@ impl Hooks {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// What is held back after inferences.
+    /// The gate for output after inferences.
     #[must_use]
     pub(crate) fn gate(&self) -> &AfterGate {
         &self.0.gate
     }
 
-    /// Whether an answer of this server to a hook is waited for: it must not ask for an inference meanwhile.
+    /// Whether this server's answer to a hook is awaited: it must not request an inference meanwhile.
     #[must_use]
     pub fn is_pending(&self, server: &ServerId) -> bool {
         self.0.depths().is_pending(server)
@@ -187,64 +187,65 @@ impl Hooks {
     /// The depth of an inference that a server requests now, for [`HookOrigin::Server`].
     ///
     /// # Errors
-    /// Why it gets none (MCPL §10.7).
+    /// The reason why it gets none (MCPL §10.7).
     pub(crate) fn inference_depth(&self, server: &ServerId) -> Result<u8, NestedInference> {
         self.0.depths().inference_depth(server, monotonic_now())
     }
 
-    /// An inference whose agent does not wait: the servers after it are asked and notified all the same. When
-    /// [`BACKGROUND_MAX`] of these are in flight, a further one notifies nobody.
+    /// Runs the hooks after an inference whose agent does not wait. When [`BACKGROUND_MAX`] of these are in flight, a further
+    /// one notifies nobody.
     pub fn notify_after(&self, origin: HookOrigin, params: String) {
-        let Ok(room) = self.0.background_permits.clone().try_acquire_owned() else {
+        let Ok(permit) = self.0.background_permits.clone().try_acquire_owned() else {
             tracing::warn!(
-                "context/afterInference comes faster than servers answer; one is told nobody"
+                "context/afterInference arrives faster than servers answer; one notifies nobody"
             );
             return;
         };
         let hooks = self.clone();
         task::spawn_detached("mcpl.inferred", async move {
             match AfterInference::read(&params) {
-                Ok(told) => drop(hooks.after_inference(&origin, &told).await),
+                Ok(after_params) => drop(hooks.after_inference(&origin, &after_params).await),
                 Err(why) => tracing::debug!("context/afterInference cannot be read: {why}"),
             }
-            drop(room);
+            drop(permit);
         });
     }
 
-    /// Does this with the verdict on an inference, when it is there. Where [`BACKGROUND_MAX`] of these wait, a
-    /// further one is not done.
+    /// Calls `then` with the verdict on an inference. When [`BACKGROUND_MAX`] of these wait, a further one is dropped.
     pub fn on_verdict(
         &self,
         origin: &HookOrigin,
         inference: &str,
         then: impl FnOnce(AfterVerdict) + Send + 'static,
     ) {
-        let Ok(room) = self.0.background_permits.clone().try_acquire_owned() else {
-            tracing::warn!("too much waits for context/afterInference; something is not sent");
+        let Ok(permit) = self.0.background_permits.clone().try_acquire_owned() else {
+            tracing::warn!("too many outputs wait for context/afterInference; one is dropped");
             return;
         };
         let (hooks, key) = (self.clone(), GateKey::new(origin, inference));
         task::spawn_detached("mcpl.held_back", async move {
-            // The chain has begun by the time its last answer is written, or begins at once.
+            // The chain has started by the time its last answer is written, or starts at once.
             let wait = hooks.0.policy().after * 2;
             then(hooks.gate().verdict(&key, wait).await);
-            drop(room);
+            drop(permit);
         });
     }
 
-    /// Whether a server must be awaited after an inference of this origin: until it has answered, nothing of the
-    /// inference is sent on.
+    /// Whether a server must be awaited after an inference of this origin: until it has answered, no output of the inference
+    /// is sent.
     #[must_use]
     pub fn should_wait_after(&self, origin: &HookOrigin) -> bool {
         let policy = self.0.policy();
-        let closed = || {
+        let is_fail_closed = || {
             policy
                 .fail_closed
                 .iter()
                 .any(|server| origin.can_show_to(server))
         };
         let all = self.0.participants(origin, Capability::AfterInference);
-        all.iter().any(|taking| taking.sets.abilities.blocking) || closed()
+        all.iter()
+            .any(|participant| participant.sets.abilities.blocking)
+            || is_fail_closed()
     }
 }
 
@@ -258,35 +259,36 @@ impl SharedHooks {
         policy.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The servers that take part in a hook, in their order.
+    /// The servers that participate in a hook, in their order.
     fn participants(&self, origin: &HookOrigin, uses: Capability) -> Vec<Participant> {
         let sets = self.deps.host.sets().load();
         let depth = origin.depth();
-        let hears = |server: &ServerId, sets: &ServerSets| {
-            let asks = sets
+        let participates = |server: &ServerId, sets: &ServerSets| {
+            let declares_hook = sets
                 .sets_using(Capability::InferenceRequest)
                 .next()
                 .is_some();
-            let waited_for = uses == Capability::AfterInference && sets.abilities.blocking;
-            should_notify(depth, asks, waited_for)
+            let is_awaited = uses == Capability::AfterInference && sets.abilities.blocking;
+            should_notify(depth, declares_hook, is_awaited)
                 && self.can_see(origin, server)
                 && sets
                     .sets_using(uses)
                     .any(|(set, _)| origin.allows_set(server, set))
         };
         let all = sets.servers_using(uses);
-        let all = all.filter(|(server, sets)| hears(server, sets));
+        let all = all.filter(|(server, sets)| participates(server, sets));
         let mut all: Vec<_> = all
             .map(|(server, sets)| Participant {
                 server: server.clone(),
                 sets: sets.clone(),
             })
             .collect();
-        self.policy().sort(&mut all, |taking| &taking.server);
+        self.policy()
+            .sort(&mut all, |participant| &participant.server);
         all
     }
 
-    /// Whether a server's answer may come in the name of this set, by what is enabled now.
+    /// Whether a server's answer may name this set, which must be enabled now.
     fn check_set(
         &self,
         origin: &HookOrigin,
@@ -307,27 +309,27 @@ impl SharedHooks {
     fn can_see(&self, origin: &HookOrigin, server: &ServerId) -> bool {
         match origin {
             HookOrigin::Agent(agent) => is_server_of(&self.deps.servers, agent, server),
-            // An instance is one agent's own.
+            // An instance belongs to one agent.
             HookOrigin::Server { .. } => origin.can_show_to(server) && !server.is_instance(),
         }
     }
 
     /// Records that a server saw a text, and its answer.
-    fn record(&self, origin: &HookOrigin, seen: HookRecord<'_>) {
+    fn record(&self, origin: &HookOrigin, hook_record: HookRecord<'_>) {
         let record = McplRecord {
-            server: seen.server,
-            method: seen.method,
-            feature_set: seen.feature_set,
-            inference: Some(seen.inference),
+            server: hook_record.server,
+            method: hook_record.method,
+            feature_set: hook_record.feature_set,
+            inference: Some(hook_record.inference),
             agent: origin.agent(),
             actor: match origin {
                 HookOrigin::Agent(_) => McplActor::Agent,
                 HookOrigin::Server { .. } => McplActor::Kernel,
             },
-            outcome: seen.outcome,
-            reason: seen.reason,
-            text: seen.text.map(str::as_bytes),
-            details: seen.details,
+            outcome: hook_record.outcome,
+            reason: hook_record.reason,
+            text: hook_record.text.map(str::as_bytes),
+            details: hook_record.details,
         };
         audit::record(self.deps.host.audit(), &record);
     }
@@ -355,7 +357,7 @@ impl HookOrigin {
         }
     }
 
-    /// Whether its inferences are shown to a server of this id.
+    /// Whether its inferences may be shown to this server.
     fn can_show_to(&self, server: &ServerId) -> bool {
         match self {
             Self::Agent(agent) => agent.can_see(server),
@@ -378,8 +380,7 @@ impl HookOrigin {
     }
 }
 
-/// Whether a server, or an instance of one, serves this agent: one that has an instance for itself is served by that
-/// alone.
+/// Whether a server, or an instance of one, serves this agent: an agent with its own instance is served by that alone.
 pub(crate) fn is_server_of(servers: &ServerTable, agent: &McplAgent, server: &ServerId) -> bool {
     let id = server.server();
     let key = servers

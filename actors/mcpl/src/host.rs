@@ -29,12 +29,12 @@ use crate::audit::{self, McplRecord};
 use crate::feature_sets::FeatureSetStore;
 use crate::scopes::{ScopeStore, ScopedAction};
 
-/// What happens to servers that speak MCPL.
+/// Events of servers that use MCPL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostEvent {
-    /// It is connected, and has its sets.
+    /// It is connected, and its sets are known.
     Connected(ServerId),
-    /// One of its connections has ended: the last one, or one that was replaced.
+    /// One of its connections has ended: the last one, or a replaced one.
     Disconnected(ServerId),
     /// Its sets, or which of them are enabled, changed; it has been notified.
     SetsChanged(ServerId),
@@ -47,19 +47,19 @@ pub struct McplServerMessage {
     pub server: ServerId,
     /// The number of the connection.
     pub link: u64,
-    /// As sent. A request that is dropped is answered with an internal error.
+    /// The message. A dropped request is answered with an internal error.
     pub message: McplMessage,
 }
 
-/// A part of MCPL that takes what servers say of it. Sinks must not block, and are called in the order in which
-/// a server speaks.
+/// A part of MCPL that handles messages of servers. Sinks must not block, and are called in the order of a server's
+/// messages.
 #[derive(Debug)]
 pub struct McplHandler {
-    /// The methods it takes.
+    /// The handled methods.
     pub methods: &'static [&'static str],
-    /// Takes them.
+    /// Receives their messages.
     pub messages: EventSink<McplServerMessage>,
-    /// Hears of servers that come, go and change.
+    /// Receives events of servers.
     pub events: EventSink<HostEvent>,
 }
 
@@ -86,13 +86,16 @@ impl McplHost {
         })
     }
 
-    /// Names who takes what; once, before the first server starts.
-    pub fn set_handlers(&self, nouns: Vec<McplHandler>) {
-        let _ = self.handlers.set(nouns);
+    /// Sets the handlers; once, before the first server starts.
+    pub fn set_handlers(&self, handlers: Vec<McplHandler>) {
+        let _ = self.handlers.set(handlers);
     }
 
-    /// Takes what of the events of servers is of MCPL, and passes on all others.
-    pub fn intercept(self: &Arc<Self>, below: EventSink<ServerEvent>) -> EventSink<ServerEvent> {
+    /// Handles MCPL events of servers, and forwards all others.
+    pub fn intercept(
+        self: &Arc<Self>,
+        next_sink: EventSink<ServerEvent>,
+    ) -> EventSink<ServerEvent> {
         let host = self.clone();
         EventSink::new(move |event| match event {
             ServerEvent::McplReceived { server, message } => host.handle_message(server, message),
@@ -105,23 +108,23 @@ impl McplHost {
             | ServerEvent::Removed(_)
             | ServerEvent::Reported { .. }
             | ServerEvent::StateChanged(_)
-            | ServerEvent::ResourceUpdated { .. }) => below.send(event),
+            | ServerEvent::ResourceUpdated { .. }) => next_sink.send(event),
         })
     }
 
-    /// The sets of the servers that speak MCPL now.
+    /// The sets of the connected MCPL servers.
     #[must_use]
     pub fn sets(&self) -> &Arc<Snapshot<FeatureSets>> {
         self.sets.published()
     }
 
-    /// Which sets are enabled, and what decides it.
+    /// The enabled sets, and the settings that decide it.
     #[must_use]
     pub fn set_keeper(&self) -> &FeatureSetStore {
         &self.sets
     }
 
-    /// What was approved of scopes.
+    /// The approved scopes.
     #[must_use]
     pub fn scopes(&self) -> &ScopeStore {
         &self.scopes
@@ -133,18 +136,17 @@ impl McplHost {
         &self.audit
     }
 
-    /// Whether this server is spoken to in MCPL now. While none is, this costs one look at a flag.
+    /// Whether this server is connected with MCPL. Without any such server this only reads a flag.
     #[must_use]
     pub fn is_connected(&self, server: &ServerId) -> bool {
         self.sets.has_connections() && self.sets().load().get(server).is_some()
     }
 
-    /// Sends a request to a server outside of any agent's call. Nothing goes to it before its `featureSets/update`
-    /// did.
+    /// Sends a request to a server outside of any agent's call. Nothing is sent before the server's `featureSets/update`.
     ///
     /// # Errors
-    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL, [`Refusal::TimedOut`] after `deadline`;
-    /// whatever kept the answer from coming, or the server's own error.
+    /// [`Refusal::Disconnected`] without an MCPL connection, [`Refusal::TimedOut`] after `deadline`; the cause of a missing
+    /// answer, or the server's own error.
     pub(crate) async fn request(
         &self,
         server: &ServerId,
@@ -156,8 +158,8 @@ impl McplHost {
         Box::pin(link.request_mcpl(method, params, deadline)).await
     }
 
-    /// The same, with the time that a call of a tool of this server has (`call_timeout_secs`), or `most` where it has
-    /// no limit.
+    /// As [`Self::request`], with the timeout for calls of this server's tools (`call_timeout_secs`), or `most` if that has no
+    /// limit.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -169,15 +171,19 @@ impl McplHost {
         most: Duration,
     ) -> Result<Bytes, Refusal> {
         let link = self.link(server)?;
-        let own = link.limits.call_timeout;
-        let deadline = if own.is_zero() { most } else { own };
+        let call_timeout = link.limits.call_timeout;
+        let deadline = if call_timeout.is_zero() {
+            most
+        } else {
+            call_timeout
+        };
         Box::pin(link.request_mcpl(method, params, deadline)).await
     }
 
-    /// Tells a server something.
+    /// Sends a notification to a server.
     ///
     /// # Errors
-    /// [`Refusal::Disconnected`] for one that is not spoken to in MCPL.
+    /// [`Refusal::Disconnected`] without an MCPL connection.
     pub(crate) fn notify(
         &self,
         server: &ServerId,
@@ -196,7 +202,7 @@ impl McplHost {
         })
     }
 
-    /// The configuration changed.
+    /// Applies a changed configuration.
     pub fn configure(self: &Arc<Self>, rules: McplRules) {
         for server in self.sets.configure(rules) {
             self.dispatch(&HostEvent::SetsChanged(server));
@@ -212,8 +218,8 @@ impl McplHost {
             .review(self, self.scopes.approvals(), server);
         let host = self.clone();
         task::spawn_detached("mcpl.sets.save", async move { host.sets.save().await });
-        for noun in self.handlers.get().into_iter().flatten() {
-            noun.events.send(event.clone());
+        for handler in self.handlers.get().into_iter().flatten() {
+            handler.events.send(event.clone());
         }
     }
 
@@ -232,7 +238,7 @@ impl McplHost {
     fn handle_message(self: &Arc<Self>, server: ServerId, message: McplMessage) {
         let McplMessage { link, method, .. } = message;
         if !self.sets.has_connection(&server, link) {
-            // Its handshake is not done, or the connection has ended.
+            // The handshake is not complete, or the connection has ended.
             if let Some((_, reply)) = message.request {
                 reply.send(Err(McplError::internal(
                     "only after `notifications/initialized`",
@@ -240,21 +246,21 @@ impl McplHost {
             }
             return;
         }
-        let said = McplServerMessage {
+        let server_message = McplServerMessage {
             server,
             link,
             message,
         };
         match method {
-            Changed::METHOD => self.handle_sets_changed(&said),
-            Elevate::METHOD => self.handle_elevate(said),
+            Changed::METHOD => self.handle_sets_changed(&server_message),
+            Elevate::METHOD => self.handle_elevate(server_message),
             _ => {
-                let nouns = self.handlers.get().into_iter().flatten();
-                let mut takers = nouns.filter(|noun| noun.methods.contains(&method));
-                match takers.next() {
-                    Some(noun) => noun.messages.send(said),
+                let handlers = self.handlers.get().into_iter().flatten();
+                let mut matching = handlers.filter(|handler| handler.methods.contains(&method));
+                match matching.next() {
+                    Some(handler) => handler.messages.send(server_message),
                     None => {
-                        if let Some((_, reply)) = said.message.request {
+                        if let Some((_, reply)) = server_message.message.request {
                             reply.send(Err(McplError::method_not_found(method)));
                         }
                     }
@@ -263,24 +269,27 @@ impl McplHost {
         }
     }
 
-    fn handle_sets_changed(self: &Arc<Self>, said: &McplServerMessage) {
-        let (server, link) = (&said.server, said.link);
-        if self.sets.change_sets(server, link, &said.message.params) {
+    fn handle_sets_changed(self: &Arc<Self>, server_message: &McplServerMessage) {
+        let (server, link) = (&server_message.server, server_message.link);
+        if self
+            .sets
+            .change_sets(server, link, &server_message.message.params)
+        {
             let record = McplRecord::from_server(server, Changed::METHOD);
             audit::record(&self.audit, &record);
             self.dispatch(&HostEvent::SetsChanged(server.clone()));
         }
     }
 
-    /// `scope/elevate`: a person may be asked, so it is answered later.
-    fn handle_elevate(self: &Arc<Self>, said: McplServerMessage) {
-        let Some((_, mut reply)) = said.message.request else {
+    /// `scope/elevate`: answered later, because the operator may be asked.
+    fn handle_elevate(self: &Arc<Self>, server_message: McplServerMessage) {
+        let Some((_, mut reply)) = server_message.message.request else {
             return;
         };
         let host = self.clone();
         task::spawn_detached("mcpl.elevate", async move {
             let answer = tokio::select! {
-                answer = host.elevate(&said.server, &said.message.params) => answer,
+                answer = host.elevate(&server_message.server, &server_message.message.params) => answer,
                 () = reply.closed() => return,
             };
             reply.send(answer);
@@ -288,9 +297,10 @@ impl McplHost {
     }
 
     async fn elevate(&self, server: &ServerId, params: &str) -> McplAnswer {
-        let asked: Elevate<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
-        let set = asked.feature_set.as_ref();
-        let decided = self.decide_elevation(server, &asked).await;
+        let elevate: Elevate<'_> =
+            mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
+        let set = elevate.feature_set.as_ref();
+        let decided = self.decide_elevation(server, &elevate).await;
         let outcome = match &decided {
             Ok(elevated) if elevated.approved => Outcome::Success,
             Ok(_) => Outcome::Denied,
@@ -301,7 +311,7 @@ impl McplHost {
             feature_set: Some(set),
             outcome,
             reason,
-            details: json!({"label": asked.scope.label.chars().take(256).collect::<String>()}),
+            details: json!({"label": elevate.scope.label.chars().take(256).collect::<String>()}),
             ..McplRecord::from_server(server, Elevate::METHOD)
         };
         audit::record(&self.audit, &record);
@@ -312,20 +322,20 @@ impl McplHost {
     async fn decide_elevation(
         &self,
         server: &ServerId,
-        asked: &Elevate<'_>,
+        elevate: &Elevate<'_>,
     ) -> Result<ElevateResult, McplError> {
-        let set = asked.feature_set.as_ref();
+        let set = elevate.feature_set.as_ref();
         let rules = {
             let sets = self.sets().load();
-            let of_server = sets
+            let server_sets = sets
                 .get(server)
                 .ok_or_else(|| McplError::unknown_set(set))?;
-            let held = of_server.sets.get(set).filter(|_| is_valid_name(set));
+            let held = server_sets.sets.get(set).filter(|_| is_valid_name(set));
             let held = held.ok_or_else(|| McplError::unknown_set(set))?;
             if !held.enabled {
                 return Err(McplError::not_enabled(set, true));
             }
-            if asked.scope.label.is_empty() {
+            if elevate.scope.label.is_empty() {
                 return Err(McplError::bad_params("`scope.label` is empty"));
             }
             if !held.set.scoped {
@@ -334,22 +344,22 @@ impl McplHost {
             }
             held.scope.clone()
         };
-        let payload = asked.scope.payload.map(RawValue::get);
+        let payload = elevate.scope.payload.map(RawValue::get);
         let action = ScopedAction {
             server: server.clone(),
             set: set.to_owned(),
-            label: asked.scope.label.clone().into_owned(),
+            label: elevate.scope.label.clone().into_owned(),
             payload: payload.map(str::to_owned),
             agent: None,
             tool: None,
         };
         let patience = self.sets.rules().scope_patience;
         let decided = self.scopes.decide(&action, &rules, patience).await;
-        // Switched off while a person thought about it.
-        let still = self.sets().load();
-        let still = still.get(server).and_then(|sets| sets.sets.get(set));
-        if !still.is_some_and(|held| held.enabled) {
-            return Err(McplError::not_enabled(set, still.is_some()));
+        // The set may have been disabled while the operator decided.
+        let current_sets = self.sets().load();
+        let current_sets = current_sets.get(server).and_then(|sets| sets.sets.get(set));
+        if !current_sets.is_some_and(|held| held.enabled) {
+            return Err(McplError::not_enabled(set, current_sets.is_some()));
         }
         Ok(if decided.approved {
             ElevateResult {

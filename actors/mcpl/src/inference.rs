@@ -1,7 +1,7 @@
 //! Inferences that servers request (MCPL §11), and `model/info` (§12).
 //!
-//! The operator's rules choose who answers: an agent that is a host, the client of an agent, a provider, or nobody.
-//! The maximum cost is reserved before anything is sent; each request is answered within a bounded time.
+//! The operator's rules choose who answers: an agent that is a host, the client of an agent, a provider, or nobody. The
+//! maximum cost is reserved before anything is sent; each request is answered within a bounded time.
 
 mod agents;
 mod hook_adapter;
@@ -51,35 +51,35 @@ pub use self::models::ObservedModels;
 pub use self::push_inference::{PublishedAnswer, PushInferenceRequest};
 pub use self::tokens::{TokenFileError, UsedTokens};
 
-/// Inferences of one server at once, those that wait in a line included; a further one is refused.
+/// Concurrent inferences of one server, queued ones included; a further one is rejected.
 const OPEN_MAX: usize = 8;
-/// Conversations with a stored agent; beyond, all are forgotten, and each is assigned an agent again.
+/// Conversations with a stored agent; beyond this, all are dropped, and each is assigned an agent again.
 const STICKY_MAX: usize = 4096;
 
-/// Answers inferences. Clones share everything.
+/// Answers inferences. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct InferenceHandle(Arc<SharedInference>);
 
-/// What it is made of.
+/// The dependencies of inferences.
 #[derive(Debug)]
 pub struct InferenceDeps {
-    /// Who is a server, and with which sets.
+    /// The servers and their sets.
     pub host: Arc<McplHost>,
-    /// Which agents can be asked.
+    /// The agents that can answer.
     pub agents: Arc<McplAgents>,
-    /// Which clients can.
+    /// The clients that can answer.
     pub directory: Arc<Directory>,
-    /// Ids, as each side is told them.
+    /// Maps ids between their sides.
     pub ids: Conversations,
     /// The models of agents.
     pub models: ObservedModels,
     /// The hooks around the kernel's own inferences.
     pub hooks: Arc<dyn InferenceHooks>,
-    /// Takes the answers to push events that are to be published.
+    /// Receives the answers to push events that are to be published.
     pub publish: EventSink<PublishedAnswer>,
 }
 
-/// The rules in force, and the lines at the providers they name.
+/// The rules in force, and the queues of their providers.
 #[derive(Debug)]
 struct ActiveRules {
     rules: InferenceRules,
@@ -88,41 +88,41 @@ struct ActiveRules {
 
 #[derive(Debug)]
 struct SharedInference {
-    /// An inference in flight continues by the rules that it began with.
+    /// An inference in flight continues with the rules that it began with.
     active_rules: RwLock<Arc<ActiveRules>>,
     deps: InferenceDeps,
     tokens: UsedTokens,
-    /// How many each server has under way.
+    /// The inferences in flight of each server.
     open: Mutex<HashMap<ServerId, usize>>,
-    /// The agent that a conversation stays with.
+    /// The agent of each conversation.
     sticky_agents: Mutex<BTreeMap<(ServerId, String), ConnectionId>>,
 }
 
 /// A requested inference.
 struct InferenceJob {
     active_rules: Arc<ActiveRules>,
-    /// The kernel's id of it.
+    /// The kernel's id of the inference.
     id: String,
     server: ServerId,
     set: String,
     conversation: Option<String>,
     turns: Vec<PromptTurn>,
-    /// As the server wrote them.
+    /// The server's JSON text.
     messages: String,
     preferences: Option<String>,
     parsed_preferences: InferencePreferences,
 }
 
-/// Who answered, and what.
+/// An answer and its origin.
 struct InferenceResult {
     answer: InferenceAnswer,
-    /// Whether the numbers are those of who answered.
+    /// Whether the usage was reported with the answer.
     is_usage_reported: bool,
     agent: Option<AgentId>,
 }
 
 impl InferenceHandle {
-    /// By these rules.
+    /// Starts with these rules.
     #[must_use]
     pub fn new(tokens: UsedTokens, rules: InferenceRules, from: InferenceDeps) -> Self {
         Self(Arc::new(SharedInference {
@@ -134,31 +134,31 @@ impl InferenceHandle {
         }))
     }
 
-    /// New rules, for requests from now on.
+    /// Replaces the rules for future requests.
     pub fn configure(&self, rules: InferenceRules) {
-        let mut ruled = self
+        let mut active = self
             .0
             .active_rules
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if ruled.rules != rules {
-            *ruled = ActiveRules::new(rules);
+        if active.rules != rules {
+            *active = ActiveRules::new(rules);
         }
     }
 
-    /// What it takes of what servers say. Holds itself weakly.
+    /// The handler for the host. Holds the state weakly.
     #[must_use]
     pub fn handler(&self) -> McplHandler {
-        let (takes, hears) = (Arc::downgrade(&self.0), Arc::downgrade(&self.0));
+        let (for_messages, for_events) = (Arc::downgrade(&self.0), Arc::downgrade(&self.0));
         McplHandler {
             methods: &[Request::METHOD, Info::METHOD],
-            messages: EventSink::new(move |said| {
-                if let Some(inference) = takes.upgrade() {
-                    Self(inference).handle_message(said);
+            messages: EventSink::new(move |server_message| {
+                if let Some(inference) = for_messages.upgrade() {
+                    Self(inference).handle_message(server_message);
                 }
             }),
             events: EventSink::new(move |event| {
-                if let Some(inference) = hears.upgrade() {
+                if let Some(inference) = for_events.upgrade() {
                     Self(inference).handle_event(&event);
                 }
             }),
@@ -173,19 +173,19 @@ impl InferenceHandle {
         }
     }
 
-    fn handle_message(&self, said: McplServerMessage) {
-        let Some((id, mut reply)) = said.message.request else {
+    fn handle_message(&self, server_message: McplServerMessage) {
+        let Some((id, mut reply)) = server_message.message.request else {
             return;
         };
-        let (server, params) = (said.server, said.message.params);
-        if said.message.method == Info::METHOD {
+        let (server, params) = (server_message.server, server_message.message.params);
+        if server_message.message.method == Info::METHOD {
             reply.send(self.0.model(&server));
             return;
         }
         let inference = self.0.clone();
         task::spawn_detached("mcpl.inference", async move {
             let answering = inference.handle_request(&server, &params, id);
-            // Cancelled, or the server disconnected: its maximum cost stays reserved.
+            // Cancelled, or the server disconnected: the maximum cost stays reserved.
             let answer = tokio::select! {
                 answer = Box::pin(answering) => answer,
                 () = reply.closed() => return,
@@ -204,14 +204,14 @@ impl ActiveRules {
 
 impl SharedInference {
     fn active_rules(&self) -> Arc<ActiveRules> {
-        let ruled = self.active_rules.read();
-        ruled.unwrap_or_else(PoisonError::into_inner).clone()
+        let active = self.active_rules.read();
+        active.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `model/info`: of the agent that last reported its model, else as configured, else of the provider that would
-    /// answer the server (MCPL-109, MCPL-156).
+    /// `model/info`: of the agent that last reported its model, otherwise the configured one, otherwise that of the provider
+    /// that would answer the server (MCPL-109, MCPL-156).
     fn model(&self, server: &ServerId) -> Result<String, McplError> {
-        let ruled = self.active_rules();
+        let active = self.active_rules();
         let of_agent = || {
             self.deps.models.newest(|connection| {
                 let agent = self.deps.agents.get(connection);
@@ -225,15 +225,15 @@ impl SharedInference {
                 .sets_using(Capability::InferenceRequest)
                 .next();
             let set = set.map_or("", |(set, _)| set);
-            match ruled.rules.routes.route(server, set, None) {
-                Destination::Provider(name) => Some(ruled.rules.providers.get(name)?.info.clone()),
+            match active.rules.routes.route(server, set, None) {
+                Destination::Provider(name) => Some(active.rules.providers.get(name)?.info.clone()),
                 Destination::Nowhere
                 | Destination::AnyAgent
                 | Destination::Agent(_)
                 | Destination::Sampling(_) => None,
             }
         };
-        let model = of_agent().or_else(|| ruled.rules.model.clone());
+        let model = of_agent().or_else(|| active.rules.model.clone());
         let model = model.or_else(of_provider).ok_or_else(|| McplError {
             code: INFERENCE_FAILED,
             message: "No model is known: no agent has said which it uses, and none is configured"
@@ -258,10 +258,10 @@ impl SharedInference {
         };
         let read = admitted.and_then(|()| {
             let turns = request.turns().map_err(McplError::bad_params)?;
-            let wishes = request.preferences().map_err(McplError::bad_params)?;
-            Ok((turns, wishes))
+            let preferences = request.preferences().map_err(McplError::bad_params)?;
+            Ok((turns, preferences))
         });
-        let (turns, wishes) = match read {
+        let (turns, preferences) = match read {
             Ok(read) => read,
             Err(error) => {
                 let record = McplRecord {
@@ -274,7 +274,7 @@ impl SharedInference {
                 return Err(error);
             }
         };
-        let order = InferenceJob {
+        let job = InferenceJob {
             active_rules: self.active_rules(),
             id: new_id(),
             server: server.clone(),
@@ -283,34 +283,34 @@ impl SharedInference {
             messages: request.messages.get().to_owned(),
             preferences: request.preferences.map(|raw| raw.get().to_owned()),
             turns,
-            parsed_preferences: wishes,
+            parsed_preferences: preferences,
         };
         let streams = request.stream == Some(true);
         let parts = AnswerParts::new(&self.deps.host, server, streams.then_some(id));
-        let answered = self.run(&order, Request::METHOD, parts).await;
+        let answered = self.run(&job, Request::METHOD, parts).await;
         match answered {
             Ok(answered) => Ok(answered.answer.to_json()),
-            Err(none) => Err(to_mcpl_error(&order.set, &none)),
+            Err(error) => Err(to_mcpl_error(&job.set, &error)),
         }
     }
 
-    /// Runs one, and records its outcome.
+    /// Runs an inference, and records its outcome.
     async fn run(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         method: &'static str,
         mut parts: AnswerParts<'_>,
     ) -> Result<InferenceResult, InferenceError> {
-        let conversation = order.conversation.as_deref();
-        let to = order
+        let conversation = job.conversation.as_deref();
+        let to = job
             .active_rules
             .rules
             .routes
-            .route(&order.server, &order.set, conversation);
-        let answered = self.route(order, to, &mut parts).await;
+            .route(&job.server, &job.set, conversation);
+        let answered = self.route(job, to, &mut parts).await;
         let words = answered.as_ref().err().map(ToString::to_string);
         let answer = answered.as_ref().ok();
-        let more = answer.map_or(json!({"to": to.to_string()}), |it| {
+        let additional = answer.map_or(json!({"to": to.to_string()}), |it| {
             json!({
                 "to": to.to_string(),
                 "model": it.answer.model.chars().take(256).collect::<String>(),
@@ -319,8 +319,8 @@ impl SharedInference {
             })
         });
         let record = McplRecord {
-            feature_set: Some(&order.set),
-            inference: Some(&order.id),
+            feature_set: Some(&job.set),
+            inference: Some(&job.id),
             agent: answer.and_then(|it| it.agent.as_ref()),
             actor: McplActor::Server,
             outcome: answered
@@ -329,8 +329,8 @@ impl SharedInference {
                 .map_or(Outcome::Success, error_outcome),
             reason: words.as_deref(),
             text: answer.map(|it| it.answer.content.as_bytes()),
-            details: more,
-            ..McplRecord::from_server(&order.server, method)
+            details: additional,
+            ..McplRecord::from_server(&job.server, method)
         };
         audit::record(self.deps.host.audit(), &record);
         answered
@@ -338,11 +338,11 @@ impl SharedInference {
 
     async fn route(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         to: &Destination,
         parts: &mut AnswerParts<'_>,
     ) -> Result<InferenceResult, InferenceError> {
-        let server = &order.server;
+        let server = &job.server;
         let depth = self.deps.hooks.depth(server);
         let depth =
             depth.map_err(|why| InferenceError::not_started(InferenceFailure::Nested, why))?;
@@ -354,46 +354,44 @@ impl SharedInference {
             ));
         }
         let _open = self.open(server)?;
-        let max_tokens = order
+        let max_tokens = job
             .active_rules
             .rules
-            .max_tokens(order.parsed_preferences.max_tokens);
-        let aside = self
-            .reserve_tokens(order, max_usage(&order.turns, max_tokens))
+            .max_tokens(job.parsed_preferences.max_tokens);
+        let reservation = self
+            .reserve_tokens(job, max_usage(&job.turns, max_tokens))
             .await?;
         let answered = match to {
             Destination::Provider(name) => {
-                Box::pin(self.ask_provider(order, name, (depth, max_tokens), parts)).await
+                Box::pin(self.ask_provider(job, name, (depth, max_tokens), parts)).await
             }
-            Destination::AnyAgent => self.ask_agent(order, None, max_tokens, parts).await,
-            Destination::Agent(agent) => {
-                self.ask_agent(order, Some(agent), max_tokens, parts).await
-            }
-            Destination::Sampling(agent) => self.ask_client(order, agent, max_tokens, parts).await,
+            Destination::AnyAgent => self.ask_agent(job, None, max_tokens, parts).await,
+            Destination::Agent(agent) => self.ask_agent(job, Some(agent), max_tokens, parts).await,
+            Destination::Sampling(agent) => self.ask_client(job, agent, max_tokens, parts).await,
             Destination::Nowhere => unreachable!("it was refused above"),
         };
-        let took = match &answered {
+        let used = match &answered {
             Ok(answered) => answered
                 .is_usage_reported
                 .then(|| answered.answer.usage.total()),
-            Err(none) => (!none.was_started).then_some(0),
+            Err(error) => (!error.was_started).then_some(0),
         };
-        self.tokens.settle(aside, took).await;
+        self.tokens.settle(reservation, used).await;
         answered
     }
 
     async fn reserve_tokens(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         tokens: u64,
     ) -> Result<TokenReservation, InferenceError> {
-        let server = &order.server;
-        let aside = self
+        let server = &job.server;
+        let reservation = self
             .tokens
-            .reserve(&order.active_rules.rules.budget, server, tokens);
-        aside.await.map_err(|why| {
+            .reserve(&job.active_rules.rules.budget, server, tokens);
+        reservation.await.map_err(|why| {
             if let ReserveError::Disk(error) = &why {
-                tracing::error!(%server, %error, "the tokens that servers take cannot be written down; nothing is asked");
+                tracing::error!(%server, %error, "the tokens of servers cannot be stored; no inference is requested");
             }
             InferenceError::not_started(InferenceFailure::Budget, why.to_string())
         })
@@ -402,49 +400,51 @@ impl SharedInference {
     /// Asks a provider, with the additions of the hooks before it and their changes after it.
     async fn ask_provider(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         name: &str,
         (depth, max_tokens): (u8, u64),
         parts: &mut AnswerParts<'_>,
     ) -> Result<InferenceResult, InferenceError> {
-        let Some(spec) = order.active_rules.rules.providers.get(name) else {
+        let Some(spec) = job.active_rules.rules.providers.get(name) else {
             let words = format!("there is no provider {name}");
             return Err(InferenceError::not_started(
                 InferenceFailure::NotThere,
                 words,
             ));
         };
-        let own = kernel_inference(order, depth, spec);
-        let added = self.deps.hooks.before_inference(&own).await;
-        let (turns, more) = merge_additions(added, &order.turns);
-        // The requester pays for what hooks add.
-        let aside = match more {
+        let inference = kernel_inference(job, depth, spec);
+        let added = self.deps.hooks.before_inference(&inference).await;
+        let (turns, additional) = merge_additions(added, &job.turns);
+        // The requester pays for the additions of hooks.
+        let reservation = match additional {
             0 => None,
-            more => Some(self.reserve_tokens(order, more).await?),
+            additional => Some(self.reserve_tokens(job, additional).await?),
         };
         let prompt = PromptOrder {
             turns: &turns,
             max_tokens,
-            temperature: order.parsed_preferences.temperature,
+            temperature: job.parsed_preferences.temperature,
             stream: parts.is_wanted(),
         };
-        // Nothing leaves before all have let it through.
-        let held = self.deps.hooks.should_wait_after(&own);
-        let asked = order
-            .active_rules
-            .providers
-            .request(
-                name,
-                &prompt,
-                |delta| if held { Ok(()) } else { parts.add(&delta) },
-            );
+        // No output is sent before all hooks have approved it.
+        let is_held_back = self.deps.hooks.should_wait_after(&inference);
+        let asked = job.active_rules.providers.request(name, &prompt, |delta| {
+            if is_held_back {
+                Ok(())
+            } else {
+                parts.add(&delta)
+            }
+        });
         let answered = asked.await;
-        if let Some(aside) = aside {
-            // The first part has the sum of both.
-            let whole = answered.as_ref().is_ok_and(|answer| answer.usage.is_none());
-            let began = answered.as_ref().err().is_some_and(|none| none.was_started);
-            let took = (!whole && !began).then_some(0);
-            self.tokens.settle(aside, took).await;
+        if let Some(reservation) = reservation {
+            // The first reservation covers the sum of both.
+            let is_without_usage = answered.as_ref().is_ok_and(|answer| answer.usage.is_none());
+            let began = answered
+                .as_ref()
+                .err()
+                .is_some_and(|error| error.was_started);
+            let used = (!is_without_usage && !began).then_some(0);
+            self.tokens.settle(reservation, used).await;
         }
         let answer = answered?;
         let usage = answer.usage;
@@ -454,14 +454,14 @@ impl SharedInference {
             finish_reason: answer.finish,
             usage: usage.unwrap_or_else(|| estimate_usage(&turns, max_tokens)),
         };
-        match self.deps.hooks.after_inference(&own, &answer).await {
+        match self.deps.hooks.after_inference(&inference, &answer).await {
             AnswerVerdict::Unchanged => {}
             AnswerVerdict::Modified(text) => answer.content = text,
             AnswerVerdict::Withheld(why) => {
                 return Err(InferenceError::started(InferenceFailure::Withheld, why));
             }
         }
-        if held {
+        if is_held_back {
             parts.send_rest(&answer.content)?;
         }
         Ok(InferenceResult {
@@ -471,7 +471,7 @@ impl SharedInference {
         })
     }
 
-    /// One more inference of a server; it is one less when this is dropped.
+    /// Counts an inference of a server until the guard is dropped.
     fn open(&self, server: &ServerId) -> Result<OpenInference<'_>, InferenceError> {
         let server = server.server();
         let mut open = lock(&self.open);
@@ -488,7 +488,7 @@ impl SharedInference {
     }
 }
 
-/// One inference under way.
+/// An inference in flight.
 struct OpenInference<'a> {
     open: &'a Mutex<HashMap<ServerId, usize>>,
     server: ServerId,
@@ -506,8 +506,8 @@ impl Drop for OpenInference<'_> {
     }
 }
 
-fn error_outcome(none: &InferenceError) -> Outcome {
-    match none.reason {
+fn error_outcome(error: &InferenceError) -> Outcome {
+    match error.reason {
         InferenceFailure::NoRoute | InferenceFailure::Nested => Outcome::Denied,
         InferenceFailure::Budget | InferenceFailure::Busy | InferenceFailure::Withheld => {
             Outcome::Blocked
@@ -517,12 +517,12 @@ fn error_outcome(none: &InferenceError) -> Outcome {
     }
 }
 
-/// The error a server reads.
-fn to_mcpl_error(set: &str, none: &InferenceError) -> McplError {
-    let (reason, set) = (none.reason.as_str(), quote(set));
+/// The error for the server.
+fn to_mcpl_error(set: &str, error: &InferenceError) -> McplError {
+    let (reason, set) = (error.reason.as_str(), quote(set));
     McplError {
         code: INFERENCE_FAILED,
-        message: format!("No inference: {none}"),
+        message: format!("No inference: {error}"),
         data: Some(format!(r#"{{"reason":"{reason}","featureSet":{set}}}"#)),
     }
 }
@@ -533,6 +533,6 @@ fn new_id() -> String {
     format!("inf_{}", hex.concat())
 }
 
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! MCPL: the host that servers talk to, and what it passes on to agents that are MCPL hosts themselves.
+//! MCPL: the host of MCPL servers, and the connection to agents that are MCPL hosts themselves.
 
 pub mod agents;
 pub mod audit;

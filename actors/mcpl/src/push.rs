@@ -1,9 +1,9 @@
-//! Push events and their delivery (MCPL §9): checked, persisted before anybody receives them, delivered once, and
-//! answered the same at each retry.
+//! Push events and their delivery (MCPL §9): checked, persisted before anybody receives them, delivered once, and answered
+//! the same at each retry.
 //!
-//! Recipients are tried in this order: the kernel's own inference, if the operator configured that for the set; else
-//! the agents that are MCPL hosts and take push events, the oldest connection first, until one takes it. All others
-//! receive it on the bus. It is accepted when one of these took it, or when its channel has a subscriber.
+//! Recipients are tried in this order: the kernel's own inference, if the operator configured that for the set; otherwise
+//! the agents that are MCPL hosts and accept push events, the oldest connection first, until one accepts. All others
+//! receive the event on the bus. It is accepted if one of these accepted it, or if its channel has a subscriber.
 
 mod delivery;
 
@@ -41,31 +41,31 @@ use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 
 /// The journal in the data folder.
 pub const JOURNAL: &str = "mcpl-push.journal";
-/// What the journal is called in its own header.
+/// The kind of journal, in its header.
 const KIND: &str = "mgp mcpl push events";
 
-/// An event that is to lead to an inference of the kernel's own.
+/// A request to start an inference of the kernel for an event.
 #[derive(Debug)]
 pub struct PushInference {
-    /// Who pushed it.
+    /// The server.
     pub server: ServerId,
-    /// In the name of which of its sets.
+    /// The feature set.
     pub set: String,
     /// The server's id of the event.
     pub event_id: String,
-    /// Where it comes from, as the server put it.
+    /// The origin, unchanged.
     pub origin: Option<String>,
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// Answered with the id of the inference as soon as it has begun, or with why there is none.
+    /// Answered with the id of the inference once it has started, or with the reason why it did not.
     pub started: Reply<Result<String, String>>,
 }
 
-/// Takes push events of servers.
+/// Handles push events of servers.
 #[derive(Debug, Clone)]
 pub struct PushHandle(Arc<SharedPush>);
 
-/// The events that earlier runs of the kernel have taken.
+/// The events that earlier runs of the kernel accepted.
 #[derive(Debug)]
 pub struct StoredPushes {
     memory: PushMemory,
@@ -73,20 +73,20 @@ pub struct StoredPushes {
     loss: Option<String>,
 }
 
-/// What push events are handed to.
+/// The recipients of push events.
 #[derive(Debug)]
 pub struct PushTargets {
-    /// Who is a server, and with which sets.
+    /// The servers and their sets.
     pub host: Arc<McplHost>,
-    /// Who is asked.
+    /// The agents that are hosts.
     pub agents: Arc<McplAgents>,
-    /// Where all others hear of it.
+    /// The bus for all others.
     pub events: EventsHandle,
-    /// Begins inferences of the kernel's own.
+    /// Starts inferences of the kernel.
     pub inference: EventSink<PushInference>,
-    /// Ids of inferences, as the server is told them.
+    /// Maps ids of inferences for servers.
     pub ids: IdMapper,
-    /// Whose an instance is.
+    /// The owners of instances.
     pub servers: Arc<ServerTable>,
 }
 
@@ -102,11 +102,11 @@ struct SharedPush {
 struct PushState {
     memory: PushMemory,
     rates: PushRates,
-    /// Retries that came while an event was in flight.
+    /// Retries that arrived while an event was in flight.
     waiters: HashMap<(ServerId, String), Vec<Reply<McplAnswer>>>,
 }
 
-/// An event that is new, and what it takes to hand it on.
+/// A new event, with the inputs of its delivery.
 struct NewPush {
     server: ServerId,
     params: String,
@@ -121,29 +121,26 @@ impl StoredPushes {
     /// [`JournalError`], as a text for the person who starts the kernel.
     pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, JournalError> {
         let opened = Journal::open_witnessed(&data_dir.join(JOURNAL), KIND, witness)?;
-        let shortened = opened.truncated.map(|shortened| {
+        let truncated = opened.truncated.map(|truncated| {
             format!(
-                "{shortened}: push events that were answered may be handed on once more; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {JOURNAL}`"
+                "{truncated}: push events that were answered may be handed on once more; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {JOURNAL}`"
             )
         });
-        if let Some(cut) = opened.torn_tail {
-            tracing::warn!("{cut}");
+        if let Some(tail) = opened.torn_tail {
+            tracing::warn!("{tail}");
         }
         let (memory, unread) = PushMemory::restore(&opened.entries, unix_ms());
         if unread > 0 {
-            tracing::warn!(
-                unread,
-                "some push events that were answered are not known any more"
-            );
+            tracing::warn!(unread, "some answered push events cannot be restored");
         }
         Ok(Self {
             memory,
             journal: opened.journal,
-            loss: shortened,
+            loss: truncated,
         })
     }
 
-    /// What is lost of them, and what to do: in words.
+    /// Describes missing entries and the remedy.
     #[must_use]
     pub fn loss(&self) -> Option<&str> {
         self.loss.as_deref()
@@ -154,49 +151,53 @@ impl StoredPushes {
     /// # Errors
     /// [`JournalError`].
     pub fn compare(data_dir: &Path, witness: &Witness) -> Result<Option<String>, JournalError> {
-        let shortened = Journal::compare(&data_dir.join(JOURNAL), KIND, witness)?;
-        Ok(shortened.map(|it| it.to_string()))
+        let truncated = Journal::compare(&data_dir.join(JOURNAL), KIND, witness)?;
+        Ok(truncated.map(|it| it.to_string()))
     }
 }
 
 impl PushHandle {
-    /// Takes events by these rules.
+    /// Handles events by this policy.
     #[must_use]
-    pub fn new(kept: StoredPushes, policy: PushPolicy, to: PushTargets) -> Self {
+    pub fn new(stored: StoredPushes, policy: PushPolicy, to: PushTargets) -> Self {
         let state = PushState {
-            memory: kept.memory,
+            memory: stored.memory,
             ..PushState::default()
         };
         Self(Arc::new(SharedPush {
             targets: to,
             policy: RwLock::new(Arc::new(policy)),
-            journal: kept.journal,
+            journal: stored.journal,
             state: Mutex::new(state),
         }))
     }
 
-    /// Takes `push/event` of all servers.
+    /// The handler of `push/event` for all servers.
     #[must_use]
     pub fn handler(&self) -> McplHandler {
-        let (takes, hears) = (self.clone(), self.clone());
+        let (for_messages, for_events) = (self.clone(), self.clone());
         McplHandler {
             methods: &[Event::METHOD],
-            messages: EventSink::new(move |said: McplServerMessage| {
-                if let Some((_, reply)) = said.message.request {
-                    takes.handle_event(said.server, said.message.params, reply);
+            messages: EventSink::new(move |server_message: McplServerMessage| {
+                if let Some((_, reply)) = server_message.message.request {
+                    for_messages.handle_event(
+                        server_message.server,
+                        server_message.message.params,
+                        reply,
+                    );
                 }
             }),
             events: EventSink::new(move |event| match event {
                 HostEvent::Connected(server)
                 | HostEvent::Disconnected(server)
                 | HostEvent::SetsChanged(server) => {
-                    hears.sets_changed(&server);
+                    for_events.sets_changed(&server);
                 }
             }),
         }
     }
 
-    /// Other rules hold from now on.
+    /// Replaces the policy.
     pub fn set_policy(&self, policy: PushPolicy) {
         *self
             .0
@@ -205,8 +206,7 @@ impl PushHandle {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// The sets of a server changed, or it disconnected: its channels on the bus are those of its enabled sets that
-    /// push.
+    /// Updates a server's channels on the bus: those of its enabled sets that push; none when it disconnected.
     pub(crate) fn sets_changed(&self, server: &ServerId) {
         let sets = self.0.targets.host.sets().load();
         let using = sets.get(server).map(|sets| {
@@ -225,7 +225,7 @@ impl PushHandle {
             .set_push_channels(server.clone(), channels);
     }
 
-    /// `push/event`. Answered when somebody has taken it, or nobody will.
+    /// `push/event`. Answered once a recipient has accepted it, or none is left.
     pub(crate) fn handle_event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
         let Some((open, written)) = self.0.begin_push(server, params, reply) else {
             return;
@@ -234,7 +234,7 @@ impl PushHandle {
             let shared = open.shared.clone();
             let outcome = match written.await {
                 Ok(()) => shared.targets.deliver(&shared.policy(), &open.new).await,
-                // Nobody has heard of it.
+                // Not delivered to anybody.
                 Err(error) => DeliveryOutcome::not_delivered(format!(
                     "the event cannot be written down ({error}), and is not taken before it is"
                 )),
@@ -247,7 +247,7 @@ impl PushHandle {
 /// Resolves when the entry of an event is on disk.
 type EntryStored = Pin<Box<dyn Future<Output = Result<(), AppendError>> + Send>>;
 
-/// An event that is under way. However it ends, it is answered.
+/// An event in flight. It is answered however its delivery ends.
 struct InFlightPush {
     shared: Arc<SharedPush>,
     new: NewPush,
@@ -274,7 +274,7 @@ impl Drop for InFlightPush {
     }
 }
 
-/// What is answered at once.
+/// An answer without delivery.
 enum ImmediateAnswer {
     Error(McplError),
     Answer(PushAnswer),
@@ -290,7 +290,7 @@ impl SharedPush {
         policy.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers at once what can be; the rest is under way.
+    /// Answers at once if possible; otherwise starts the delivery.
     fn begin_push(
         self: &Arc<Self>,
         server: ServerId,
@@ -327,7 +327,7 @@ impl SharedPush {
         None
     }
 
-    /// What can be said without looking into the memory.
+    /// Validates an event without the stored events.
     fn check(
         &self,
         server: &ServerId,
@@ -364,8 +364,8 @@ impl SharedPush {
         Ok((content, rule.clone()))
     }
 
-    /// Records a new event, and returns the write of its entry; none if the event is already in flight, and `reply`
-    /// waits for its answer.
+    /// Records a new event, and returns the write of its entry; `None` if the event is already in flight, and `reply` waits
+    /// for its answer.
     fn remember(
         &self,
         (server, params): (&ServerId, &str),
@@ -375,7 +375,7 @@ impl SharedPush {
         let event = Event::parse(params).expect("it was read before");
         let (body, policy) = (EventBody::from_event(&event), self.policy());
         let (id, now_ms) = (&*event.event_id, unix_ms());
-        let no = |why: &str| Err(ImmediateAnswer::Answer(PushAnswer::reject(why)));
+        let reject = |why: &str| Err(ImmediateAnswer::Answer(PushAnswer::reject(why)));
         let mut guard = self.lock();
         let state = &mut *guard;
         let entry = match state.memory.begin_event(server, id, body, now_ms) {
@@ -387,12 +387,12 @@ impl SharedPush {
                 return Ok(None);
             }
             PushLookup::Conflict => {
-                return no(
+                return reject(
                     "another event of this server had this eventId, and said something else: each event needs an id of its own",
                 );
             }
             PushLookup::Full => {
-                return no("too many events of this server are under way: send it again later");
+                return reject("too many events of this server are under way: send it again later");
             }
         };
         let set = (server, &*event.feature_set);
@@ -405,15 +405,15 @@ impl SharedPush {
             drop(guard);
             self.targets
                 .record(server, &event, Outcome::Denied, Some(&why));
-            return no(&why);
+            return reject(&why);
         }
-        // Under the lock: the entries of the journal have the order of what they say.
+        // Under the lock: the entries of the journal have the order of the events.
         Ok(Some(Box::pin(
             self.journal.enqueue_append(entry.to_bytes()),
         )))
     }
 
-    /// It is answered, to all requesters, once the answer is on disk: a retry after a crash gets the same one.
+    /// Answers all requesters once the answer is on disk, so that a retry after a crash gets the same one.
     fn conclude(&self, new: &NewPush, outcome: DeliveryOutcome, reply: Reply<McplAnswer>) {
         let event = Event::parse(&new.params).expect("it was read before");
         let (waiting, written) = {
@@ -438,8 +438,8 @@ impl SharedPush {
             if let Some(appended) = written.0 {
                 warn_if_not_written(appended.await);
             }
-            for also in waiting.into_iter().flatten() {
-                also.send(Ok(text.clone()));
+            for waiter in waiting.into_iter().flatten() {
+                waiter.send(Ok(text.clone()));
             }
             reply.send(Ok(text));
             if let Some(compacted) = written.1 {
@@ -449,9 +449,9 @@ impl SharedPush {
     }
 }
 
-/// The delivery took effect, so it is answered all the same; a later start knows only that it was begun.
+/// The delivery took effect, so it is answered anyway; after a restart only its start is known.
 fn warn_if_not_written(written: Result<(), AppendError>) {
     if let Err(error) = written {
-        tracing::warn!(%error, "the answer to a push event is not written down");
+        tracing::warn!(%error, "the answer to a push event is not stored");
     }
 }

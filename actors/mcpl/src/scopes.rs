@@ -1,4 +1,4 @@
-//! Scopes that need a person's approval, and stored approvals (MCPL §7).
+//! Scopes that need the operator's approval, and stored approvals (MCPL §7).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_store::{atomic_file, health::explain_io_error, regular_file, witnesses::Witness};
 
-/// The answer that approves for good.
+/// The answer that approves permanently.
 const ALWAYS: &str = "always";
-/// The answer that approves until the kernel ends; `mgp approve` says it.
+/// The answer of `mgp approve`, which approves until the kernel ends.
 const CONFIRM: &str = "confirm";
-/// Bytes of a payload that are shown to a person.
+/// Bytes of a payload that are displayed.
 const DISPLAYED_BYTES: usize = 1024;
 
-/// An action that is about to be done.
+/// An action that needs a decision.
 #[derive(Clone, Debug)]
 pub struct ScopedAction {
-    /// Whose set.
+    /// The server of the set.
     pub server: ServerId,
-    /// Which set.
+    /// The set.
     pub set: String,
-    /// In which scope.
+    /// The label of the scope.
     pub label: String,
-    /// What the server needs of it, as JSON text.
+    /// The server's payload, as JSON text.
     pub payload: Option<String>,
-    /// The agent that calls; `None` where the server asks for itself.
+    /// The calling agent; `None` if the server acts on its own.
     pub agent: Option<AgentId>,
-    /// What it calls.
+    /// The called tool.
     pub tool: Option<String>,
 }
 
-/// What was decided about it.
+/// The decision about an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeDecision {
-    /// It may.
+    /// Whether it is approved.
     pub approved: bool,
-    /// Who says so, in words.
+    /// The reason, for display.
     pub reason: String,
 }
 
@@ -64,10 +64,10 @@ impl ScopeDecision {
     }
 }
 
-/// Reads what was approved for good. The file is made with the first one.
+/// Reads the permanent approvals. The first one creates the file.
 ///
 /// # Errors
-/// A file that cannot be read, in words.
+/// The file cannot be read.
 pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
     match regular_file::read_to_string(file) {
         Ok(text) => serde_json::from_str(&text).map_err(|why| {
@@ -79,15 +79,15 @@ pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
     }
 }
 
-/// A person's answer for one scope while several requests wait for it.
+/// The operator's answer for one scope, shared by several requests.
 type SharedDecision = Arc<tokio::sync::Mutex<Option<ScopeDecision>>>;
 
-/// The approvals, and where people are asked.
+/// The approvals, and the pending entries for more.
 #[derive(Debug)]
 pub struct ScopeStore {
     approved: Mutex<ApprovedScopes>,
-    /// Scopes with a pending entry: several requests for the same scope wait for one answer. Bounded by the waiting
-    /// requests and calls.
+    /// Scopes with a pending entry: several requests for the same scope wait for one answer. Bounded by the waiting requests
+    /// and calls.
     pending: Mutex<HashMap<ApprovedScope, SharedDecision>>,
     write_lock: tokio::sync::Mutex<()>,
     file: PathBuf,
@@ -96,7 +96,7 @@ pub struct ScopeStore {
 }
 
 impl ScopeStore {
-    /// With what was approved for good before ([`load`]), which is kept in `file`.
+    /// Starts with the permanent approvals ([`load`]), which are stored in `file`.
     #[must_use]
     pub fn new(
         lasting: Vec<ApprovedScope>,
@@ -114,12 +114,12 @@ impl ScopeStore {
         }
     }
 
-    /// Where people are asked.
+    /// The operator's pending entries.
     pub(crate) fn approvals(&self) -> &ApprovalsHandle {
         &self.approvals
     }
 
-    /// The decision of the lists and earlier answers; `None` if a person has to be asked.
+    /// The decision of the lists and earlier answers; `None` if the operator must decide.
     #[must_use]
     pub fn known_decision(
         &self,
@@ -140,7 +140,7 @@ impl ScopeStore {
         }
     }
 
-    /// Decides: by the lists, by what was approved, or by a person, who has `patience`; then it is denied
+    /// Decides by the lists, by earlier approvals, or by the operator, who has `patience`; after that it is denied
     /// (MCPL §7.6).
     pub async fn decide(
         &self,
@@ -152,21 +152,21 @@ impl ScopeStore {
             return known;
         }
         let scope = scope_key(action);
-        let question = self.shared_decision(&scope);
+        let shared_decision = self.shared_decision(&scope);
         let decided = {
-            let waited = question.try_lock().is_err();
-            let mut said = question.lock().await;
-            match (waited, said.clone(), self.known_decision(action, rules)) {
+            let waited = shared_decision.try_lock().is_err();
+            let mut decision = shared_decision.lock().await;
+            match (waited, decision.clone(), self.known_decision(action, rules)) {
                 (_, _, Some(known)) => known,
-                (true, Some(said), None) => said,
+                (true, Some(decision), None) => decision,
                 (_, _, None) => {
                     let decided = self.ask_operator(action, rules, patience).await;
-                    *said = Some(decided.clone());
+                    *decision = Some(decided.clone());
                     decided
                 }
             }
         };
-        self.remove_pending(&scope, question);
+        self.remove_pending(&scope, shared_decision);
         decided
     }
 
@@ -176,11 +176,11 @@ impl ScopeStore {
         rules: &ScopeRules,
         patience: Duration,
     ) -> ScopeDecision {
-        let asked = self
+        let pending = self
             .approvals
-            .wait_for_value(approval_question(action, rules, patience))
+            .wait_for_value(approval_entry(action, rules, patience))
             .await;
-        match asked {
+        match pending {
             Err(why) => ScopeDecision::new_denial(why.to_string()),
             Ok(None) => ScopeDecision::new_denial("nobody decided in time"),
             Ok(Some(None)) => ScopeDecision::new_denial("the operator denied it"),
@@ -191,7 +191,7 @@ impl ScopeStore {
                         "the operator approved it; {LASTING_MAX} are approved for good already, so it holds until the kernel ends"
                     )),
                     Err(why) => {
-                        tracing::error!("an approved scope is not kept: {why}");
+                        tracing::error!("an approved scope is not stored: {why}");
                         ScopeDecision::new_approval("the operator approved it")
                     }
                 }
@@ -203,35 +203,35 @@ impl ScopeStore {
         }
     }
 
-    /// Keeps an approval for good; false when there are too many.
+    /// Stores a permanent approval; false when there are too many.
     async fn save(&self, scope: ApprovedScope) -> Result<bool, String> {
-        let _turn = self.write_lock.lock().await;
-        let (kept, text) = {
+        let _lock = self.write_lock.lock().await;
+        let (is_stored, text) = {
             let mut approved = self.lock_approved();
-            let kept = approved.approve_for_good(scope);
+            let is_stored = approved.approve_for_good(scope);
             let lasting: Vec<_> = approved.lasting().collect();
             let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
-            (kept, text)
+            (is_stored, text)
         };
-        self.write(text).await.map(|()| kept)
+        self.write(text).await.map(|()| is_stored)
     }
 
     /// Revokes the approvals of a server's set, or of all its sets; returns their number.
     ///
     /// # Errors
-    /// The disk, in words: until the kernel ends they are taken back all the same.
+    /// The disk failed: the approvals are still revoked until the kernel ends.
     pub async fn forget(&self, server: &ServerId, set: Option<&str>) -> Result<usize, String> {
-        let _turn = self.write_lock.lock().await;
-        let (gone, text) = {
+        let _lock = self.write_lock.lock().await;
+        let (removed, text) = {
             let mut approved = self.lock_approved();
-            let gone = approved.forget(server, set);
+            let removed = approved.forget(server, set);
             let lasting: Vec<_> = approved.lasting().collect();
             let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
-            (gone, text)
+            (removed, text)
         };
-        match gone {
+        match removed {
             0 => Ok(0),
-            _ => self.write(text).await.map(|()| gone),
+            _ => self.write(text).await.map(|()| removed),
         }
     }
 
@@ -247,26 +247,26 @@ impl ScopeStore {
         });
         wrote
             .await
-            .unwrap_or_else(|broken| Err(broken.to_string()))?;
+            .unwrap_or_else(|panicked| Err(panicked.to_string()))?;
         self.witness.settle_presence();
         Ok(())
     }
 
     fn shared_decision(&self, scope: &ApprovedScope) -> SharedDecision {
-        let mut asked = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        // An entry whose requester disconnected stays here until it is requested again, or another one finishes.
-        asked.retain(|_, question| Arc::strong_count(question) > 1);
-        asked.entry(scope.clone()).or_default().clone()
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        // The entry of a requester that disconnected stays until the next request for it, or until another one finishes.
+        pending.retain(|_, shared_decision| Arc::strong_count(shared_decision) > 1);
+        pending.entry(scope.clone()).or_default().clone()
     }
 
-    fn remove_pending(&self, scope: &ApprovedScope, question: SharedDecision) {
-        drop(question);
-        let mut asked = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if asked
+    fn remove_pending(&self, scope: &ApprovedScope, shared_decision: SharedDecision) {
+        drop(shared_decision);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending
             .get(scope)
-            .is_some_and(|question| Arc::strong_count(question) == 1)
+            .is_some_and(|shared_decision| Arc::strong_count(shared_decision) == 1)
         {
-            asked.remove(scope);
+            pending.remove(scope);
         }
     }
 
@@ -284,12 +284,8 @@ fn scope_key(action: &ScopedAction) -> ApprovedScope {
     }
 }
 
-/// The text of the entry. Text from others is quoted, on one line.
-fn approval_question(
-    action: &ScopedAction,
-    rules: &ScopeRules,
-    patience: Duration,
-) -> PendingEntry {
+/// The pending entry. Foreign text is quoted, on one line.
+fn approval_entry(action: &ScopedAction, rules: &ScopeRules, patience: Duration) -> PendingEntry {
     let ScopedAction {
         server, set, label, ..
     } = action;

@@ -1,12 +1,12 @@
-//! Checkpoint storage (MCPL §8): each server's in a journal of its own, on disk before a call is answered.
+//! Checkpoint storage (MCPL §8): a journal for each server, on disk before a call is answered.
 //!
-//! Calls of one tree are serialized: the next one carries the state the previous one left. There is no actor: a call
+//! Calls of one tree are serialized: each call carries the state that the previous one left. There is no actor: a call
 //! holds the permit of its tree, and dropping it passes the permit on.
 
+mod checkpoint_tree_queues;
 mod result_state;
 mod rollback;
 mod server_states;
-mod tree_queues;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -28,8 +28,8 @@ use mgp_runtime::randomness;
 use mgp_runtime::task::{self, TaskError};
 use mgp_store::journal::AppendError;
 
+use self::checkpoint_tree_queues::TreePermit;
 use self::server_states::{FILE_EXTENSION, ServerStates};
-use self::tree_queues::TreePermit;
 
 pub use self::result_state::{split_state, with_note, with_text};
 pub use self::rollback::RollbackRequest;
@@ -41,7 +41,7 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub struct States {
     folder: PathBuf,
-    /// Tells the sessions of this run of the kernel from those of others.
+    /// Distinguishes the sessions of this run of the kernel from those of others.
     run: String,
     rules: Mutex<Arc<StateRules>>,
     servers: Mutex<HashMap<ServerId, Arc<ServerStates>>>,
@@ -50,30 +50,30 @@ pub struct States {
 /// The permit of a call: no other call of its tree is in flight until it is dropped.
 #[derive(Debug)]
 pub struct TreeLock {
-    /// What the call carries.
+    /// The state that the call carries.
     pub carried: CarriedState,
     server: Arc<ServerStates>,
     key: TreeKey,
     _permit: TreePermit,
 }
 
-/// Where a tree stands after a result.
+/// The position of a tree after a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreePosition {
     /// The state that the next call carries.
     pub checkpoint: Option<Arc<str>>,
-    /// Why the server's state is not stored.
+    /// The reason if the server's state was not stored.
     pub rejection: Option<String>,
 }
 
 impl States {
-    /// The states in this folder, which is made when there is something to keep.
+    /// The states in this folder, which is created when needed.
     #[must_use]
     pub fn new(folder: PathBuf, rules: StateRules) -> Arc<Self> {
         let run = u32::from_le_bytes(randomness::random_bytes());
-        let kept = stored_servers(&folder).into_iter();
-        let made = |id: ServerId| (id.clone(), Arc::new(ServerStates::new(&folder, &id)));
-        let servers = Mutex::new(kept.map(made).collect());
+        let stored = stored_servers(&folder).into_iter();
+        let open = |id: ServerId| (id.clone(), Arc::new(ServerStates::new(&folder, &id)));
+        let servers = Mutex::new(stored.map(open).collect());
         Arc::new(Self {
             folder,
             run: format!("{run:08x}"),
@@ -89,10 +89,10 @@ impl States {
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The configuration changed: it holds from the next call on.
+    /// Applies a changed configuration from the next call on.
     pub fn configure(&self, rules: StateRules) {
-        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = Arc::new(rules);
+        let mut current = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(rules);
     }
 
     /// The tree that a call of this set continues; `None` if nothing is stored.
@@ -121,8 +121,8 @@ impl States {
     /// Waits for the permit of this tree. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] when too many wait, it takes too long, or there is no room for another state;
-    /// [`Refusal::Internal`] when what is kept cannot be read.
+    /// [`Refusal::Overloaded`] when the queue is full, the wait times out, or no further state can be stored;
+    /// [`Refusal::Internal`] when the stored states cannot be read.
     pub async fn lock_tree(&self, server: &ServerId, key: TreeKey) -> Result<TreeLock, Refusal> {
         let server = self.open_server(server).await?;
         let permit = server.queues.acquire(&key).await?;
@@ -142,10 +142,10 @@ impl States {
         })
     }
 
-    /// The states of this server, read from the disk at first.
+    /// The states of this server, read from disk the first time.
     ///
     /// # Errors
-    /// [`Refusal::Internal`], as a text for the operator.
+    /// [`Refusal::Internal`], with a text for the operator.
     pub(crate) async fn open_server(
         &self,
         server: &ServerId,
@@ -157,8 +157,8 @@ impl States {
 
     fn server_states(&self, server: &ServerId) -> Arc<ServerStates> {
         let mut servers = self.servers();
-        let made = || Arc::new(ServerStates::new(&self.folder, server));
-        servers.entry(server.clone()).or_insert_with(made).clone()
+        let open = || Arc::new(ServerStates::new(&self.folder, server));
+        servers.entry(server.clone()).or_insert_with(open).clone()
     }
 
     fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerStates>>> {
@@ -169,7 +169,7 @@ impl States {
         self.servers().values().cloned().collect()
     }
 
-    /// A session of an agent has ended: its states are removed when they expire.
+    /// Ends the states of an agent's session; they are removed when they expire.
     pub fn session_ended(&self, agent: &AgentId, connection: ConnectionId) {
         let session = self.session(connection);
         for server in self.all_servers() {
@@ -179,7 +179,7 @@ impl States {
         }
     }
 
-    /// A server was removed: its states are removed when they expire, unless it comes back before.
+    /// Ends the states of a removed server; they are removed when they expire, unless it returns before.
     pub fn server_removed(&self, server: &ServerId) {
         let Some(states) = self.servers().get(&server.server()).cloned() else {
             return;
@@ -192,13 +192,13 @@ impl States {
         task::spawn_detached("mcpl.removed_server", ends);
     }
 
-    /// Loads stored states, ends the sessions of the run before, and from now on removes expired states. Ends with
-    /// the states.
+    /// Loads stored states, ends the sessions of the previous run, and periodically removes expired states. Ends with the
+    /// states.
     pub async fn run_maintenance(states: Weak<Self>) {
         if let Some(states) = states.upgrade() {
             for server in stored_servers(&states.folder) {
                 match states.open_server(&server).await {
-                    Ok(kept) => kept.end_all(false).await,
+                    Ok(stored) => stored.end_all(false).await,
                     Err(why) => tracing::error!(%server, %why, "its states cannot be read"),
                 }
             }
@@ -216,23 +216,23 @@ impl States {
         }
     }
 
-    /// Whether calls of this tree are serialized: something of it is stored. For a server that never had a state this
-    /// costs one lookup.
+    /// Whether calls of this tree are serialized, since it has a stored state. For a server that never had one this costs one
+    /// lookup.
     pub async fn has_tree(&self, server: &ServerId, key: &TreeKey) -> bool {
         if !self.servers().contains_key(&server.server()) {
             return false;
         }
-        // A read failure is reported when the permit is taken.
+        // A read failure is reported when the permit is acquired.
         let Ok(states) = self.open_server(server).await else {
             return true;
         };
         states.trees().tree(key).is_some()
     }
 
-    /// All trees of a server, with what stands in them.
+    /// All trees of a server.
     ///
     /// # Errors
-    /// [`Refusal::Internal`] when what is kept cannot be read.
+    /// [`Refusal::Internal`] when the stored states cannot be read.
     pub async fn trees(&self, server: &ServerId) -> Result<StateTrees, Refusal> {
         if !self.servers().contains_key(server) {
             return Ok(StateTrees::default());
@@ -255,14 +255,14 @@ fn stored_servers(folder: &Path) -> Vec<ServerId> {
 }
 
 impl TreeLock {
-    /// Stores the state in the server's answer, and passes the permit on. Completes even if its caller does not: the
-    /// next call carries what is on disk.
+    /// Stores the state of the server's answer, and passes the permit on. Completes even if its caller is dropped: the next
+    /// call carries the state on disk.
     ///
     /// # Errors
-    /// [`Refusal::Internal`] when the disk does not take it; the tree stays where it was.
-    pub async fn settle(self, said: String) -> Result<TreePosition, Refusal> {
+    /// [`Refusal::Internal`] when the disk failed; the tree is unchanged.
+    pub async fn settle(self, result_state: String) -> Result<TreePosition, Refusal> {
         let settles = task::spawn_supervised("mcpl.state_of_result", async move {
-            self.server.settle(&self.key, &said).await
+            self.server.settle(&self.key, &result_state).await
         });
         let settled = settles.detach().await;
         match settled.map_err(|_| TaskError::Aborted).flatten() {
@@ -271,7 +271,7 @@ impl TreeLock {
         }
     }
 
-    /// True when the tree has this checkpoint.
+    /// Whether the tree has this checkpoint.
     #[must_use]
     pub(crate) fn has_checkpoint(&self, checkpoint: &str) -> bool {
         let trees = self.server.trees();
@@ -279,13 +279,13 @@ impl TreeLock {
         tree.is_some_and(|tree| tree.contains(checkpoint))
     }
 
-    /// The server is back at an earlier checkpoint: so is the tree.
+    /// Moves the tree to an earlier checkpoint, to which the server has rolled back.
     ///
     /// # Errors
     /// As [`Self::settle`].
     pub(crate) async fn move_to(self, checkpoint: String) -> Result<TreePosition, Refusal> {
-        let said = format!(r#"{{"checkpoint":{}}}"#, mgp_json::quote(&checkpoint));
-        self.settle(said).await
+        let result_state = format!(r#"{{"checkpoint":{}}}"#, mgp_json::quote(&checkpoint));
+        self.settle(result_state).await
     }
 }
 

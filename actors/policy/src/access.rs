@@ -1,7 +1,7 @@
 //! Access control: holds the grants and records decisions about them.
-//! Asked by calls, the operator, approvals and the tree; it uses the journal and the audit log.
+//! Used by calls, the operator, approvals and the tree; uses the journal and the audit log.
 //!
-//! A decision is signed, written to the journal, to the audit log and published, in this order, before it is
+//! A decision is signed, then written to the journal and to the audit log, then published, and only then
 //! acknowledged. Decisions made while the disk is busy share the next sync.
 
 mod audit_events;
@@ -49,7 +49,7 @@ pub struct AccessHandle {
 }
 
 impl AccessHandle {
-    /// The handle of a running actor; with `reveal` callers of denied tools are told that they are denied.
+    /// With `reveals_denials`, callers of denied tools learn that the tools are denied.
     #[must_use]
     pub fn new(
         mailbox: Mailbox<AccessMsg>,
@@ -63,29 +63,29 @@ impl AccessHandle {
         }
     }
 
-    /// The published table that calls are judged by.
+    /// The published table that calls are checked against.
     #[must_use]
     pub fn table(&self) -> Arc<GrantTable> {
         let table = self.table.load();
-        // A machine that slept wakes with what was published before.
+        // After a suspend, the published table may hold an expired lease.
         match table.with_expired_lease(boottime_now) {
             Some(lapsed) => Arc::new(lapsed),
             None => table,
         }
     }
 
-    /// Whether callers that negotiated `access_control` are told that a tool is denied.
+    /// Whether callers that negotiated `access_control` learn that a tool is denied.
     #[must_use]
     pub fn should_reveal_denials(&self) -> bool {
         self.reveals_denials
     }
 
-    /// Decides about `change` for `by`, and records the changes. Returns them once they are on disk and in force; empty
-    /// when nothing had to change.
+    /// Decides about `change` for `by`. Returns the changes once they are on disk and in force; empty if the grants
+    /// already have this state.
     ///
     /// # Errors
-    /// Why the change is refused; [`Refusal::Overloaded`] where too many wait; [`Refusal::Internal`] when
-    /// the disk failed and the outcome is not known.
+    /// The reason of a rejection; [`Refusal::Overloaded`] when too many decisions are queued; [`Refusal::Internal`] when
+    /// the disk failed and the outcome is unknown.
     pub async fn record(
         &self,
         by: Principal,
@@ -101,7 +101,7 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)?
     }
 
-    /// The entries in force that `list` asks for.
+    /// The entries in force that match `list`.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -110,7 +110,7 @@ impl AccessHandle {
             .await
     }
 
-    /// Which rule decides about an agent at a server or one of its tools.
+    /// The rule that decides about an agent at a server or one of its tools.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -124,7 +124,7 @@ impl AccessHandle {
             .await
     }
 
-    /// What this node denies one of its agents at the server of another node; `None` where it denies nothing.
+    /// How this node denies one of its agents the server of another node; `None` if it does not.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -145,7 +145,7 @@ impl AccessHandle {
         .await
     }
 
-    /// The operator's decisions in force on the permissions of a server.
+    /// The operator's decisions in force about the permissions of a server.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -157,7 +157,7 @@ impl AccessHandle {
             .await
     }
 
-    /// Waits until all that came before is in force.
+    /// Waits until all earlier messages are in force.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -182,7 +182,7 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
-    /// Replaces the sets; in force when this resolves.
+    /// Replaces the tool sets; in force when this resolves.
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
@@ -200,12 +200,12 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable_refusal)
     }
 
-    /// Replaces the rules for agents of other nodes; None closes everything to them. They are in force when the
-    /// receiver gets something, and in the order of these calls; calls that wait are judged by them.
+    /// Replaces the rules for agents of other nodes; `None` denies them everything. Calls apply in order; the receiver
+    /// resolves when the rules are in force. Queued requests are decided by the new rules.
     #[must_use]
     pub fn set_foreign_rules(&self, rules: Option<Arc<ForeignRules>>) -> oneshot::Receiver<()> {
         let (reply, in_force) = Reply::new();
-        // Never refused: what they take away must be taken away. One sender makes them, one at a time.
+        // Sent past the mailbox's bound: a rule that removes access must not be lost. There is one sender, with one at a time.
         let _ = self
             .mailbox
             .send_to_self(AccessMsg::SetForeignRules(rules, reply));
@@ -219,34 +219,34 @@ fn unreachable_refusal(error: mgp_runtime::mailbox::AskError) -> Refusal {
 
 /// Messages to the actor.
 pub enum AccessMsg {
-    /// Decide, and record the changes.
+    /// Decides, and records the changes.
     Record {
-        /// What is requested.
+        /// The requested change.
         change: ChangeRequest,
-        /// The principal that asks.
+        /// Who requests it.
         principal: Principal,
-        /// The trace of its request.
+        /// The trace of the request.
         trace: TraceId,
-        /// Answered when the changes are in force.
+        /// Resolves when the changes are in force.
         reply: Reply<Result<Vec<GrantChange>, Refusal>>,
     },
-    /// Read the grants.
+    /// Reads the grants.
     Read(GrantQuery),
-    /// Replace the default policies.
+    /// Replaces the default policies.
     SetDefaults(DefaultPolicies, Reply<()>),
-    /// Replace the sets.
+    /// Replaces the tool sets.
     SetToolSets(Arc<ToolSets>, Reply<()>),
-    /// Replace the rules for agents of other nodes.
+    /// Replaces the rules for agents of other nodes.
     SetForeignRules(Option<Arc<ForeignRules>>, Reply<()>),
-    /// Replace the ids of servers of other nodes.
+    /// Replaces the ids of servers of other nodes.
     SetRemoteServers(Arc<RemoteServers>, Reply<()>),
-    /// A batch is on disk, or why that is not known.
+    /// A batch is on disk, or the reason why that is unknown.
     Committed(Result<(), String>),
     /// The state of the disk is known again.
     Restored(RecoveryOutcome),
     /// A grant may have expired.
     ExpiryDue,
-    /// It cannot be found out what is on disk: the kernel must be restarted.
+    /// The contents of the disk are unknown: the kernel must restart.
     Broken(String),
 }
 
@@ -254,25 +254,25 @@ impl std::fmt::Debug for AccessMsg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Record { .. } => "Record",
-            Self::Read(_) => "Look",
-            Self::SetDefaults(..) => "Defaults",
-            Self::SetToolSets(..) => "Sets",
-            Self::SetForeignRules(..) => "Foreign",
-            Self::SetRemoteServers(..) => "Remote",
+            Self::Read(_) => "Read",
+            Self::SetDefaults(..) => "SetDefaults",
+            Self::SetToolSets(..) => "SetToolSets",
+            Self::SetForeignRules(..) => "SetForeignRules",
+            Self::SetRemoteServers(..) => "SetRemoteServers",
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
-            Self::ExpiryDue => "Ended",
+            Self::ExpiryDue => "ExpiryDue",
             Self::Broken(_) => "Broken",
         })
     }
 }
 
-/// Fixed at construction.
+/// The actor; its fields are fixed at construction.
 #[derive(Debug)]
 pub struct AccessActor {
-    /// Where the table is published.
+    /// Receives each new table.
     pub table: Arc<Snapshot<GrantTable>>,
-    /// Tells agents that their lists changed.
+    /// Notifies agents whose lists changed.
     pub directory: Arc<Directory>,
     /// Called when agents' rights have changed.
     pub on_change: EventSink<()>,
@@ -283,33 +283,35 @@ pub struct AccessActor {
 impl Actor for AccessActor {
     type Msg = Queued<AccessMsg>;
     type State = AccessState;
-    /// The grants, and the operations that are missing in the audit log.
+    /// The grants, and the operations that the audit log lacks.
     type Arguments = (GrantStore, Vec<Operation>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        (books, unaudited): Self::Arguments,
+        (store, unaudited): Self::Arguments,
     ) -> Result<AccessState, ActorProcessingErr> {
-        if let Some(cut) = books.torn_tail() {
-            // Only now, after the audit log was compared: it must not know of an entry that is cut off.
-            books.journal.truncate_torn_tail().await?;
-            self.audit.record_decision(state_damaged_event(cut)).await?;
+        if let Some(tail) = store.torn_tail() {
+            // After the comparison with the audit log, which must not hold an entry that is truncated here.
+            store.journal.truncate_torn_tail().await?;
+            self.audit
+                .record_decision(state_damaged_event(tail))
+                .await?;
         }
         for operation in unaudited {
             tracing::warn!(
                 sequence = operation.place.sequence,
-                "a decision was not in the audit log, and is now"
+                "added a decision that the audit log lacked"
             );
             let trace = TraceId::from_random(randomness::random_bytes());
             if let Some(change) = operation.change.grants() {
                 let event =
-                    audit_events::recovered_event(&operation, change, books.grants(), &trace);
+                    audit_events::recovered_event(&operation, change, store.grants(), &trace);
                 self.audit.record_decision(event).await?;
             }
         }
         Ok(AccessState::new(
-            books,
+            store,
             Mailbox::new(myself),
             self.table.load(),
         ))

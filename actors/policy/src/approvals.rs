@@ -1,8 +1,8 @@
-//! Questions that wait for the operator.
-//! Asked by gates of servers, pins, and calls that need confirmation; reports changes to subscriptions.
+//! Entries that wait for the operator.
+//! Added by gates of servers, pins, and calls that need confirmation; changes notify subscribers.
 //!
-//! A question is in the operator's list before [`ApprovalsHandle::add`] returns, and is withdrawn when the
-//! asker is dropped, so that no question outlives its asker.
+//! An entry is in the operator's list before [`ApprovalsHandle::add`] returns. Dropping its guard withdraws it, so
+//! that no entry outlives its requester.
 
 use mgp_runtime::randomness;
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use tokio::sync::{mpsc, oneshot};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
 
-/// Characters of JSON text shown to a person; longer text is cut, with a remark.
+/// Characters of JSON text shown to a person; longer text is truncated, with a note.
 const DISPLAY_CHARS_MAX: usize = 2_000;
-/// Answers to one question that may be queued.
+/// Queued answers to one entry.
 const ANSWER_QUEUE_CAPACITY: usize = 8;
-/// How long carrying out an answer may take; it only has to be written to disk.
+/// How long applying an answer may take; it only has to be written to disk.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The owner of the kernel's own resources: no server can have this id.
+/// Owns the kernel's own resources: no server can have this id.
 #[must_use]
 pub fn kernel_owner() -> ServerId {
     ServerId::new("mgp:kernel")
@@ -42,7 +42,7 @@ pub fn render_resource() -> String {
     )
 }
 
-/// Handle for everyone.
+/// A shared handle to the pending entries.
 #[derive(Debug, Clone)]
 pub struct ApprovalsHandle(Arc<SharedApprovals>);
 
@@ -55,48 +55,48 @@ struct SharedApprovals {
 #[derive(Debug, Default)]
 struct ApprovalTable {
     engine: PendingEntries,
-    /// The channel to the asker of each question.
-    askers: HashMap<String, mpsc::Sender<OperatorAnswer>>,
+    /// The channel to the requester of each entry.
+    answer_channels: HashMap<String, mpsc::Sender<OperatorAnswer>>,
 }
 
-/// Who decided.
+/// The person who decided.
 #[derive(Debug, Clone)]
 pub struct Decider {
-    /// The agent or operator, as authenticated by the door.
+    /// The agent or operator, as the endpoint authenticated it.
     pub name: String,
     /// The trace of the deciding request.
     pub trace: TraceId,
 }
 
-/// An answer of the operator.
+/// An answer of the operator to an entry.
 #[derive(Debug)]
 pub struct OperatorAnswer {
-    /// The decision. [`Verdict::Deferred`] means not now: the question stays open.
+    /// The decision. With [`Verdict::Deferred`] the entry stays open.
     pub verdict: Verdict,
-    /// The parts it is about; when empty, all that are open.
+    /// The parts that it decides; empty means all open ones.
     pub parts: Vec<String>,
     /// Who decided, and in which request.
     pub decider: Decider,
     /// When an approval expires, in milliseconds since 1970.
     pub(crate) until_ms: Option<u64>,
-    /// The answer to a question that takes a value.
+    /// The value, for an entry that requests one.
     pub value: Option<String>,
     receipt: oneshot::Sender<Result<(), String>>,
 }
 
 impl OperatorAnswer {
-    /// Reports to the operator that the answer was carried out, and is on disk if necessary.
+    /// Reports to the operator that the answer was applied, and is on disk if necessary.
     pub fn report_applied(self) {
         let _ = self.receipt.send(Ok(()));
     }
 
-    /// Reports to the operator why it could not be carried out.
+    /// Reports to the operator why the answer could not be applied.
     pub fn report_failed(self, why: String) {
         let _ = self.receipt.send(Err(why));
     }
 }
 
-/// An answer as it was typed.
+/// An unchecked answer.
 struct TypedAnswer<'a> {
     verdict: Verdict,
     parts: &'a [String],
@@ -104,7 +104,7 @@ struct TypedAnswer<'a> {
     value: Option<&'a str>,
 }
 
-/// An open question. Dropping it withdraws it.
+/// An open entry. Dropping it withdraws the entry.
 #[derive(Debug)]
 pub struct PendingEntryGuard {
     id: String,
@@ -114,14 +114,14 @@ pub struct PendingEntryGuard {
 }
 
 impl PendingEntryGuard {
-    /// Its id.
+    /// The entry's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The next answer; `None` when its time is over. If the answer is dropped unreported, the operator is
-    /// told that it had no effect.
+    /// The next answer; `None` once the entry expires. An answer that is dropped unreported is shown to the operator as
+    /// without effect.
     pub async fn next_answer(&mut self) -> Option<OperatorAnswer> {
         let left = |end: u64| Duration::from_millis(end.saturating_sub(unix_ms()));
         let Some(left) = self.until_ms.map(left) else {
@@ -133,20 +133,20 @@ impl PendingEntryGuard {
         }
     }
 
-    /// All of it is decided: removes it from the list.
+    /// Removes the entry from the list once all of it is decided.
     pub fn close(&self) {
         let open = {
             let mut table = self.shared.table();
-            table.askers.remove(&self.id);
+            table.answer_channels.remove(&self.id);
             table.engine.close(&self.id)
         };
         if open.is_some() {
-            tracing::info!(id = %self.id, "waits for the operator no more");
+            tracing::info!(id = %self.id, "no longer waits for the operator");
             self.shared.notify_changed();
         }
     }
 
-    /// Part of it is decided: only these parts stay open.
+    /// Keeps only these parts open.
     pub(crate) fn narrow(&self, parts: &[String]) {
         self.shared.table().engine.set_parts(&self.id, parts);
         self.shared.notify_changed();
@@ -164,35 +164,34 @@ impl SharedApprovals {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notifies subscribers of the list.
     fn notify_changed(&self) {
         self.on_change.send(());
     }
 }
 
 impl ApprovalsHandle {
-    /// An empty list; `changed` notifies subscribers.
+    /// An empty list; `on_change` notifies subscribers.
     #[must_use]
-    pub fn new(changed: EventSink<()>) -> Self {
+    pub fn new(on_change: EventSink<()>) -> Self {
         Self(Arc::new(SharedApprovals {
             table: Mutex::default(),
-            on_change: changed,
+            on_change,
         }))
     }
 
-    /// Adds a question to the operator's list.
+    /// Adds an entry to the operator's list.
     ///
     /// # Errors
-    /// [`AddEntryError`] at a limit, which the asker treats as a no.
-    pub fn add(&self, question: PendingEntry) -> Result<PendingEntryGuard, AddEntryError> {
-        let (way, answers) = mpsc::channel(ANSWER_QUEUE_CAPACITY);
-        let until_ms = question.expires_ms;
-        let text = question.text.clone();
+    /// [`AddEntryError`] at a limit, which the requester treats as a denial.
+    pub fn add(&self, entry: PendingEntry) -> Result<PendingEntryGuard, AddEntryError> {
+        let (sender, answers) = mpsc::channel(ANSWER_QUEUE_CAPACITY);
+        let until_ms = entry.expires_ms;
+        let text = entry.text.clone();
         let id = {
             let mut table = self.0.table();
-            let chance = u32::from_le_bytes(randomness::random_bytes());
-            let id = table.engine.add(question, chance, unix_ms())?;
-            table.askers.insert(id.clone(), way);
+            let random = u32::from_le_bytes(randomness::random_bytes());
+            let id = table.engine.add(entry, random, unix_ms())?;
+            table.answer_channels.insert(id.clone(), sender);
             id
         };
         tracing::warn!(%id, "waits for the operator (`mgp approve {id}` or `mgp deny {id}`): {text}");
@@ -205,40 +204,39 @@ impl ApprovalsHandle {
         })
     }
 
-    /// Asks a question that is answered as a whole: resolves with the answer, or `None` when its time is
-    /// over.
+    /// Adds an entry that is decided as a whole. Resolves with whether it was approved, or with `None` once it expires.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub async fn wait_for_verdict(
         &self,
-        question: PendingEntry,
+        entry: PendingEntry,
     ) -> Result<Option<bool>, AddEntryError> {
-        let mut asked = self.add(question)?;
-        while let Some(answer) = asked.next_answer().await {
+        let mut guard = self.add(entry)?;
+        while let Some(answer) = guard.next_answer().await {
             let verdict = answer.verdict;
             answer.report_applied();
             match verdict {
                 Verdict::Approved => return Ok(Some(true)),
                 Verdict::Denied => return Ok(Some(false)),
-                // It stays open.
+                // The entry stays open.
                 Verdict::Deferred => {}
             }
         }
         Ok(None)
     }
 
-    /// Asks a question that is answered with a value: resolves with it, with none when the operator does not
-    /// give one, or with nothing when its time is over.
+    /// Adds an entry that is answered with a value. Resolves with the value, with `Some(None)` if the operator gives
+    /// none, or with `None` once it expires.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub async fn wait_for_value(
         &self,
-        question: PendingEntry,
+        entry: PendingEntry,
     ) -> Result<Option<Option<String>>, AddEntryError> {
-        let mut asked = self.add(question)?;
-        while let Some(mut answer) = asked.next_answer().await {
+        let mut guard = self.add(entry)?;
+        while let Some(mut answer) = guard.next_answer().await {
             let (verdict, value) = (answer.verdict, answer.value.take());
             answer.report_applied();
             if verdict != Verdict::Deferred {
@@ -248,16 +246,16 @@ impl ApprovalsHandle {
         Ok(None)
     }
 
-    /// All open questions, the oldest first.
+    /// All open entries, the oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<Entry> {
         self.0.table().engine.entries()
     }
 
-    /// The operator approves a question or parts of it. Answered when that is carried out.
+    /// Approves an entry or parts of it. Resolves once that is applied.
     ///
     /// # Errors
-    /// Why nothing was decided, in words.
+    /// The reason why nothing was decided.
     pub async fn approve(
         &self,
         id: &str,
@@ -265,38 +263,38 @@ impl ApprovalsHandle {
         until_ms: Option<u64>,
         decider: &Decider,
     ) -> Result<DecisionResult, Refusal> {
-        let said = TypedAnswer {
+        let typed_answer = TypedAnswer {
             verdict: Verdict::Approved,
             parts: only,
             until_ms,
             value: None,
         };
-        self.decide(id, said, decider).await
+        self.decide(id, typed_answer, decider).await
     }
 
-    /// The operator answers a question that takes a value. Answered when it was passed on.
+    /// Answers an entry that requests a value. Resolves once the value is delivered.
     ///
     /// # Errors
-    /// Why nothing was decided, in words.
+    /// The reason why nothing was decided.
     pub async fn answer(
         &self,
         id: &str,
         value: &str,
         decider: &Decider,
     ) -> Result<DecisionResult, Refusal> {
-        let said = TypedAnswer {
+        let typed_answer = TypedAnswer {
             verdict: Verdict::Approved,
             parts: &[],
             until_ms: None,
             value: Some(value),
         };
-        self.decide(id, said, decider).await
+        self.decide(id, typed_answer, decider).await
     }
 
-    /// The operator denies or defers a question. Answered when that is carried out.
+    /// Denies or defers an entry. Resolves once that is applied.
     ///
     /// # Errors
-    /// Why nothing was decided, in words.
+    /// The reason why nothing was decided.
     pub async fn deny(
         &self,
         id: &str,
@@ -309,19 +307,19 @@ impl ApprovalsHandle {
         } else {
             Verdict::Denied
         };
-        let said = TypedAnswer {
+        let typed_answer = TypedAnswer {
             verdict,
             parts: only,
             until_ms: None,
             value: None,
         };
-        self.decide(id, said, decider).await
+        self.decide(id, typed_answer, decider).await
     }
 
     async fn decide(
         &self,
         id: &str,
-        said: TypedAnswer<'_>,
+        typed_answer: TypedAnswer<'_>,
         decider: &Decider,
     ) -> Result<DecisionResult, Refusal> {
         let id = id.trim().to_ascii_lowercase();
@@ -329,25 +327,32 @@ impl ApprovalsHandle {
             verdict,
             parts: only,
             until_ms,
-            value: typed,
-        } = said;
-        let (question, value, way) = {
+            value,
+        } = typed_answer;
+        let (entry, value, sender) = {
             let table = self.0.table();
-            let no = |no: AnswerError| Refusal::BadParams(no.to_string());
-            let question = table.engine.find(&id, only).map_err(no)?;
+            let to_refusal = |error: AnswerError| Refusal::BadParams(error.to_string());
+            let entry = table.engine.find(&id, only).map_err(to_refusal)?;
             let approved = verdict == Verdict::Approved;
             let value = table
                 .engine
-                .resolve_value(&id, typed, approved)
-                .map_err(no)?;
-            table.engine.check_expiry(&id, until_ms).map_err(no)?;
-            (question.clone(), value, table.askers.get(&id).cloned())
+                .resolve_value(&id, value, approved)
+                .map_err(to_refusal)?;
+            table
+                .engine
+                .check_expiry(&id, until_ms)
+                .map_err(to_refusal)?;
+            (
+                entry.clone(),
+                value,
+                table.answer_channels.get(&id).cloned(),
+            )
         };
         let parts = match only {
-            [] => question.parts,
+            [] => entry.parts,
             only => only.to_vec(),
         };
-        let (receipt, taken) = oneshot::channel();
+        let (receipt, applied) = oneshot::channel();
         let answer = OperatorAnswer {
             verdict,
             parts: parts.clone(),
@@ -356,15 +361,18 @@ impl ApprovalsHandle {
             value: value.clone(),
             receipt,
         };
-        let gone = || {
+        let withdrawn = || {
             Refusal::BadParams(format!(
-                "{id} was answered or taken back meanwhile; `mgp pending` shows what waits"
+                "{id} was answered or withdrawn meanwhile; list pending entries with `mgp pending`"
             ))
         };
-        way.ok_or_else(gone)?.try_send(answer).map_err(|_| gone())?;
-        match tokio::time::timeout(APPLY_TIMEOUT, taken).await {
+        sender
+            .ok_or_else(withdrawn)?
+            .try_send(answer)
+            .map_err(|_| withdrawn())?;
+        match tokio::time::timeout(APPLY_TIMEOUT, applied).await {
             Ok(Ok(Ok(()))) => Ok(DecisionResult {
-                text: question.text,
+                text: entry.text,
                 verdict,
                 parts,
                 value,
@@ -372,17 +380,16 @@ impl ApprovalsHandle {
                 id,
             }),
             Ok(Ok(Err(why))) => Err(Refusal::BadRequest(format!("{id} is not decided: {why}"))),
-            Ok(Err(_)) => Err(gone()),
+            Ok(Err(_)) => Err(withdrawn()),
             Err(_) => Err(Refusal::Internal(format!(
-                "{id} is not decided: nothing came of it within {} s",
+                "{id} is not decided: the answer was not applied within {} s",
                 APPLY_TIMEOUT.as_secs()
             ))),
         }
     }
 }
 
-/// JSON text as shown to a person: control and bidirectional characters are escaped, and cuts are
-/// marked.
+/// Escapes control and bidirectional characters of JSON text for display, and marks truncation.
 #[must_use]
 pub fn escape_for_display(json: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
@@ -394,9 +401,9 @@ pub fn escape_for_display(json: &str) -> String {
             out.extend(c.escape_unicode())
         }
     }
-    let more = json.chars().skip(DISPLAY_CHARS_MAX).count();
-    if more > 0 {
-        out.push_str(&format!(" (and {more} characters more)"));
+    let truncated = json.chars().skip(DISPLAY_CHARS_MAX).count();
+    if truncated > 0 {
+        out.push_str(&format!(" (and {truncated} characters more)"));
     }
     out
 }

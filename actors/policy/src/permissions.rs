@@ -1,8 +1,8 @@
-//! The permission gates of servers (MGP §3): what each server may do and what still has to be decided.
+//! The permission gates of servers (MGP §3): what each server may do, and what is undecided.
 //! Used by supervisors, calls and the operator; uses approvals, access and the audit log.
 //!
-//! Calls read published gates. A decision is recorded before the gate applies it, and applied before the
-//! operator is told that it is done.
+//! Calls read published gates. A decision is recorded first, then applied to the gate, then confirmed to the
+//! operator.
 
 mod expiry;
 mod gate_entry;
@@ -34,10 +34,10 @@ use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 
-/// The gates as calls see them.
+/// The published gates.
 type Gates = HashMap<ServerId, Arc<PermissionGate>>;
 
-/// Handle for everyone.
+/// A shared handle to the gates.
 #[derive(Debug, Clone)]
 pub struct PermissionsHandle(Arc<SharedGates>);
 
@@ -53,33 +53,32 @@ struct SharedGates {
     supervisor: TaskSupervisorHandle,
 }
 
-/// The gate of one life of a server, with its questions. Dropping it withdraws them.
+/// The gate of one server instance, with its pending entries. Dropping it withdraws them.
 #[derive(Debug)]
 struct OpenGate {
     generation: u64,
     gate: PermissionGate,
-    /// The server, once it is connected.
     listener: Option<Arc<dyn GateListener>>,
-    /// By the id of the question between gate and server.
+    /// By the request id that gate and server use.
     entries: BTreeMap<String, OpenGateEntry>,
 }
 
 /// Messages to the server of a gate.
 #[derive(Debug)]
 pub enum GateMessage {
-    /// The operator is asked (§3.5).
+    /// The operator was asked (§3.5).
     AwaitingOperator(Ask),
     /// What the server may do now (§3.6).
     Decided(Decision),
 }
 
-/// The server of a gate.
+/// Receives a gate's messages for its server.
 pub trait GateListener: Send + Sync + std::fmt::Debug {
     /// Resolves when the server has received it; at once if it did not negotiate permissions.
-    fn notify(&self, news: GateMessage) -> AnswerFuture<()>;
+    fn notify(&self, message: GateMessage) -> AnswerFuture<()>;
 }
 
-/// A question that waits for the operator.
+/// A pending entry of a gate.
 #[derive(Debug)]
 struct OpenGateEntry {
     /// Its id in the operator's list; `None` while that list is full.
@@ -87,8 +86,7 @@ struct OpenGateEntry {
     task: SupervisedTask<()>,
 }
 
-/// One life's lease of its server's gate. Dropping it closes the gate and withdraws its questions
-/// (MGP-278).
+/// The lease of a server's gate by one instance. Dropping it closes the gate and withdraws its entries (MGP-278).
 #[derive(Debug)]
 pub struct GateLease {
     server: ServerId,
@@ -96,13 +94,13 @@ pub struct GateLease {
     shared: Arc<SharedGates>,
 }
 
-/// The server was denied a permission that it needs to run.
+/// The server was denied a permission that it requires.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("it needs {0}, which was denied, and it is not run without (all_or_nothing)")]
 pub struct PermissionDenied(String);
 
 impl PermissionsHandle {
-    /// No gate yet. Decisions are kept by `access`, and what waits for one is a task of `supervisor`.
+    /// Starts without gates. `access` stores the decisions, and `supervisor` runs the tasks that wait for them.
     #[must_use]
     pub fn new(
         approvals: ApprovalsHandle,
@@ -128,42 +126,42 @@ impl PermissionsHandle {
         Self(shared)
     }
 
-    /// Where the operator is asked.
+    /// The list in which entries are added.
     #[must_use]
     pub fn approvals(&self) -> &ApprovalsHandle {
         &self.0.approvals
     }
 
-    /// The gate of a life of a server that begins, with the decisions made before.
+    /// Opens the gate of a new server instance, with the earlier decisions.
     ///
     /// # Errors
-    /// In words, why that cannot be read.
+    /// The earlier decisions cannot be read.
     pub async fn open(
         &self,
         server: &ServerId,
         rules: &PermissionRules,
     ) -> Result<GateLease, String> {
         let shared = &self.0;
-        let life = shared.next_number.fetch_add(1, Ordering::Relaxed);
+        let generation = shared.next_number.fetch_add(1, Ordering::Relaxed);
         let recorded = shared.records.load(server).await;
         let recorded = recorded.map_err(|e| e.to_string())?;
-        let post = OpenGate {
-            generation: life,
+        let open_gate = OpenGate {
+            generation,
             gate: PermissionGate::new(rules.clone(), recorded),
             listener: None,
             entries: BTreeMap::new(),
         };
-        let before = shared.lock_gates().insert(server.clone(), post);
+        let before = shared.lock_gates().insert(server.clone(), open_gate);
         drop(before);
         shared.publish(server);
         Ok(GateLease {
             server: server.clone(),
-            generation: life,
+            generation,
             shared: shared.clone(),
         })
     }
 
-    /// The tools of a running server need these. Only calls of these tools wait for the approval.
+    /// Adds permissions that tools of a running server need. Only calls of these tools wait for them.
     pub fn add_tool_needs(&self, server: &ServerId, words: &[String]) {
         if !words.is_empty() {
             self.0
@@ -180,26 +178,26 @@ impl PermissionsHandle {
             return Ok(());
         }
         let gates = self.0.published.load();
-        let judged = match gates.get(server) {
+        let checked = match gates.get(server) {
             Some(gate) => gate.check(words, unix_ms()),
-            // Its life is over, which the call finds out next.
+            // The instance has ended, which the call finds out next.
             None => Ok(()),
         };
-        if judged.is_err() {
+        if checked.is_err() {
             self.0
                 .require_permissions(server, None, words, "a call needs this");
         }
-        judged
+        checked
     }
 
-    /// The permissions a call that needs these would lack; `None` when it lacks none. Nobody is asked.
+    /// The permissions that a call would lack; `None` if it lacks none. Does not ask the operator.
     #[must_use]
     pub fn find_missing(&self, server: &ServerId, words: &[String]) -> Option<MissingPermissions> {
         let gates = self.0.published.load();
         gates.get(server)?.check(words, unix_ms()).err()
     }
 
-    /// The permissions a running server has, of those it is known to need.
+    /// The permissions that a running server has, of those it is known to need.
     #[must_use]
     pub fn granted_among(&self, server: &ServerId, words: &[String]) -> BTreeSet<PermissionType> {
         let gates = self.0.published.load();
@@ -208,7 +206,7 @@ impl PermissionsHandle {
             .unwrap_or_default()
     }
 
-    /// The permissions a running server is known to need, each with how it was decided: for people.
+    /// The permissions that a running server is known to need, each with its decision, for display.
     #[must_use]
     pub fn describe(&self, server: &ServerId) -> Vec<String> {
         let gates = self.0.published.load();
@@ -217,7 +215,7 @@ impl PermissionsHandle {
             .unwrap_or_default()
     }
 
-    /// A running server requests permissions. Answered when each of them is decided by a person, the
+    /// Handles a running server's request for permissions. Resolves when each of them is decided by a person, the
     /// configuration or the policy.
     pub async fn request(&self, server: &ServerId, ask: &Ask) -> Decision {
         let gate = self.wait_until_decided(server, &ask.permissions, "it asks for this now");
@@ -227,31 +225,31 @@ impl PermissionsHandle {
         }
     }
 
-    /// A running server needs permissions, for this reason. Resolves when each of them is decided; `None` when its life
-    /// or the kernel ends before that.
+    /// Requires permissions for a running server, with a reason. Resolves when each of them is decided; `None` if the
+    /// instance or the kernel ends first.
     pub async fn wait_until_decided(
         &self,
         server: &ServerId,
         words: &[String],
         why: &str,
     ) -> Option<Arc<PermissionGate>> {
-        let mut turned = self.0.changes.subscribe();
+        let mut changes = self.0.changes.subscribe();
         self.0.require_permissions(server, None, words, why);
         loop {
-            turned.borrow_and_update();
+            changes.borrow_and_update();
             let gate = self.0.published.load().get(server).cloned()?;
             if !gate.has_pending(words) {
                 return Some(gate);
             }
             tokio::select! {
-                turned = turned.changed() => turned.ok()?,
-                // Nobody asks the operator any more.
+                changed = changes.changed() => changed.ok()?,
+                // No more entries are added during shutdown.
                 () = self.0.supervisor.wait_until_stopped() => return None,
             }
         }
     }
 
-    /// The permissions of a server that somebody decided about, or that it needs.
+    /// The permissions of a server that were decided, or that it needs.
     ///
     /// # Errors
     /// The decisions cannot be read.
@@ -261,17 +259,17 @@ impl PermissionsHandle {
     ) -> Result<BTreeSet<PermissionType>, Refusal> {
         let recorded = self.0.records.load(server).await?;
         let gate = self.0.published.load().get(server).cloned();
-        let of_gate = gate
+        let from_gate = gate
             .iter()
             .flat_map(|gate| gate.known_permissions().cloned());
-        Ok(recorded.into_keys().chain(of_gate).collect())
+        Ok(recorded.into_keys().chain(from_gate).collect())
     }
 
-    /// The operator revokes a permission. Resolves when that is on disk and applies to every call that has
-    /// not left yet; false when the server did not have it.
+    /// Revokes a permission. Resolves when that is on disk and applies to every call that was not sent yet; false if the
+    /// server did not have it.
     ///
     /// # Errors
-    /// Why it could not be recorded, in words.
+    /// The decision could not be recorded.
     pub async fn revoke(
         &self,
         server: &ServerId,
@@ -282,58 +280,59 @@ impl PermissionsHandle {
         let recorded = records.record(server, permission, denied, None, decider);
         let recorded = recorded.await?;
         let effects = {
-            let mut posts = self.0.lock_gates();
-            let post = posts.get_mut(server);
-            post.map(|post| post.gate.revoke(permission, &decider.name))
+            let mut gates = self.0.lock_gates();
+            let open_gate = gates.get_mut(server);
+            open_gate.map(|open_gate| open_gate.gate.revoke(permission, &decider.name))
         };
         self.0.publish(server);
         let effects = effects.unwrap_or_default();
-        let had = !effects.is_empty();
-        // A permission given by policy has no record that this one would end.
-        let ends = |change: &GrantChange| matches!(change, GrantChange::Grant(g) if !g.replaces.is_empty());
-        if !recorded.iter().any(ends) {
+        let was_granted = !effects.is_empty();
+        // A permission that policy granted has no record that the new one replaces.
+        let replaces_grant = |change: &GrantChange| matches!(change, GrantChange::Grant(g) if !g.replaces.is_empty());
+        if !recorded.iter().any(replaces_grant) {
             self.0.record_effects(server, effects, Some(&decider.trace));
         }
-        if had {
+        if was_granted {
             self.0
                 .spawn_decision_notice(server, &[permission.to_string()]);
         }
-        Ok(had)
+        Ok(was_granted)
     }
 }
 
 impl GateLease {
-    /// The server has completed its handshake: it is told what is decided.
-    pub fn attach_server(&self, met: Arc<dyn GateListener>) {
-        let mut posts = self.shared.lock_gates();
-        if let Some(post) = posts
+    /// Connects the server after its handshake: it receives decisions from now on.
+    pub fn attach_server(&self, listener: Arc<dyn GateListener>) {
+        let mut gates = self.shared.lock_gates();
+        if let Some(open_gate) = gates
             .get_mut(&self.server)
             .filter(|p| p.generation == self.generation)
         {
-            post.listener = Some(met);
+            open_gate.listener = Some(listener);
         }
     }
 
-    /// The server needs these to run.
+    /// Requires permissions for the server to run.
     pub fn require(&self, words: &[String]) {
         if !words.is_empty() {
-            let (shared, life) = (&self.shared, Some(self.generation));
-            shared.require_permissions(&self.server, life, words, "it says so at its start");
+            let (shared, generation) = (&self.shared, Some(self.generation));
+            shared.require_permissions(&self.server, generation, words, "it says so at its start");
         }
     }
 
-    /// The permissions the server has, by earlier decisions and of those it is known to need.
+    /// The permissions that the server has by earlier decisions, of those it is known to need.
     #[must_use]
     pub fn granted_among(&self, words: &[String]) -> BTreeSet<PermissionType> {
-        let posts = self.shared.lock_gates();
-        let post = posts
+        let gates = self.shared.lock_gates();
+        let open_gate = gates
             .get(&self.server)
             .filter(|p| p.generation == self.generation);
-        post.map(|post| post.gate.granted_permissions(words, unix_ms()))
+        open_gate
+            .map(|open_gate| open_gate.gate.granted_permissions(words, unix_ms()))
             .unwrap_or_default()
     }
 
-    /// Resolves when the server may run. `waits` receives the names of the questions that block it.
+    /// Resolves when the server may run. `waits` receives the ids of the entries that block it.
     ///
     /// # Errors
     /// [`PermissionDenied`].
@@ -341,34 +340,37 @@ impl GateLease {
         &self,
         waits: impl Fn(&[String]),
     ) -> Result<(), PermissionDenied> {
-        let mut turned = self.shared.changes.subscribe();
-        let mut told = Vec::new();
+        let mut changes = self.shared.changes.subscribe();
+        let mut reported = Vec::new();
         loop {
-            turned.borrow_and_update();
-            let (standing, names) = {
-                let posts = self.shared.lock_gates();
-                let Some(post) = posts
+            changes.borrow_and_update();
+            let (status, ids) = {
+                let gates = self.shared.lock_gates();
+                let Some(open_gate) = gates
                     .get(&self.server)
                     .filter(|p| p.generation == self.generation)
                 else {
                     return Ok(());
                 };
-                let names = post.entries.values().filter_map(|asking| asking.id.clone());
-                (post.gate.status(), names.collect::<Vec<_>>())
+                let ids = open_gate
+                    .entries
+                    .values()
+                    .filter_map(|entry| entry.id.clone());
+                (open_gate.gate.status(), ids.collect::<Vec<_>>())
             };
-            match standing {
+            match status {
                 PermissionStatus::Ready => return Ok(()),
                 PermissionStatus::Rejected(denied) => {
                     let denied: Vec<_> = denied.iter().map(ToString::to_string).collect();
                     return Err(PermissionDenied(denied.join(", ")));
                 }
-                PermissionStatus::Pending(_) if told != names || names.is_empty() => {
-                    waits(&names);
-                    told = names;
+                PermissionStatus::Pending(_) if reported != ids || ids.is_empty() => {
+                    waits(&ids);
+                    reported = ids;
                 }
                 PermissionStatus::Pending(_) => {}
             }
-            if turned.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return Ok(());
             }
         }
@@ -377,13 +379,13 @@ impl GateLease {
 
 impl Drop for GateLease {
     fn drop(&mut self) {
-        let mut posts = self.shared.lock_gates();
-        if posts
+        let mut gates = self.shared.lock_gates();
+        if gates
             .get(&self.server)
-            .is_some_and(|post| post.generation == self.generation)
+            .is_some_and(|open_gate| open_gate.generation == self.generation)
         {
-            let closed = posts.remove(&self.server);
-            drop(posts);
+            let closed = gates.remove(&self.server);
+            drop(gates);
             drop(closed);
             self.shared.publish(&self.server);
         }
@@ -397,11 +399,13 @@ impl SharedGates {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the state of a server's gate for calls, and wakes those that wait for it.
+    /// Publishes the state of a server's gate, and wakes the tasks that wait for it.
     fn publish(&self, server: &ServerId) {
         // Under the lock, so that an older state is never published after a newer one.
-        let posts = self.lock_gates();
-        let gate = posts.get(server).map(|post| Arc::new(post.gate.clone()));
+        let gates = self.lock_gates();
+        let gate = gates
+            .get(server)
+            .map(|open_gate| Arc::new(open_gate.gate.clone()));
         self.published.update(|gates| {
             let mut gates = gates.clone();
             match gate {
@@ -410,48 +414,49 @@ impl SharedGates {
             };
             gates
         });
-        drop(posts);
-        self.changes.send_modify(|turned| *turned += 1);
+        drop(gates);
+        self.changes.send_modify(|generation| *generation += 1);
     }
 
-    /// A server needs these permissions, in this life or in whichever it has.
+    /// Requires permissions for one instance of a server, or for the current one.
     fn require_permissions(
         self: &Arc<Self>,
         server: &ServerId,
-        life: Option<u64>,
+        generation: Option<u64>,
         words: &[String],
         why: &str,
     ) {
         let request = format!("perm-{}", self.next_number.fetch_add(1, Ordering::Relaxed));
         let effects = {
-            let mut posts = self.lock_gates();
-            let post = posts.get_mut(server);
-            let Some(post) = post.filter(|post| life.is_none_or(|life| post.generation == life))
-            else {
+            let mut gates = self.lock_gates();
+            let open_gate = gates.get_mut(server);
+            let Some(open_gate) = open_gate.filter(|open_gate| {
+                generation.is_none_or(|generation| open_gate.generation == generation)
+            }) else {
                 return;
             };
-            let effects = post.gate.require(words, &request, unix_ms());
+            let effects = open_gate.gate.require(words, &request, unix_ms());
             if effects.is_empty() {
                 return;
             }
             for effect in &effects {
                 if let PermissionEffect::Request(ask) = effect {
-                    self.add_entry(server, post, ask, words, why);
+                    self.add_entry(server, open_gate, ask, words, why);
                 }
             }
             effects
         };
         self.publish(server);
-        let asks = effects
+        let has_request = effects
             .iter()
             .any(|e| matches!(e, PermissionEffect::Request(_)));
         self.record_effects(server, effects, None);
-        if !asks {
+        if !has_request {
             self.spawn_decision_notice(server, words);
         }
     }
 
-    /// Tells a server what was decided without asking anybody.
+    /// Notifies a server of what was decided without the operator.
     fn spawn_decision_notice(self: &Arc<Self>, server: &ServerId, words: &[String]) {
         let request = format!("perm-{}", self.next_number.fetch_add(1, Ordering::Relaxed));
         let (shared, server, words) = (self.clone(), server.clone(), words.to_vec());
@@ -460,42 +465,47 @@ impl SharedGates {
         });
     }
 
-    /// A question got its place in the operator's list after a delay.
-    fn set_entry_id(&self, server: &ServerId, life: u64, request: &str, id: &str) {
-        let mut posts = self.lock_gates();
-        let post = posts.get_mut(server).filter(|post| post.generation == life);
-        if let Some(asking) = post.and_then(|post| post.entries.get_mut(request)) {
-            asking.id = Some(id.to_owned());
+    /// Sets the id of an entry that was added to the operator's list after a delay.
+    fn set_entry_id(&self, server: &ServerId, generation: u64, request: &str, id: &str) {
+        let mut gates = self.lock_gates();
+        let open_gate = gates
+            .get_mut(server)
+            .filter(|open_gate| open_gate.generation == generation);
+        if let Some(entry) = open_gate.and_then(|open_gate| open_gate.entries.get_mut(request)) {
+            entry.id = Some(id.to_owned());
         }
-        drop(posts);
-        self.changes.send_modify(|turned| *turned += 1);
+        drop(gates);
+        self.changes.send_modify(|generation| *generation += 1);
     }
 
-    /// Adds a question of the gate to the operator's list; it is there when this returns.
+    /// Adds an entry of the gate to the operator's list before it returns.
     fn add_entry(
         self: &Arc<Self>,
         server: &ServerId,
-        post: &mut OpenGate,
+        open_gate: &mut OpenGate,
         ask: &Ask,
         words: &[String],
         why: &str,
     ) {
-        let question = build_entry(server, &ask.permissions, why);
-        let asked = self.approvals.add(question.clone());
-        let id = asked.as_ref().ok().map(|asked| asked.id().to_owned());
-        let waiting = gate_entry::GateEntryTask {
+        let entry = build_entry(server, &ask.permissions, why);
+        let guard = self.approvals.add(entry.clone());
+        let id = guard.as_ref().ok().map(|guard| guard.id().to_owned());
+        let waiter = gate_entry::GateEntryTask {
             shared: Arc::downgrade(self),
             server: server.clone(),
-            generation: post.generation,
+            generation: open_gate.generation,
             ask: ask.clone(),
             permissions: words.to_vec(),
-            entry: question,
+            entry,
         };
-        let mut asked = asked.ok();
-        let start = move || waiting.clone().run(asked.take());
+        let mut guard = guard.ok();
+        let start = move || waiter.clone().run(guard.take());
         let task = self.supervisor.start_child("permissions.question", start);
-        post.entries.retain(|_, asking| !asking.task.is_finished());
-        post.entries
+        open_gate
+            .entries
+            .retain(|_, entry| !entry.task.is_finished());
+        open_gate
+            .entries
             .insert(ask.request_id.clone(), OpenGateEntry { id, task });
     }
 }

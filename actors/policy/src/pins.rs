@@ -1,9 +1,8 @@
-//! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
-//! tools.
+//! Pins of tool definitions on disk: one file for each server, read when the server first lists its tools.
 //! Used by supervisors and calls; asks the operator through approvals, and writes to the audit log.
 //!
-//! The tools a server lists are compared with its file before agents see them. Files are read and written
-//! where lists are read, off the threads that carry calls.
+//! A server's tools are compared with its file before agents see them. Files are read and written on the threads that
+//! read lists, not on those that carry calls.
 
 mod listing;
 mod pin_file;
@@ -35,7 +34,7 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_store::audit::{self, AuditHandle};
 
-/// Handle for everyone.
+/// A shared handle to the pins.
 #[derive(Debug, Clone)]
 pub struct PinsHandle(Arc<SharedPins>);
 
@@ -53,42 +52,40 @@ struct SharedPins {
     supervisor: TaskSupervisorHandle,
 }
 
-/// Tools that are neither listed nor called, by server and own name. Published, so that calls never wait for
-/// a file.
+/// Tools that are neither listed nor callable, by server and own name. Published, so that calls never wait for a file.
 type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 
 /// The feature set that a tool belongs to until its new definition is approved (MCPL §6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EarlierSet {
-    /// The one that its approved definition names, if it names one.
+    /// The set in its approved definition, if that names one.
     Approved(Option<String>),
-    /// The approved definition was too long to be kept.
+    /// The approved definition was too long to store.
     Unknown,
 }
 
-/// By the own names of tools that changed.
+/// By the tools' own names.
 type EarlierSets = BTreeMap<String, EarlierSet>;
 
-/// The pins of one server.
 #[derive(Debug, Default)]
 struct ServerPins {
     pin_file: Option<PinFile>,
-    /// What happens to those that change; known once its tools were listed.
+    /// How changes are handled; set once the tools were listed.
     rules: Option<PinRules>,
-    /// The changed ones as they are now.
+    /// The current definitions of the changed tools.
     changed: BTreeMap<String, Arc<CatalogTool>>,
-    /// The open question to the operator.
+    /// The pending entry.
     open_entry: Option<OpenPinEntry>,
 }
 
 #[derive(Debug)]
 struct OpenPinEntry {
     changed: BTreeMap<String, Pin>,
-    /// Dropping it withdraws the question.
+    /// Dropping it withdraws the entry.
     _task: SupervisedTask<()>,
 }
 
-/// A changed tool, with its definition as it is now.
+/// A changed tool, with its current definition.
 struct ToolChange {
     tool: Arc<CatalogTool>,
     pin: Pin,
@@ -98,8 +95,8 @@ struct ToolChange {
 }
 
 impl PinsHandle {
-    /// Pins in this folder, which is made when needed. `decided` is told each server about whose tools the
-    /// operator has decided. Questions to the operator are tasks of `supervisor`.
+    /// Stores pins in `folder`, which is created when needed. `on_decided` receives each server about whose tools the
+    /// operator has decided. Pending entries are tasks of `supervisor`.
     #[must_use]
     pub fn new(
         folder: PathBuf,
@@ -121,10 +118,10 @@ impl PinsHandle {
         }))
     }
 
-    /// Compares the tools a server lists with its pins. Blocks: not for a thread that carries calls.
+    /// Compares the listed tools of a server with its pins. Blocks: not for a thread that carries calls.
     ///
     /// # Errors
-    /// Why its file cannot be used, in words: then nothing is known of its tools.
+    /// The server's file cannot be used, so its tools are unknown.
     pub fn compare(
         &self,
         server: &ServerId,
@@ -149,15 +146,15 @@ impl PinsHandle {
         let pin_file = server_pins.pin_file.as_mut().expect("it was read");
         let (changes, mut names) = pin_file.compare(server, tools, rules);
         if let Err(error) = pin_file.save(tools, rules) {
-            tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
+            tracing::error!(%server, %error, "cannot write the pins; changes while the kernel is down are not detected");
         }
         let blocked = changes.iter().filter(|change| change.is_blocked);
         names.extend(blocked.map(|change| change.tool.own_name.to_string()));
         self.0.block(server, names);
         self.0
             .set_earlier(server, earlier_sets(&changes, || pin_file.texts()));
-        let now = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
-        server_pins.changed = changes.iter().map(now).collect();
+        let current = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
+        server_pins.changed = changes.iter().map(current).collect();
         for change in changes.iter().filter(|change| change.is_new) {
             self.0.report_change(server, change);
         }
@@ -165,22 +162,22 @@ impl PinsHandle {
         Ok(())
     }
 
-    /// The definitions of the tools that a server listed last, as far as they are approved; none where tools are
-    /// not pinned. Blocks: not for a thread that carries calls.
+    /// The approved definitions among the tools that a server listed last; none if tools are not pinned. Blocks: not for
+    /// a thread that carries calls.
     #[must_use]
     pub fn last_list(&self, server: &ServerId, rules: &PinRules) -> Vec<Arc<str>> {
         if rules.mode == PinMode::Off {
             return Vec::new();
         }
-        // What is wrong with the file is reported when the server lists its tools.
+        // Errors of the file are reported when the server lists its tools.
         PinFile::last_list(&self.0.folder, server).unwrap_or_default()
     }
 
-    /// A server was removed: its pins are deleted, so that they do not apply to another server of its name.
-    /// Blocks: not for a thread that carries calls.
+    /// Deletes the pins of a removed server, so that they do not apply to another server with its name. Blocks: not for
+    /// a thread that carries calls.
     ///
     /// # Errors
-    /// Its file cannot be removed.
+    /// The file cannot be removed.
     pub fn forget(&self, server: &ServerId) -> std::io::Result<()> {
         let server_pins = self.0.lock_servers().remove(server);
         let mut server_pins = server_pins.as_ref().map(|server_pins| lock(server_pins));
@@ -193,7 +190,7 @@ impl PinsHandle {
         PinFile::remove(&self.0.folder, server)
     }
 
-    /// The blocked tools of a server, by its own names. They are neither listed nor called.
+    /// The blocked tools of a server, by their own names. They are neither listed nor callable.
     #[must_use]
     pub fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
         self.0.blocked(server)
@@ -209,23 +206,23 @@ impl PinsHandle {
                 .is_some_and(|names| names.contains(tool))
     }
 
-    /// Whether changed tools of a server are taken as they come, with whatever feature set they name.
+    /// Whether changed tools of a server are accepted unchecked, with any feature set they name.
     #[must_use]
     pub fn is_unpinned(&self, server: &ServerId) -> bool {
         self.0.unpinned.load().contains(server)
     }
 
-    /// The feature set of a tool that changed, as it was approved; `None` where its definition says it.
+    /// The approved feature set of a changed tool; `None` if its current definition counts.
     #[must_use]
     pub fn earlier_set(&self, server: &ServerId, tool: &str) -> Option<EarlierSet> {
         self.0.earlier_sets.load().get(server)?.get(tool).cloned()
     }
 
-    /// The server and its own name of the blocked tool that this name stands for.
+    /// The server and own name of the blocked tool that `name` refers to.
     #[must_use]
     pub fn find_blocked_tool(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
         let blocked = self.0.blocked.load();
-        let is_it = |server: &ServerId, tool: &str| match view {
+        let matches_name = |server: &ServerId, tool: &str| match view {
             CatalogView::One(one) => one == server && tool == name,
             CatalogView::All | CatalogView::Set(_) => {
                 tool_names::canonical_name(server, tool) == name
@@ -233,13 +230,13 @@ impl PinsHandle {
             }
         };
         blocked.iter().find_map(|(server, tools)| {
-            let tool = tools.iter().find(|tool| is_it(server, tool))?;
+            let tool = tools.iter().find(|tool| matches_name(server, tool))?;
             Some((server.clone(), tool.clone()))
         })
     }
 }
 
-/// Which sets changed tools belong to, by the definitions that were approved.
+/// The sets of changed tools, by their approved definitions.
 fn earlier_sets(
     changes: &[ToolChange],
     texts: impl FnOnce() -> BTreeMap<String, Box<str>>,
@@ -260,8 +257,8 @@ fn earlier_sets(
     sets.collect()
 }
 
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedPins {
@@ -269,7 +266,7 @@ impl SharedPins {
         lock(&self.servers)
     }
 
-    /// Bounded by the servers there are.
+    /// Bounded by the number of servers.
     fn server_pins(&self, server: &ServerId) -> Arc<Mutex<ServerPins>> {
         self.lock_servers()
             .entry(server.clone())
@@ -281,7 +278,7 @@ impl SharedPins {
         self.blocked.load().get(server).cloned().unwrap_or_default()
     }
 
-    /// Blocks exactly these tools of the server. Called with its pins locked.
+    /// Blocks exactly these tools of the server. Its pins must be locked.
     fn block(&self, server: &ServerId, names: BTreeSet<String>) {
         if *self.blocked(server) == names {
             return;
@@ -297,7 +294,7 @@ impl SharedPins {
         });
     }
 
-    /// Publishes the sets of the changed tools of the server. Called with its pins locked.
+    /// Publishes the sets of the server's changed tools. Its pins must be locked.
     fn set_earlier(&self, server: &ServerId, sets: EarlierSets) {
         let known = self.earlier_sets.load();
         if known
@@ -332,11 +329,11 @@ impl SharedPins {
         });
     }
 
-    /// Reports a change that was not known before, in the kernel's log and the audit log.
+    /// Reports a new change in the kernel's log and the audit log.
     fn report_change(&self, server: &ServerId, change: &ToolChange) {
         let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
-        tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a tool is not what it was");
+        tracing::warn!(%server, %tool, changed = parts, blocked = change.is_blocked, "a tool definition changed");
         let details = json!({"changed": parts, "blocked": change.is_blocked});
         let result = if change.is_blocked {
             Outcome::Blocked
@@ -372,8 +369,8 @@ impl SharedPins {
         ));
     }
 
-    /// One question for each server, with its tools as parts. A question's name stands for definitions that
-    /// somebody read: when they change, it is a new question.
+    /// Adds one entry for each server, with its tools as parts. An entry's id stands for definitions that the operator
+    /// read: when they change, the entry is replaced by a new one.
     fn ask_operator(
         self: &Arc<Self>,
         server: &ServerId,
@@ -392,7 +389,7 @@ impl SharedPins {
         if server_pins
             .open_entry
             .as_ref()
-            .is_some_and(|asking| asking.changed == changed)
+            .is_some_and(|entry| entry.changed == changed)
         {
             return;
         }
@@ -412,7 +409,7 @@ impl SharedPins {
             render_diff(tool, old, change.tool.original(), &change.changed)
         });
         let details = std::iter::once(meanwhile.to_owned()).chain(differences);
-        let question = PendingEntry {
+        let entry = PendingEntry {
             subject: Subject::Pins,
             requester: Requester::Server(server.clone()),
             server: Some(server.clone()),
@@ -430,11 +427,13 @@ impl SharedPins {
             options: None,
             expires_ms: None,
         };
-        match self.approvals.add(question.clone()) {
-            // There may be room when the tools are listed next.
-            Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
-            Ok(asked) => {
-                let waiting = PinEntryTask {
+        match self.approvals.add(entry.clone()) {
+            // The entry is added again when the tools are listed next.
+            Err(error) => {
+                tracing::warn!(%server, full = %error, "cannot ask the operator about changed tools")
+            }
+            Ok(guard) => {
+                let waiter = PinEntryTask {
                     shared: Arc::downgrade(self),
                     server: server.clone(),
                     changed: changed.clone(),
@@ -443,15 +442,13 @@ impl SharedPins {
                         .map(|c| (c.tool.own_name.to_string(), c.tool.clone()))
                         .collect(),
                 };
-                let (approvals, mut asked) = (self.approvals.clone(), Some(asked));
+                let (approvals, mut guard) = (self.approvals.clone(), Some(guard));
                 let start = move || {
-                    let asked = asked
-                        .take()
-                        .or_else(|| approvals.add(question.clone()).ok());
-                    let waiting = waiting.clone();
+                    let guard = guard.take().or_else(|| approvals.add(entry.clone()).ok());
+                    let waiter = waiter.clone();
                     async move {
-                        if let Some(asked) = asked {
-                            waiting.run(asked).await;
+                        if let Some(guard) = guard {
+                            waiter.run(guard).await;
                         }
                     }
                 };
@@ -463,7 +460,7 @@ impl SharedPins {
     }
 }
 
-/// A question about changed tools.
+/// Waits for the answers about changed tools.
 #[derive(Clone)]
 struct PinEntryTask {
     shared: Weak<SharedPins>,
@@ -473,8 +470,8 @@ struct PinEntryTask {
 }
 
 impl PinEntryTask {
-    async fn run(mut self, mut asked: PendingEntryGuard) {
-        while let Some(answer) = asked.next_answer().await {
+    async fn run(mut self, mut guard: PendingEntryGuard) {
+        while let Some(answer) = guard.next_answer().await {
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
@@ -492,9 +489,9 @@ impl PinEntryTask {
             }
             let left: Vec<String> = self.changed.keys().cloned().collect();
             if left.is_empty() {
-                asked.close()
+                guard.close()
             } else {
-                asked.narrow(&left)
+                guard.narrow(&left)
             }
             answer.report_applied();
             shared.on_decided.send(self.server.clone());
@@ -521,12 +518,12 @@ impl PinEntryTask {
             let mut server_pins = lock(&server_pins);
             let ServerPins {
                 pin_file,
-                open_entry: asking,
+                open_entry: pending,
                 rules,
                 ..
             } = &mut *server_pins;
             let rules = rules.clone().unwrap_or_default();
-            let pin_file = pin_file.as_mut().ok_or("nothing is known of its tools")?;
+            let pin_file = pin_file.as_mut().ok_or("its tools are not known")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), PinApprovalError> = match verdict {
                     Verdict::Approved => pin_file.approve(&server, &tool.own_name, *pin, &by),
@@ -534,12 +531,12 @@ impl PinEntryTask {
                         pin_file.deny(&server, &tool.own_name, *pin)
                     }
                 };
-                decided.map_err(|no| no.to_string())?;
+                decided.map_err(|error| error.to_string())?;
             }
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
             pin_file
                 .save(&tools, &rules)
-                .map_err(|e| format!("the pins are not on disk: {e}"))?;
+                .map_err(|e| format!("cannot write the pins: {e}"))?;
             let mut blocked = BTreeSet::clone(&shared.blocked(&server));
             let earlier = shared.earlier_sets.load().get(&server).cloned();
             let mut earlier = earlier
@@ -547,8 +544,8 @@ impl PinEntryTask {
                 .unwrap_or_default();
             for (tool, _) in &pins {
                 let name = tool.own_name.to_string();
-                if let Some(asking) = asking {
-                    asking.changed.remove(&name);
+                if let Some(pending) = pending {
+                    pending.changed.remove(&name);
                 }
                 let (event_type, result) = match verdict {
                     Verdict::Approved => (EventType::TOOL_APPROVED, Outcome::Success),

@@ -1,4 +1,4 @@
-//! What another program prints, with a bound on its length and on the time it takes.
+//! Runs another program with bounds on its output and its duration.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,15 +6,15 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two looks whether it has ended.
+/// The interval between checks whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long its output may stay open after its end: who it started may hold it.
+/// How long its output may stay open after its end: a descendant may hold it.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What it printed, each as far as the bound.
+/// Its outputs, each up to the bound.
 #[derive(Debug)]
 pub struct BoundedOutput {
-    /// How it ended; `None` when it took too long and was ended.
+    /// Its exit status; `None` when it timed out and was killed.
     pub status: Option<ExitStatus>,
     /// Its stdout.
     pub stdout: Vec<u8>,
@@ -22,23 +22,23 @@ pub struct BoundedOutput {
     pub stderr: Vec<u8>,
 }
 
-/// Runs it without stdin; reads `most` bytes of each output.
+/// Runs a program without stdin; reads at most `max` bytes of each output.
 ///
 /// # Errors
-/// When it cannot be started.
+/// It cannot be started.
 pub fn run_bounded(
     command: &mut Command,
-    patience: Duration,
-    most: usize,
+    timeout: Duration,
+    max: usize,
 ) -> io::Result<BoundedOutput> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let stdout = spawn_reader(child.stdout.take(), most);
-    let stderr = spawn_reader(child.stderr.take(), most);
-    let status = wait_or_kill(&mut child, Instant::now() + patience)?;
+    let stdout = spawn_reader(child.stdout.take(), max);
+    let stderr = spawn_reader(child.stderr.take(), max);
+    let status = wait_or_kill(&mut child, Instant::now() + timeout)?;
     let read = |all: Receiver<Vec<u8>>| all.recv_timeout(DRAIN_TIMEOUT).unwrap_or_default();
     Ok(BoundedOutput {
         status,
@@ -47,15 +47,18 @@ pub fn run_bounded(
     })
 }
 
-/// Reads on a thread of its own, so that neither output holds up the other.
-fn spawn_reader(from: Option<impl Read + Send + 'static>, most: usize) -> Receiver<Vec<u8>> {
+/// Reads on a separate thread, so that neither output blocks the other.
+fn spawn_reader(
+    output_stream: Option<impl Read + Send + 'static>,
+    max: usize,
+) -> Receiver<Vec<u8>> {
     let (read, all) = mpsc::channel();
-    if let Some(from) = from {
+    if let Some(output_stream) = output_stream {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before an error is there.
-            let _ = from.take(most as u64).read_to_end(&mut bytes);
-            // Nobody may be waiting any more.
+            // After an error the earlier bytes are kept.
+            let _ = output_stream.take(max as u64).read_to_end(&mut bytes);
+            // The receiver may be gone.
             let _ = read.send(bytes);
         });
     }
@@ -81,9 +84,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_or_prints_too_much_is_cut_off() {
-        let run = |script: &str, patience: Duration| {
-            run_bounded(Command::new("sh").args(["-c", script]), patience, 4).unwrap()
+    fn slow_programs_and_long_outputs_are_cut_off() {
+        let run = |script: &str, timeout: Duration| {
+            run_bounded(Command::new("sh").args(["-c", script]), timeout, 4).unwrap()
         };
         let long = Duration::from_secs(30);
         let output = run("echo abcdef; echo no >&2", long);

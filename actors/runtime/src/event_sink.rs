@@ -1,4 +1,4 @@
-//! Events to the crates above this one: the sink is passed in at construction, so that none is imported.
+//! Sends events to crates above: the sink is passed in at construction, so that none of them is imported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub struct EventSink<E>(Arc<dyn Fn(E) + Send + Sync>);
 
 impl<E> EventSink<E> {
-    /// Hands each event to this function, which must not block.
+    /// Calls this function with each event; it must not block.
     pub fn new(take: impl Fn(E) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }

@@ -1,4 +1,4 @@
-//! Ids that cannot be guessed.
+//! Unguessable ids.
 
 use mgp_engine::callers::request_ids::RequestIds;
 use mgp_protocol::ids::SessionId;
@@ -22,8 +22,8 @@ pub fn new_session_id() -> SessionId {
     ))
 }
 
-/// The ids of the kernel's requests to one client. They are unique to the connection and to this run of the
-/// kernel, so that a late answer settles nothing.
+/// The ids of the kernel's requests to one client. They are unique to the connection and to this run of the kernel, so that
+/// a late answer matches no request.
 #[must_use]
 pub fn new_request_ids() -> RequestIds {
     RequestIds::new(randomness::random_bytes())

@@ -1,4 +1,4 @@
-//! The base of the other crates: mailboxes, tasks, the clock, randomness, taps, what other programs print, and sinks for
+//! The base of the other crates: mailboxes, tasks, the clock, randomness, taps, running other programs, and sinks for
 //! events to crates above.
 
 pub mod bounded_output;

@@ -1,4 +1,4 @@
-//! Mailboxes of actors, bounded by credit because those of the actor library have no bound.
+//! Mailboxes of actors, bounded by credit because those of the actor library are unbounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use mgp_sync::slot::Slot;
 use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
 use tokio::sync::oneshot;
 
-/// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means
-/// it is stuck, and saying so is better than growing.
+/// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means that it is stuck, and
+/// an error is better than growth.
 pub(crate) const MAILBOX_CAPACITY: u64 = 4096;
 
 /// How long an ask waits for its answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A message in a mailbox, with the credit it holds while it waits.
+/// A message in a mailbox, with its credit.
 #[derive(Debug)]
 pub struct Queued<M> {
     /// `None` only in [`Queued::panic`].
@@ -25,7 +25,7 @@ pub struct Queued<M> {
 }
 
 impl<M> Queued<M> {
-    /// For tests: the actor that opens it panics.
+    /// For tests: the actor that handles it panics.
     #[must_use]
     pub fn panic() -> Self {
         Self {
@@ -37,10 +37,10 @@ impl<M> Queued<M> {
     /// The message.
     ///
     /// # Panics
-    /// Only as a test told it to: see [`Self::panic`].
+    /// Only for [`Self::panic`].
     #[must_use]
     pub fn into_message(self) -> M {
-        self.message.expect("only a test queues what holds none")
+        self.message.expect("only a test queues an empty message")
     }
 }
 
@@ -53,7 +53,7 @@ pub enum AskError {
     /// It did not answer in time.
     #[error("it did not answer within {} s", ASK_DEADLINE.as_secs())]
     TimedOut,
-    /// Too many messages wait already.
+    /// The mailbox is full.
     #[error("it has {MAILBOX_CAPACITY} messages waiting")]
     Overloaded,
 }
@@ -65,7 +65,7 @@ pub struct Mailbox<M: Send + 'static> {
     credit: Arc<Credit>,
 }
 
-/// How the actor is found.
+/// How the actor is reached.
 #[derive(Debug)]
 enum Address<M: Send + 'static> {
     /// An actor that is never restarted.
@@ -122,8 +122,8 @@ impl<M: Send + 'static> Mailbox<M> {
         }
     }
 
-    /// The mailbox of an actor that is restarted after a failure. There is no actor before
-    /// [`Mailbox::start`], and messages waiting at a failure are lost.
+    /// The mailbox of an actor that is restarted after a failure. There is no actor before [`Mailbox::start`], and queued
+    /// messages are lost at a failure.
     #[must_use]
     pub fn new_restartable() -> Self {
         Self {
@@ -135,7 +135,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// Starts the actor of a mailbox made by [`Mailbox::new_restartable`], or its successor.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub async fn start<A>(&self, actor: A, arguments: A::Arguments) -> Result<ActorCell, SpawnErr>
     where
         A: Actor<Msg = Queued<M>>,
@@ -160,8 +160,8 @@ impl<M: Send + 'static> Mailbox<M> {
         })
     }
 
-    /// Sends an actor a message about its own work. Not subject to the bound of others' messages; limited by
-    /// the work that the actor starts.
+    /// Sends an actor a message about its own work. Not subject to the mailbox's bound; limited by the work that the actor
+    /// starts.
     ///
     /// # Errors
     /// [`AskError::Stopped`].
@@ -191,14 +191,14 @@ impl<M: Send + 'static> Mailbox<M> {
         let _ = self.address.send(Queued::panic());
     }
 
-    /// True until its actor has ended.
+    /// Whether its actor still runs.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let actor = self.address.actor();
         actor.is_ok_and(|actor| actor.get_status() < ActorStatus::Stopping)
     }
 
-    /// Asks the actor to end after the messages it already has.
+    /// Ends the actor after the messages it already has.
     pub fn stop(&self, reason: &str) {
         if let Ok(actor) = self.address.actor() {
             actor.stop(Some(reason.to_owned()));
@@ -235,11 +235,11 @@ impl<T> Reply<T> {
     }
 }
 
-/// How many actors of a kind are alive (PRJ-001): held by each actor's state.
+/// Counts a live actor of a kind (PRJ-001); owned by the actor's state.
 #[derive(Debug)]
 pub struct ActorCountGuard(&'static AtomicU64);
 
-/// The kinds that are counted.
+/// The counted kinds.
 #[derive(Debug, Clone, Copy)]
 pub enum CountedKind {
     /// One per stdio or socket connection of an agent.
@@ -267,7 +267,7 @@ impl CountedKind {
         }
     }
 
-    /// How many live.
+    /// The number of live actors.
     #[must_use]
     pub fn live_count(self) -> u64 {
         self.counter().load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Counts that any thread adds to without waiting, and a reader sums up now and then.
+//! Counters that any thread updates without waiting, and a reader sums up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,35 +6,35 @@ use std::time::Duration;
 use mgp_engine::calls::telemetry::latency::{BUCKET_COUNT, LatencyHistogram, bucket_index};
 use mgp_engine::clock::to_micros_rounded_up;
 
-/// A number that only grows, from the kernel's start on.
+/// A counter since the kernel's start.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Nothing counted yet.
+    /// Starts at 0.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// So many more.
-    pub fn add(&self, many: u64) {
-        self.0.fetch_add(many, Ordering::Relaxed);
+    /// Adds a number.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// The current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Times, counted in buckets.
+/// A histogram of durations.
 #[derive(Debug)]
 pub struct LatencyRecorder {
     buckets: [AtomicU64; BUCKET_COUNT],
@@ -48,7 +48,7 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// Nothing measured yet.
+    /// Starts empty.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -57,19 +57,18 @@ impl LatencyRecorder {
         }
     }
 
-    /// Takes in a time: two additions, and no lock.
+    /// Adds a duration: two additions, and no lock.
     pub fn record(&self, time: Duration) {
         self.buckets[bucket_index(time)].fetch_add(1, Ordering::Relaxed);
         self.sum_us
             .fetch_add(to_micros_rounded_up(time), Ordering::Relaxed);
     }
 
-    /// How many there are of each. What is recorded meanwhile may be in one of the numbers and not yet in
-    /// another.
+    /// The current counts. A concurrent update may be in one of the numbers and not yet in another.
     #[must_use]
     pub fn snapshot(&self) -> LatencyHistogram {
         LatencyHistogram {
-            buckets: std::array::from_fn(|at| self.buckets[at].load(Ordering::Relaxed)),
+            buckets: std::array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed)),
             sum_us: self.sum_us.load(Ordering::Relaxed),
         }
     }
@@ -79,9 +78,9 @@ impl LatencyRecorder {
 mod tests {
     use super::*;
 
-    /// Decision 0066: nothing that is recorded by many at once is lost.
+    /// Decision 0066: concurrent updates are not lost.
     #[test]
-    fn what_many_threads_record_is_all_there() {
+    fn updates_of_many_threads_are_all_counted() {
         let times = LatencyRecorder::new();
         std::thread::scope(|scope| {
             for _ in 0..4 {

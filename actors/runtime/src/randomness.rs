@@ -3,7 +3,7 @@
 /// Random bytes that cannot be guessed.
 ///
 /// # Panics
-/// When the system has no randomness.
+/// The system has no randomness.
 #[must_use]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -15,20 +15,20 @@ use tokio::sync::Notify;
 
 use crate::time::{monotonic_now, unix_ms};
 
-/// Taps at once: each costs every message of what it is on a copy. More people than that do not look on.
+/// Concurrent taps: each costs a copy of every message of its subject. More are not needed.
 pub const TAPS_MAX: usize = 4;
-/// Messages that wait in a tap: what passes while its operator's connection is a moment late.
+/// Queued messages of a tap: those that pass while its operator's connection is briefly late.
 pub(crate) const QUEUE_MAX: usize = 1_024;
-/// Bytes of them: some messages as long as they may be.
+/// Their bytes: some messages of maximum length.
 pub(crate) const QUEUE_BYTES_MAX: usize = 16 << 20;
-/// Shorter frames are copied, so that they do not hold on to what they came in.
+/// Shorter frames are copied, so that they do not keep their larger buffers alive.
 const COPY_MAX_BYTES: usize = 64 << 10;
 
-/// How many taps are open.
+/// The number of open taps.
 static OPEN_TAPS: AtomicUsize = AtomicUsize::new(0);
 static TAPS: RwLock<Vec<Arc<Tap>>> = RwLock::new(Vec::new());
 
-/// What a tap is on.
+/// The subject of a tap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TapSubject {
     /// All connections of a server.
@@ -40,28 +40,28 @@ pub enum TapSubject {
 /// A message that passed.
 #[derive(Clone, Debug)]
 pub struct TappedMessage {
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub sent_unix_ms: u64,
-    /// When, by the kernel's clock.
+    /// The time by the kernel's clock.
     pub sent_at: MonotonicTime,
-    /// Over which connection.
+    /// The connection.
     pub connection: u64,
-    /// Who sent it.
+    /// The sender.
     pub from: MessageSender,
     /// The frame.
     pub frame: Bytes,
-    /// `frame` is the id of a request that gets no answer, and this is why.
+    /// Set if the request whose id is in `frame` gets no answer: the reason.
     pub abandon_reason: Option<String>,
 }
 
-/// Whether anybody looks on at all.
+/// Whether any tap is open.
 #[inline]
 #[must_use]
 pub fn has_open_taps() -> bool {
     OPEN_TAPS.load(Ordering::Relaxed) != 0
 }
 
-/// Whether anybody looks on here.
+/// Whether a tap on this subject is open.
 #[must_use]
 pub fn has_tap_on(subject: &TapSubject) -> bool {
     has_open_taps() && any_tap(|tap| tap.subject == *subject)
@@ -72,7 +72,7 @@ pub fn publish(subject: &TapSubject, connection: u64, from: MessageSender, frame
     publish_to_taps(subject, connection, from, frame, None);
 }
 
-/// Passes that the request with this id, in JSON, gets no answer.
+/// Reports that the request with this id, in JSON, gets no answer.
 pub fn publish_abandoned(subject: &TapSubject, connection: u64, id: &str, why: String) {
     let id = Bytes::copy_from_slice(id.as_bytes());
     publish_to_taps(subject, connection, MessageSender::Kernel, &id, Some(why));
@@ -83,7 +83,7 @@ fn publish_to_taps(
     connection: u64,
     from: MessageSender,
     frame: &Bytes,
-    given_up: Option<String>,
+    abandon_reason: Option<String>,
 ) {
     let all = TAPS.read().unwrap_or_else(PoisonError::into_inner);
     for tap in all.iter().filter(|tap| tap.subject == *subject) {
@@ -97,17 +97,17 @@ fn publish_to_taps(
             } else {
                 frame.clone()
             },
-            abandon_reason: given_up.clone(),
+            abandon_reason: abandon_reason.clone(),
         });
     }
 }
 
-fn any_tap(is_it: impl Fn(&Tap) -> bool) -> bool {
+fn any_tap(matches: impl Fn(&Tap) -> bool) -> bool {
     let all = TAPS.read().unwrap_or_else(PoisonError::into_inner);
-    all.iter().any(|tap| is_it(tap))
+    all.iter().any(|tap| matches(tap))
 }
 
-/// What waits for one who looks on.
+/// A tap and its queue.
 #[derive(Debug)]
 struct Tap {
     subject: TapSubject,
@@ -126,12 +126,11 @@ impl Tap {
     fn push(&self, bytes: usize, message: impl FnOnce() -> TappedMessage) {
         {
             let mut queue = self.lock_queue();
-            // After a gap nothing more is taken until what came before it is read, so that the gap is reported in its
-            // position.
-            let full = queue.missed_count > 0
+            // After a gap nothing is queued until everything before it is read, so that the gap is reported in its position.
+            let is_full = queue.missed_count > 0
                 || queue.messages.len() >= QUEUE_MAX
                 || queue.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX;
-            if full {
+            if is_full {
                 queue.missed_count += 1
             } else {
                 queue.bytes += bytes;
@@ -146,12 +145,12 @@ impl Tap {
     }
 }
 
-/// What one who looks on takes from a tap.
+/// An item of a tap.
 #[derive(Debug)]
 pub enum TapEvent {
     /// A message.
     Message(TappedMessage),
-    /// So many were missed since.
+    /// The number of missed messages.
     Missed(u64),
 }
 
@@ -177,11 +176,11 @@ impl OpenTap {
         Some(Self(tap))
     }
 
-    /// The frames, in order. Dropped frames are reported after all buffered ones: they came after those.
+    /// The next frame, in order. Missed frames are reported after all queued ones, which came before them.
     pub async fn next(&self) -> TapEvent {
         loop {
-            if let Some(news) = self.try_next() {
-                return news;
+            if let Some(event) = self.try_next() {
+                return event;
             }
             self.0.wakeup.notified().await;
         }
@@ -210,10 +209,10 @@ impl Drop for OpenTap {
 mod tests {
     use super::*;
 
-    /// Decision 0068: one story, because taps are the process's: who passes messages never waits, what is too much
-    /// is counted and told in its place, and nothing is left when the last tap is closed.
+    /// Decision 0068, in one test because taps are global: publishers never wait, missed messages are counted and reported in
+    /// their position, and nothing remains when the last tap is closed.
     #[tokio::test]
-    async fn a_tap_that_is_not_read_misses_messages_and_says_how_many() {
+    async fn a_tap_that_is_not_read_reports_missed_messages() {
         let subject = TapSubject::Server(ServerId::new("a"));
         let frame = Bytes::from_static(b"{}");
         let pass = |of: &TapSubject| publish(of, 1, MessageSender::Server, &frame);
@@ -234,7 +233,7 @@ mod tests {
             pass(&subject);
         }
         assert!(matches!(tap.next().await, TapEvent::Message(_)));
-        // There is room again, but what comes now would stand before the gap.
+        // There is capacity again, but a message now would precede the gap.
         pass(&subject);
         for _ in 1..QUEUE_MAX {
             assert!(matches!(tap.next().await, TapEvent::Message(_)));
@@ -245,7 +244,7 @@ mod tests {
         pass(&subject);
         assert!(matches!(tap.next().await, TapEvent::Message(_)));
         assert!(matches!(tap.next().await, TapEvent::Missed(1)));
-        // What was taken makes room, to the byte.
+        // Taken messages free capacity, to the byte.
         let half = large.slice(..QUEUE_BYTES_MAX / 2);
         for _ in 0..3 {
             super::publish(&subject, 1, MessageSender::Kernel, &half);

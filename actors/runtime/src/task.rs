@@ -1,5 +1,5 @@
-//! Tasks beside the actors: each has a name and is counted, ends when its handle is dropped, and reports a
-//! panic as an error.
+//! Tasks besides the actors: each has a name and is counted, ends when its handle is dropped, and reports a panic as an
+//! error.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Numbers of all tasks of one name.
+/// The counts of all tasks of one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskStats {
-    /// They run now.
+    /// Running now.
     pub running: usize,
-    /// They ended in a panic since the start of the kernel.
+    /// Panicked since the start of the kernel.
     pub panicked: usize,
 }
 
@@ -49,18 +49,18 @@ pub enum TaskError {
 pub struct SupervisedTask<T>(AbortOnDropHandle<Result<T, TaskError>>);
 
 impl<T> SupervisedTask<T> {
-    /// Ends it.
+    /// Aborts the task.
     pub fn abort(&self) {
         self.0.abort();
     }
 
-    /// True once it has ended.
+    /// Whether it has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 
-    /// Lets it run on without a handle.
+    /// Lets the task continue without a handle.
     pub fn detach(self) -> JoinHandle<Result<T, TaskError>> {
         self.0.detach()
     }
@@ -88,7 +88,7 @@ pub fn spawn_supervised<T: Send + 'static>(
     SupervisedTask(AbortOnDropHandle::new(tokio::spawn(task)))
 }
 
-/// Starts a task without a handle; it must end by itself.
+/// Starts a task without a handle.
 pub fn spawn_detached(name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
     drop(spawn_supervised(name, future).detach());
 }
@@ -112,7 +112,7 @@ pub fn spawn_thread<T: Send + 'static>(
     Ok(thread.spawn(work)?)
 }
 
-/// Runs blocking work on a thread for such work.
+/// Runs blocking work on a thread of the blocking pool.
 ///
 /// # Errors
 /// [`TaskError`] when it panicked.
@@ -140,7 +140,7 @@ pub async fn catch_panic<T>(
     caught.map_err(|panic| panic_error(name, &*panic))
 }
 
-/// Runs code that does not wait, such as one poll; turns a panic into an error.
+/// Runs code without awaits, such as one poll; turns a panic into an error.
 ///
 /// # Errors
 /// [`TaskError::Panicked`].
@@ -168,7 +168,7 @@ fn lock_counts() -> MutexGuard<'static, BTreeMap<&'static str, TaskStats>> {
     COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A task that is counted as running.
+/// Counts a running task.
 struct RunningTask(&'static str);
 
 impl RunningTask {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_an_answer_and_is_counted() {
+    async fn a_panic_is_an_error_and_is_counted() {
         let broken = spawn_supervised("breaks", async { panic!("no {}", "way") });
         let words = "no way".to_owned();
         let name = "breaks";
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_ends_with_whoever_holds_it() {
+    async fn a_task_ends_with_its_handle() {
         let held = spawn_supervised("held", std::future::pending::<()>());
         let let_go = spawn_supervised("let go", std::future::pending::<()>()).detach();
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! Supervises tasks of a part of the kernel whose state is shared instead of an actor's: they end with this
-//! actor and are restarted after a panic.
+//! Supervises tasks of a part of the kernel with shared state instead of an actor: they end with this actor and are
+//! restarted after a panic.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::mailbox::{Mailbox, Queued};
 use crate::task::{self, SupervisedTask};
 
-/// How often a task is started in all, and the wait after each panic.
+/// The maximum number of starts of a task, and the wait after each panic.
 const MAX_STARTS: usize = 5;
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// Handle for the part that owns the tasks.
+/// Handle for the owner of the tasks.
 #[derive(Debug, Clone)]
 pub struct TaskSupervisorHandle {
     mailbox: Mailbox<TaskSupervisorMsg>,
@@ -23,7 +23,7 @@ pub struct TaskSupervisorHandle {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum TaskSupervisorMsg {
-    /// This lasting task panicked each time it was started.
+    /// A permanent task panicked at each start.
     Lost(&'static str),
 }
 
@@ -34,7 +34,7 @@ impl TaskSupervisorHandle {
     /// Starts the actor.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub async fn start() -> Result<(Self, ActorCell), SpawnErr> {
         let ended = CancellationToken::new();
         let children = ended.clone().drop_guard();
@@ -55,7 +55,7 @@ impl TaskSupervisorHandle {
         self.end_token.cancelled().await;
     }
 
-    /// Starts a task that ends when the returned handle is dropped. It is abandoned if it panics at each start.
+    /// Starts a task that ends when the returned handle is dropped. It is abandoned after a panic at each start.
     pub fn start_child<F>(
         &self,
         name: &'static str,
@@ -70,8 +70,7 @@ impl TaskSupervisorHandle {
         })
     }
 
-    /// Starts a task that must run as long as this actor: if it panics each time it is started, the actor
-    /// fails.
+    /// Starts a task that must run as long as this actor: if it panics at each start, the actor fails.
     pub fn start_permanent<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -102,14 +101,14 @@ async fn run_with_restarts<F: Future<Output = ()>>(
     }
     tracing::error!(
         task = name,
-        "it panicked {MAX_STARTS} times and is given up"
+        "it panicked {MAX_STARTS} times and is abandoned"
     );
     false
 }
 
 impl Actor for TaskSupervisorActor {
     type Msg = Queued<TaskSupervisorMsg>;
-    /// Dropped with the actor, it ends the tasks.
+    /// Dropped with the actor, which ends the tasks.
     type State = DropGuard;
     type Arguments = DropGuard;
 
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_is_started_again_and_in_the_end_given_up() {
+    async fn a_task_that_panics_is_restarted_and_finally_abandoned() {
         let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
         let starts = Arc::new(AtomicUsize::new(0));
         let counted = starts.clone();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_lasting_task_the_actor_fails() {
+    async fn the_actor_fails_without_a_permanent_task() {
         let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
         supervisor.start_permanent("lasting", || async { panic!("each time") });
         while cell.get_status() != ActorStatus::Stopped {

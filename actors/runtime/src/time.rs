@@ -7,7 +7,7 @@ use mgp_engine::clock::MonotonicTime;
 use rustix::time::{ClockId, clock_gettime};
 
 static START: OnceLock<Instant> = OnceLock::new();
-static AWAKE_OR_NOT: OnceLock<Duration> = OnceLock::new();
+static BOOTTIME_START: OnceLock<Duration> = OnceLock::new();
 
 /// Monotonic time since the kernel's clock was first read. Passed to the engines.
 #[must_use]
@@ -15,43 +15,43 @@ pub fn monotonic_now() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
 }
 
-/// Time since its first call, by a clock that continues while the machine sleeps: for deadlines of other nodes, which
-/// do not sleep with it. Not comparable with [`monotonic_now`].
+/// Time since its first call, by a clock that continues during suspend: for deadlines of other nodes, which are not
+/// suspended. Not comparable with [`monotonic_now`].
 #[must_use]
 pub fn boottime_now() -> MonotonicTime {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
     let now = Duration::from_secs(seconds) + Duration::from_nanos(nanos);
-    let start = AWAKE_OR_NOT.get_or_init(|| now);
+    let start = BOOTTIME_START.get_or_init(|| now);
     MonotonicTime::new(now.saturating_sub(*start))
 }
 
-/// A wake that is later than this was not due to other work: this process did not run.
+/// A wakeup that is later than this was not delayed by other work: this process was suspended.
 const SUSPEND_THRESHOLD: Duration = Duration::from_millis(500);
-/// How long a process that did not run may take to read what came meanwhile.
-const CATCH_UP: Duration = Duration::from_secs(2);
+/// How long a resumed process may take to read pending input.
+const CATCH_UP_TIME: Duration = Duration::from_secs(2);
 
-/// Sleeps until somebody has had this much time. Where this process was stopped and wakes too late, what came
-/// meanwhile waits unread in pipes and sockets: it is given time to be read before the deadline counts.
-pub async fn sleep_with_grace(patience: Duration) {
-    let due = monotonic_now() + patience;
-    tokio::time::sleep(patience).await;
+/// Sleeps for `timeout` of a peer. If this process was suspended and wakes too late, pending input waits in pipes and
+/// sockets: it gets time to be read before the deadline counts.
+pub async fn sleep_with_grace(timeout: Duration) {
+    let due = monotonic_now() + timeout;
+    tokio::time::sleep(timeout).await;
     let late = monotonic_now().duration_since(due);
     if late > SUSPEND_THRESHOLD {
-        tokio::time::sleep(late.min(CATCH_UP)).await;
+        tokio::time::sleep(late.min(CATCH_UP_TIME)).await;
     }
 }
 
-/// The answer, if it comes in this much time; see [`sleep_with_grace`].
+/// The answer, if it arrives within `timeout`; see [`sleep_with_grace`].
 pub async fn timeout_with_grace<T>(
-    patience: Duration,
+    timeout: Duration,
     answer: impl Future<Output = T>,
 ) -> Option<T> {
     tokio::select! {
         biased;
         answer = answer => Some(answer),
-        () = sleep_with_grace(patience) => None,
+        () = sleep_with_grace(timeout) => None,
     }
 }
 

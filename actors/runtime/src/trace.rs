@@ -13,32 +13,32 @@ use crate::randomness;
 
 pub use self::spans::{ChildSpan, RequestSpan, current_span};
 
-/// The trace that connects a request with all it causes.
+/// The trace that connects a request with all its effects.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// The id.
     pub id: TraceId,
-    /// The caller sent it; a new one is shown only to those that negotiated MGP.
+    /// The caller sent it; a new one is disclosed only to those that negotiated MGP.
     pub is_caller_supplied: bool,
-    /// The caller's description of its own span.
+    /// The caller's own span.
     caller: Option<Arc<RemoteSpan>>,
-    /// The span of the request, while it is sampled.
+    /// The span of the request, if it is sampled.
     pub span: Option<Arc<RequestSpan>>,
 }
 
-/// The span of who sent a request (W3C Trace Context).
+/// The span of a request's sender (W3C Trace Context).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteSpan {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// Whether it is sampled there.
+    /// Whether the sender samples it.
     pub sampled: bool,
     /// `tracestate`, empty for none.
     pub state: Box<str>,
 }
 
 impl Trace {
-    /// The trace of a request with these params; `top` holds their neighbours in the envelope.
+    /// The trace of a request with these params; `top` has the other members of the envelope.
     #[must_use]
     pub fn from_params(params: Option<&str>, top: Option<&RawValue>) -> Self {
         let Some(id) = TraceId::from_params(params, top) else {
@@ -48,7 +48,7 @@ impl Trace {
         Self::from_caller_id(id).with_parent(parent, state.flatten().as_deref())
     }
 
-    /// The same with the request's HTTP headers: its own members take precedence.
+    /// Uses the request's HTTP headers if the request itself has no trace.
     #[must_use]
     pub fn or_from_headers(self, traceparent: &str, tracestate: Option<&str>) -> Self {
         match TraceParent::parse(traceparent) {
@@ -69,7 +69,7 @@ impl Trace {
         }
     }
 
-    /// Below this span, where it is of the same trace.
+    /// Adds the parent span, if it is of the same trace.
     fn with_parent(mut self, parent: Option<TraceParent>, state: Option<&str>) -> Self {
         let same = parent.filter(|parent| parent.id.as_u128() == self.id.as_u128());
         self.caller = same.map(|parent| {
@@ -108,14 +108,14 @@ impl Trace {
 }
 
 impl RemoteSpan {
-    /// The `traceparent` that it was said by, for a request of this trace; `None` where that is no UUID.
+    /// The sender's `traceparent`, for a request of this trace; `None` if that is no UUID.
     fn traceparent(&self, trace: &TraceId) -> Option<String> {
         let (number, flags) = (trace.as_u128()?, u8::from(self.sampled));
         Some(format!("00-{number:032x}-{:016x}-{flags:02x}", self.id))
     }
 }
 
-/// Bytes that look random, without a system call for each.
+/// Unpredictable bytes without a system call for each.
 fn fast_random_bytes() -> [u8; 16] {
     static KEY: LazyLock<[u8; blake3::KEY_LEN]> = LazyLock::new(randomness::random_bytes);
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -128,7 +128,7 @@ fn fast_random_bytes() -> [u8; 16] {
     *first
 }
 
-/// A new span id: the kernel's own part of a trace.
+/// A new span id.
 #[must_use]
 pub fn new_span_id() -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = fast_random_bytes();
@@ -139,7 +139,7 @@ pub fn new_span_id() -> u64 {
 mod tests {
     use super::*;
 
-    /// MGP-102: a caller's own is kept, and one is made where there is none, or none that is a UUID.
+    /// MGP-102: a caller's id is kept, and a new one is made for a missing or malformed one.
     #[test]
     fn a_request_has_its_callers_trace_or_a_new_one() {
         let (one, two) = (Trace::from_params(Some("{}"), None), Trace::generate());
@@ -151,10 +151,9 @@ mod tests {
         assert!(!other.is_caller_supplied && other.id.as_str() != "abc");
     }
 
-    /// Decision 0066: a header says whose request it is where the request itself does not, and a span of another
-    /// trace is nobody's parent.
+    /// Decision 0066: headers count only if the request itself has no trace, and a span of another trace is no parent.
     #[test]
-    fn headers_count_where_the_request_says_nothing() {
+    fn headers_count_only_without_a_trace_in_the_request() {
         let header = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
         let of_header = Trace::from_params(Some("{}"), None).or_from_headers(header, Some("a=b"));
         assert_eq!(

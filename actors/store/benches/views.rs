@@ -24,7 +24,7 @@ use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
 use mgp_store::views::AuditViews;
 use serde_json::json;
 
-/// Of each kind.
+/// Number of queries of each kind.
 const QUESTIONS: u64 = 200;
 const AGENTS: u64 = 40;
 const SERVERS: u64 = 60;
@@ -34,7 +34,7 @@ const BEGINNING: u64 = 1_700_000_000_000;
 const STEP: u64 = 250;
 const HOUR: u64 = 3_600_000;
 
-/// A number that looks like chance (splitmix64).
+/// A pseudorandom number (splitmix64).
 fn mixed(n: u64) -> u64 {
     let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,11 +60,11 @@ fn tool(n: u64) -> String {
     format!("some_longer_tool_{}", n % TOOLS)
 }
 
-/// Of so many calls one fails, and one is denied; none lasts too long.
+/// One in this many calls fails and one is denied; no duration is excessive.
 const FAILURES: u64 = 16;
 const DENIALS: u64 = 128;
 
-/// A call like most: its time is that of its beginning, so that times are not quite in order.
+/// A typical call, with the time of its beginning, so that times are not quite in order.
 fn record(beginning: u64, n: u64) -> Event {
     let by = mixed(n);
     let digest = format!("{by:016x}{n:016x}{by:016x}{n:016x}");
@@ -96,7 +96,7 @@ fn record(beginning: u64, n: u64) -> Event {
     }
 }
 
-/// The kinds of questions, and the n-th of each.
+/// The n-th query of each kind.
 fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
     let by = mixed(n + 1_000_000_007);
     let at = by % records;
@@ -143,7 +143,7 @@ async fn write(audit: &AuditHandle, beginning: u64, records: u64) {
             .record_and_wait(record(beginning, n))
             .await
             .expect("written");
-        // The log takes so many at once.
+        // The log accepts this many at once.
         while n + 1 > audit.newest_sequence() + 10_000 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -153,7 +153,7 @@ async fn write(audit: &AuditHandle, beginning: u64, records: u64) {
     }
 }
 
-/// Asks until all records are in the view.
+/// Queries until all records are in the view.
 async fn complete(views: &AuditViews, records: u64) {
     let least = || Find {
         limit: Some(1),
@@ -177,7 +177,7 @@ fn bytes(folder: &Path) -> u64 {
     entries.map(|entry| size(entry.expect("an entry"))).sum()
 }
 
-/// A figure of this process in MiB: `VmRSS` for what it has, `VmHWM` for the most it had.
+/// A figure of this process in MiB: `VmRSS` for current memory, `VmHWM` for the peak.
 fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name));
@@ -209,7 +209,7 @@ async fn ask(views: &AuditViews, records: u64) {
     }
 }
 
-/// All pages of one question.
+/// Reads all pages of one query.
 async fn page(views: &AuditViews, name: &str, mut asked: Find) {
     let (began, mut pages, mut events) = (Instant::now(), 0, 0);
     loop {
@@ -224,7 +224,7 @@ async fn page(views: &AuditViews, name: &str, mut asked: Find) {
     println!("{name}, all pages: {took:.1?}, {events} events in {pages} pages");
 }
 
-/// The log, and how large it is.
+/// Writes the log and reports its size.
 async fn log(dir: &Path, beginning: u64, records: u64) -> AuditHandle {
     let options = LogOptions {
         folder: LogFolder::new(dir),
@@ -247,9 +247,9 @@ async fn log(dir: &Path, beginning: u64, records: u64) -> AuditHandle {
     audit
 }
 
-/// The view, built and opened again.
+/// Builds the view and reopens it.
 async fn build(dir: &Path, audit: &AuditHandle, records: u64) -> AuditViews {
-    // The most memory is counted from here on.
+    // The peak is measured from here on.
     let _ = fs::write("/proc/self/clear_refs", "5");
     let before = memory("VmRSS");
     let began = Instant::now();
@@ -282,7 +282,7 @@ async fn main() {
     if let Some(kept) = words.nth(1) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = u64::try_from(now.expect("after 1970").as_millis()).expect("a time");
-        // No kernel takes a folder that others may enter.
+        // A kernel refuses folders that others may access.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&kept);
         made.expect("a folder");
         let audit = log(Path::new(&kept), now - records * STEP, records).await;

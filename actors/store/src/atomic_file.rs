@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all: to a temporary file beside it, which is then renamed. An error names the
+//! Atomic file writes: the contents go to a temporary file in the same folder, which is then renamed. Errors name the
 //! file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -10,10 +10,10 @@ use mgp_runtime::randomness;
 
 use crate::health::with_path;
 
-/// Readable and writable for the owner alone.
+/// Readable and writable for the owner only.
 const PRIVATE: u32 = 0o600;
 
-/// Replaces a file, readable for its owner alone. Afterwards it survives a power cut. After an error the
+/// Replaces a file, readable for its owner only. Afterwards it survives a power cut. After an error the
 /// old file is still there or, when only its folder could not be synced, the new one.
 ///
 /// # Errors
@@ -22,7 +22,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with_mode(path, bytes, PRIVATE)
 }
 
-/// The same, with these permissions.
+/// As [`write`], with these permissions.
 ///
 /// # Errors
 /// The system's.
@@ -38,10 +38,10 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     written.map_err(|error| with_path(path, &error))
 }
 
-/// Most links that are followed one after the other, as many as the system follows.
+/// Maximum number of links that are followed, the same as the system's limit.
 const LINKS_MAX: usize = 40;
 
-/// The file that a path leads to, also where it is still to be made.
+/// The target of a path after following links; the target need not exist.
 #[must_use]
 pub fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
@@ -81,9 +81,9 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
         .ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
         .collect();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    let made = made.and_then(|()| missing.into_iter().rev().try_for_each(sync_name));
-    made.map_err(|error| with_path(path, &error))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let created = created.and_then(|()| missing.into_iter().rev().try_for_each(sync_name));
+    created.map_err(|error| with_path(path, &error))
 }
 
 /// Syncs the name of this file, as far as the file system can.
@@ -105,21 +105,21 @@ fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::R
         .open(&draft)?;
     let replaced = fill(&mut file).and_then(|()| fs::rename(&draft, path));
     if replaced.is_err() {
-        // It takes room and is of no use.
+        // It takes up space and is of no use.
         let _ = fs::remove_file(&draft);
     }
     replaced
 }
 
-/// A temporary name of its own for every writer, so that two writers of the same file do not mix.
+/// A unique temporary name for each writer, so that concurrent writers of one file do not mix.
 fn temporary_path(path: &Path) -> PathBuf {
     let number = u64::from_le_bytes(randomness::random_bytes());
     parent_folder(path).join(format!(".{number:016x}.new"))
 }
 
 fn parent_folder(of: &Path) -> &Path {
-    let named = of.parent().filter(|folder| !folder.as_os_str().is_empty());
-    named.unwrap_or(Path::new("."))
+    let parent = of.parent().filter(|folder| !folder.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_with_the_permissions_that_were_asked_for() {
+    fn write_replaces_the_file_with_the_requested_permissions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("it");
         for (mode, text) in [(0o600, "first, and long"), (0o666, "second"), (0o600, "")] {
@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_made_with_those_above_it() {
+    fn create_folder_creates_missing_parents() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
         create_folder(&path).unwrap();
         create_folder(&path).unwrap();
-        for made in [&*path, &dir.path().join("a")] {
-            let mode = fs::metadata(made).unwrap().permissions().mode();
+        for created in [&*path, &dir.path().join("a")] {
+            let mode = fs::metadata(created).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700);
         }
         fs::write(path.join("file"), "").unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_what_was_there_and_no_draft() {
+    fn failed_write_leaves_old_file_and_no_temporary_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("it");
         fs::create_dir_all(path.join("not empty")).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_at_once_leave_the_whole_text_of_one() {
+    fn concurrent_writers_leave_one_complete_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("it");
         std::thread::scope(|scope| {

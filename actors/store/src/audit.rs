@@ -66,7 +66,7 @@ impl AuditEntry for Event {
 pub struct AuditHandle {
     /// `None` if no log is written.
     queue: Option<Arc<LogQueue>>,
-    /// What is masked; the log's thread reads the same.
+    /// What is masked; the log's thread shares it.
     masks: Arc<Snapshot<Masks>>,
 }
 
@@ -76,7 +76,7 @@ pub fn sync_times() -> LatencyHistogram {
     writer::SYNCS.snapshot()
 }
 
-/// A slot in the log for one call, reserved before it begins.
+/// The reservation of a log record for one call, made before the call begins.
 #[derive(Debug)]
 #[must_use = "a call without a record is no call"]
 pub struct CallReservation(Option<(Arc<LogQueue>, [Charge; 2])>);
@@ -91,7 +91,7 @@ impl AuditHandle {
         }
     }
 
-    /// What is masked in the log, and wherever else the kernel shows what others said.
+    /// What is masked in the log and wherever the kernel shows text of others.
     #[must_use]
     pub fn masks(&self) -> Arc<Masks> {
         self.masks.load()
@@ -103,27 +103,27 @@ impl AuditHandle {
         self.queue.is_some()
     }
 
-    /// Calls with a slot, and events that wait to be written.
+    /// The number of reserved calls and of events waiting to be written.
     #[must_use]
     pub fn pending_counts(&self) -> (u64, u64) {
-        let ledger = self.queue.as_ref();
-        ledger.map_or((0, 0), |ledger| ledger.pending_counts())
+        let queue = self.queue.as_ref();
+        queue.map_or((0, 0), |queue| queue.pending_counts())
     }
 
     /// Whether the log can be written.
     #[must_use]
     pub fn health(&self) -> DiskHealth {
-        let ledger = self.queue.as_ref();
-        ledger.map_or_else(DiskHealth::default, |ledger| ledger.health.clone())
+        let queue = self.queue.as_ref();
+        queue.map_or_else(DiskHealth::default, |queue| queue.health.clone())
     }
 
-    /// Whether anything can be recorded.
+    /// Checks that entries can be recorded.
     ///
     /// # Errors
     /// [`AuditWriteError`].
     pub fn check(&self) -> Result<(), AuditWriteError> {
         match &self.queue {
-            Some(ledger) => Ok(ledger.check()?),
+            Some(queue) => Ok(queue.check()?),
             None => Ok(()),
         }
     }
@@ -131,8 +131,8 @@ impl AuditHandle {
     /// Records what happened, without waiting. With [`EVENTS_MAX`] such entries waiting, it is dropped and
     /// counted; the count is recorded later.
     pub fn record(&self, event: Event) {
-        if let Some(ledger) = &self.queue {
-            ledger.push_event(Box::new(event));
+        if let Some(queue) = &self.queue {
+            queue.push_event(Box::new(event));
         }
     }
 
@@ -143,38 +143,38 @@ impl AuditHandle {
     /// [`AuditWriteError`]: the decision must not take effect. After [`CommitError::Late`] it is recorded
     /// nevertheless once [`AuditHandle::health`] is over, together with its refusal.
     pub async fn record_decision(&self, event: Event) -> Result<(), AuditWriteError> {
-        let Some(ledger) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return Ok(());
         };
-        let permit = ledger.decisions.clone().acquire_owned().await;
+        let permit = queue.decisions.clone().acquire_owned().await;
         let permit = permit.map_err(|_| CommitError::Failed)?;
         let (reply, written) = oneshot::channel();
-        ledger.push(QueuedEntry::decision(Box::new(event), reply, permit));
+        queue.push(QueuedEntry::decision(Box::new(event), reply, permit));
         written.await.unwrap_or(Err(CommitError::Failed.into()))
     }
 
-    /// Reserves a place for a call that is about to begin, so that whatever is done can also be recorded.
-    /// Its `params` are so many bytes long, and its note holds no more than is kept of them.
+    /// Reserves the record of a call before it begins, so that no call goes unrecorded. `params` is the length
+    /// of its parameters in bytes; its note stores no more than an excerpt of them.
     ///
     /// # Errors
-    /// [`AuditWriteError`] when [`CALLS_MAX`] calls are under way or wait to be recorded, when their notes hold
-    /// [`CALLS_BYTES_MAX`] bytes, or when the log is broken: the call is to be refused.
+    /// [`AuditWriteError`] when [`CALLS_MAX`] calls are pending, when their notes hold [`CALLS_BYTES_MAX`] bytes, or
+    /// when the log cannot be written: the call must be refused.
     pub fn reserve_call(&self, params: usize) -> Result<CallReservation, AuditWriteError> {
-        let Some(ledger) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return Ok(CallReservation(None));
         };
-        ledger.check()?;
-        let charges = ledger.reserve_call(params).ok_or(CommitError::Full)?;
-        Ok(CallReservation(Some((ledger.clone(), charges))))
+        queue.check()?;
+        let charges = queue.reserve_call(params).ok_or(CommitError::Full)?;
+        Ok(CallReservation(Some((queue.clone(), charges))))
     }
 
-    /// What the record of a call stores of its arguments; nothing when there is no log.
+    /// What the record of a call stores of its arguments; `None` without a log.
     #[must_use]
     pub fn stored_arguments(&self, arguments: &str) -> Option<RecordedArguments> {
         Some(self.queue.as_ref()?.keeping.record(arguments))
     }
 
-    /// From now on these secrets are masked too, also in what waits to be written.
+    /// Masks these secrets from now on, also in entries that are waiting to be written.
     pub fn redact(&self, secrets: Vec<String>) {
         self.masks.update(|masks| {
             let mut masks = masks.clone();
@@ -185,8 +185,8 @@ impl AuditHandle {
 
     /// Writes the remaining entries and ends the log; resolves when they are on disk.
     pub async fn close(&self) {
-        if let Some(ledger) = &self.queue {
-            let _ = ledger.close().await;
+        if let Some(queue) = &self.queue {
+            let _ = queue.close().await;
         }
     }
 }
@@ -194,8 +194,8 @@ impl AuditHandle {
 impl CallReservation {
     /// Records the outcome of a call, without waiting: there is no caller left to answer.
     pub fn record(self, note: impl AuditEntry) {
-        if let Some((ledger, charges)) = self.0 {
-            ledger.push(QueuedEntry::call(Box::new(note), None, charges));
+        if let Some((queue, charges)) = self.0 {
+            queue.push(QueuedEntry::call(Box::new(note), None, charges));
         }
     }
 
@@ -204,15 +204,15 @@ impl CallReservation {
     /// # Errors
     /// [`AuditWriteError`]: the call was made, and its record is missing.
     pub async fn record_and_wait(self, note: impl AuditEntry) -> Result<(), AuditWriteError> {
-        let Some((ledger, charges)) = self.0 else {
+        let Some((queue, charges)) = self.0 else {
             return Ok(());
         };
-        if !ledger.calls_wait {
-            ledger.push(QueuedEntry::call(Box::new(note), None, charges));
+        if !queue.calls_wait {
+            queue.push(QueuedEntry::call(Box::new(note), None, charges));
             return Ok(());
         }
         let (reply, written) = oneshot::channel();
-        ledger.push(QueuedEntry::call(Box::new(note), Some(reply), charges));
+        queue.push(QueuedEntry::call(Box::new(note), Some(reply), charges));
         written.await.unwrap_or(Err(CommitError::Failed.into()))
     }
 }

@@ -1,11 +1,11 @@
-//! Threads that come after all others.
+//! Threads with low priority.
 
-/// How much less they are worth than those of calls.
+/// The niceness that is added to that of call threads.
 const NICENESS: i32 = 10;
 
-/// Lets calls go before what this thread does from here on. It stays so: the thread has to be one of its own.
+/// Lowers the priority of the current thread. This is permanent, so the thread must be a dedicated one.
 pub(crate) fn lower_priority(what: &str) {
-    // The process that is none is this thread.
+    // Process `None` means the current thread.
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "{what} is as important as all else");
     }

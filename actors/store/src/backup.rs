@@ -1,8 +1,8 @@
-//! Backups: the lasting files of a data folder in one file, also while a kernel runs, and a folder made of them again.
+//! Backups: copies the lasting files of a data folder into one archive, also while a kernel runs, and restores them.
 //!
-//! Journals and the audit log only grow, and other files are replaced as a whole, so each file is as it was at some
-//! moment. Their order does the rest: what follows from another file is copied before it. A backup is what a kernel
-//! that was killed would have left.
+//! Journals and the audit log only grow, and other files are replaced atomically, so each copy is consistent by
+//! itself. The copy order keeps the files consistent with each other: a file is copied before the files it is derived
+//! from. A backup equals what a killed kernel would have left.
 
 #[cfg(test)]
 mod tests;
@@ -22,22 +22,22 @@ use tar::{Archive, Builder, EntryType, Header};
 use crate::atomic_file::{create_folder, sync_folder};
 use crate::witnesses::{WITNESS_FILES, Witnesses};
 
-/// The last entry: which files there are, and their checksums.
+/// The last entry: the list of files with their checksums.
 const MANIFEST: &str = "mgp-backup.json";
-/// The folder with the configuration: in the archive, and in a restored data folder for the operator to take it from.
+/// The folder with the configuration, in the archive and in a restored data folder.
 pub const CONFIGURATION: &str = "configuration";
-/// Files at most, so that what is known of them fits into memory.
+/// Maximum number of files, so that their metadata fits into memory.
 const FILES_MAX: usize = 200_000;
-/// The form of it that this version writes and reads.
+/// The format version that is written and read.
 const FORMAT: u32 = 1;
-/// Longest manifest, in bytes: some hundred thousand files.
+/// Maximum length of the manifest in bytes: some hundred thousand files.
 const MANIFEST_MAX: u64 = 64 << 20;
-/// The record of a folder that was restored, until a kernel has started on it.
+/// Marks a restored folder until a kernel has started on it.
 pub const RESTORED: &str = "restored";
-/// The record of one whose part in its cluster is not confirmed yet.
+/// Marks a restored folder whose cluster membership is not confirmed yet.
 pub const RESTORED_LOGS: &str = "cluster/logs/restored";
-/// What is copied before the rest, in this order: the head of the audit log before its records, these before the
-/// decisions they tell of, markers before what they mark, and debts before the log in which they are paid.
+/// Files that are copied first, in this order: the head of the audit log before its records, records before the
+/// decisions they describe, markers before the files they mark, and debts before the log that settles them.
 const COPY_ORDER: [&str; 5] = [
     "audit.head",
     "node.witness",
@@ -45,7 +45,7 @@ const COPY_ORDER: [&str; 5] = [
     "pinned",
     "cluster/logs/owed",
 ];
-/// What is made again, or is of one run of a kernel.
+/// Files that are regenerated or that belong to one run of a kernel.
 const EXCLUDED: [&str; 16] = [
     CONFIGURATION,
     "audit/closed",
@@ -64,7 +64,7 @@ const EXCLUDED: [&str; 16] = [
     "vectors",
     "views",
 ];
-/// Files that open something to whoever has them.
+/// Files that grant access to whoever has them.
 const SECRET_FILES: [&str; 5] = [
     "node.key",
     "token",
@@ -73,11 +73,11 @@ const SECRET_FILES: [&str; 5] = [
     "audit.key",
 ];
 
-/// What a backup holds.
+/// The manifest of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupManifest {
     format: u32,
-    /// When it was begun.
+    /// When the backup was started.
     pub made_at: String,
     /// The version of the program.
     pub(crate) version: String,
@@ -96,41 +96,41 @@ pub struct BackupFile {
 }
 
 impl BackupManifest {
-    /// Those of its files that are secrets.
+    /// The names of the files that contain secrets.
     #[must_use]
     pub fn secrets(&self) -> Vec<&str> {
         let names = self.files.keys().map(String::as_str);
         names.filter(|name| SECRET_FILES.contains(name)).collect()
     }
 
-    /// The bytes of all files.
+    /// The total size of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
     }
 }
 
-/// Why there is no backup, or no folder of one.
+/// Why a backup or a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The system.
+    /// The system reported an error.
     #[error("{}: {error}", .path.display())]
     Disk {
         /// Which file.
         path: PathBuf,
-        /// Its words.
+        /// The system's message.
         error: io::Error,
     },
     /// There is nothing to back up.
     #[error("{} is no data folder of a kernel: it has no node.key", .0.display())]
     NoFolder(PathBuf),
-    /// The backup would be part of itself.
+    /// The backup would contain itself.
     #[error("{} is in the data folder: name a file elsewhere", .0.display())]
     InsideDataDir(PathBuf),
     /// A file became shorter while it was read.
     #[error("{} changed while it was read; run `mgp backup` again", .0.display())]
     Changed(PathBuf),
-    /// Somebody changed it, or it was not finished.
+    /// The backup was changed or is incomplete.
     #[error("{} is damaged: {why}; nothing was restored", .path.display())]
     Damaged {
         /// Which file.
@@ -138,10 +138,10 @@ pub enum BackupError {
         /// What is wrong.
         why: String,
     },
-    /// There is a file of this name.
+    /// The backup file exists already.
     #[error("{} is there already; --force writes it anew", .0.display())]
     AlreadyExists(PathBuf),
-    /// There is something already.
+    /// The target folder is not empty.
     #[error("{} is in use: a backup is restored into an empty folder, or one that is not there yet; name one with --data-dir", .0.display())]
     InUse(PathBuf),
 }
@@ -151,12 +151,12 @@ fn disk_error(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
     move |error| BackupError::Disk { path, error }
 }
 
-/// What is backed up.
+/// The input of a backup.
 #[derive(Clone, Copy, Debug)]
 pub struct BackupSource<'a> {
     /// The folder.
     pub data_dir: &'a Path,
-    /// The files of the configuration, the strongest first.
+    /// The configuration files, by descending precedence.
     pub configuration: &'a [PathBuf],
     /// The version of this program.
     pub version: &'a str,
@@ -179,11 +179,11 @@ pub fn back_up(
     }
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let inside = match (folder.canonicalize(), data_dir.canonicalize()) {
+    let is_inside = match (folder.canonicalize(), data_dir.canonicalize()) {
         (Ok(folder), Ok(data_dir)) => folder.starts_with(data_dir),
         (Err(_), _) | (_, Err(_)) => false,
     };
-    if inside {
+    if is_inside {
         return Err(BackupError::InsideDataDir(file.to_owned()));
     }
     if !force && file.symlink_metadata().is_ok() {
@@ -204,7 +204,7 @@ pub fn back_up(
         }
     });
     if written.is_err() {
-        // Half a backup is none.
+        // A partial backup is useless.
         let _ = fs::remove_file(&draft);
     }
     written
@@ -237,7 +237,7 @@ fn write(
     for (name, path) in names.chain(configuration) {
         step();
         let opened = match File::open(&path) {
-            // A task that has ended, or a file of the log that was trimmed: the log says so.
+            // A task that has ended or a trimmed file of the log; the log records both.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             opened => opened.map_err(disk_error(&path))?,
         };
@@ -281,7 +281,7 @@ fn collect(data_dir: &Path, below: &Path, names: &mut Vec<String>) -> io::Result
     for entry in fs::read_dir(data_dir.join(below))? {
         let entry = entry?;
         let place = below.join(entry.file_name());
-        // The kernel gives its files no other names.
+        // The kernel uses no other names.
         let Some(name) = place.to_str() else { continue };
         if is_excluded(name) {
             continue;
@@ -343,9 +343,9 @@ impl<R: Read> Read for HashingReader<R> {
     }
 }
 
-/// Makes a data folder of a backup. It appears whole or not at all, and declares itself: the next start records where
-/// it comes from, and its part in a cluster is closed until other nodes have confirmed its log. Blocks. `step` is called before
-/// each file.
+/// Restores a data folder from a backup. The folder appears completely or not at all, and is marked as restored: the
+/// next start records its origin, and its cluster membership stays closed until other nodes have confirmed its log.
+/// Blocks. `step` is called before each file.
 ///
 /// # Errors
 /// [`BackupError`]; then there is no folder.
@@ -371,7 +371,7 @@ pub fn restore(
     create_folder(&stage).map_err(disk_error(&stage))?;
     let restored = unpack(file, &stage, step).and_then(|manifest| {
         record_restore(&stage, &manifest).map_err(disk_error(&stage))?;
-        // Onto an empty folder or none; another one stays.
+        // Replaces an empty folder only.
         fs::rename(&stage, data_dir).map_err(|error| {
             if error.kind() == ErrorKind::DirectoryNotEmpty {
                 in_use()
@@ -445,7 +445,7 @@ fn unpack(
     }
 }
 
-/// Whether it stays in the folder.
+/// Whether the path stays within the folder.
 fn is_relative_path(name: &str) -> bool {
     let mut parts = Path::new(name).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))

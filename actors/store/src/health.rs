@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Whether one file can be written, and if not, why. All clones describe the same file.
+/// Whether one file can be written, and if not, why. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct DiskHealth(Arc<watch::Sender<Option<Arc<str>>>>);
 
 impl DiskHealth {
-    /// Why the file cannot be written, and what to do; `None` when all is well.
+    /// Why the file cannot be written, with a remedy; `None` if it can.
     #[must_use]
     pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.0.borrow().clone()
@@ -19,11 +19,11 @@ impl DiskHealth {
 
     /// Resolves when the file can be written.
     pub async fn wait_recovered(&self) {
-        // Holds its own sender.
+        // `self` holds the sender, so this cannot fail.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
 
-    /// Whether anybody else describes this file still.
+    /// Whether other clones exist.
     #[cfg(test)]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -38,7 +38,7 @@ impl DiskHealth {
     }
 }
 
-/// The state of all files of a kernel.
+/// The health of all files of a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct StorageHealth {
     files: Vec<DiskHealth>,
@@ -46,7 +46,7 @@ pub struct StorageHealth {
 }
 
 impl StorageHealth {
-    /// Of these files, with the faults found at the start.
+    /// Tracks these files, with the faults found at startup.
     #[must_use]
     pub fn new(files: Vec<DiskHealth>, found: Vec<String>) -> Self {
         let startup_faults = found.into();
@@ -62,7 +62,7 @@ impl StorageHealth {
         self.files.iter().any(|file| file.failure().is_some())
     }
 
-    /// All faults in words, each with what to do.
+    /// Descriptions of all faults, each with a remedy.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let now = self.files.iter().filter_map(DiskHealth::failure);
@@ -72,12 +72,12 @@ impl StorageHealth {
     }
 }
 
-/// A failure that names its file and what to do.
+/// An error message that names its file and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct ExplainedFailure(String);
 
-/// The same error with the path and what to do in its words, which [`explain_io_error`] takes over as they are.
+/// The same error with the path and a remedy in its message, which [`explain_io_error`] returns unchanged.
 pub fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
@@ -85,7 +85,7 @@ pub fn with_path(path: &Path, error: &io::Error) -> io::Error {
     )
 }
 
-/// Why a file below this path cannot be written, and what to do about it: one line.
+/// One line: why a file below this path cannot be written, with a remedy.
 #[must_use]
 pub fn explain_io_error(path: &Path, error: &io::Error) -> String {
     if let Some(inner) = error.get_ref()

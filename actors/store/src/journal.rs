@@ -1,8 +1,8 @@
 //! A journal on disk: an entry is on disk before it is acknowledged.
 //!
-//! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that come
-//! during a sync are written together, as a group, and share the next one. After a failure, unsynced entries
-//! are cut off first, because a second sync may report success for lost bytes.
+//! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that arrive
+//! during a sync are written as a group and share the next sync. After a failure, unsynced entries are truncated
+//! first, because a second sync may report success for lost bytes.
 
 mod journal_file;
 
@@ -24,19 +24,19 @@ use crate::health::{DiskHealth, explain_io_error};
 use crate::regular_file;
 use crate::witnesses::{Witness, WitnessedContents};
 
-/// Appends that may wait; more are refused. With a sync of 5 ms this is far more than people or programs
+/// Maximum number of pending appends; more are refused. With a sync of 5 ms this is far more than people or programs
 /// decide at once.
 const QUEUE_MAX: usize = 4096;
-/// Entries written before one sync, so that the first of them does not wait for ever.
+/// Maximum number of entries per sync, which limits the delay of the first one.
 const GROUP_MAX: usize = 1024;
 
-/// How long syncs of journals took since the start of this process.
+/// Durations of journal syncs since the start of this process.
 #[must_use]
 pub fn sync_times() -> LatencyHistogram {
     journal_file::SYNCS.snapshot()
 }
 
-/// A journal that is open. All clones write to the same file.
+/// An open journal. All clones write to the same file.
 #[derive(Debug, Clone)]
 pub struct Journal {
     commands: mpsc::SyncSender<JournalCommand>,
@@ -49,33 +49,33 @@ pub struct Journal {
 pub struct OpenedJournal {
     /// The journal, for appending.
     pub journal: Journal,
-    /// The payloads, in their order.
+    /// The payloads, in order.
     pub entries: Vec<Vec<u8>>,
-    /// What an unfinished last write left; [`Journal::truncate_torn_tail`] or the next append removes it.
+    /// Description of an incomplete last write; [`Journal::truncate_torn_tail`] or the next append removes it.
     pub torn_tail: Option<String>,
-    /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
+    /// Set if the file differs from its witness. The witness is unchanged until the file or the witness is replaced.
     pub truncated: Option<TruncatedJournal>,
 }
 
-/// A journal that lacks entries it had.
+/// A journal with missing entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedJournal {
     /// Its path.
     pub path: PathBuf,
-    /// How many entries it has; None where there is no file.
+    /// The number of entries found; `None` if the file is missing.
     pub(crate) actual_entries: Option<u64>,
-    /// How many it had.
+    /// The number of entries it had.
     pub(crate) expected_entries: u64,
 }
 
 impl fmt::Display for TruncatedJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, held) = (self.path.display(), self.expected_entries);
+        let (path, expected_entries) = (self.path.display(), self.expected_entries);
         match self.actual_entries {
-            None => write!(f, "{path} is missing: it held {held} entries"),
-            Some(found) if found < held => write!(
+            None => write!(f, "{path} is missing: it held {expected_entries} entries"),
+            Some(found) if found < expected_entries => write!(
                 f,
-                "{path} has been shortened: it held {held} entries, and has {found}"
+                "{path} has been shortened: it held {expected_entries} entries, and has {found}"
             ),
             Some(_) => write!(f, "{path} is not the file that was written last"),
         }
@@ -87,7 +87,7 @@ impl std::error::Error for TruncatedJournal {}
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error("{}", explain_io_error(.path, .error))]
     Disk {
         /// Its path.
@@ -95,10 +95,10 @@ pub enum JournalError {
         /// The system's error.
         error: io::Error,
     },
-    /// Nothing can be written without its thread.
+    /// The journal's thread could not be started.
     #[error(transparent)]
     Thread(#[from] SpawnThreadError),
-    /// It was changed after it was written.
+    /// The file was changed after it was written.
     #[error(
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
         .path.display(), .path.display()
@@ -108,10 +108,10 @@ pub enum JournalError {
         path: PathBuf,
         /// What is wrong with it.
         fault: JournalFault,
-        /// How many bytes of it are intact.
+        /// The length of the intact part in bytes.
         at: u64,
     },
-    /// It is larger than the kernel reads.
+    /// The file exceeds the size limit.
     #[error("{} has {size} bytes, over the limit of {JOURNAL_MAX}", .path.display())]
     TooLarge {
         /// Its path.
@@ -124,10 +124,10 @@ pub enum JournalError {
 /// Why an entry was not recorded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// Too many wait for the disk.
+    /// Too many entries are pending.
     #[error("{QUEUE_MAX} entries wait for the disk already; try again")]
     Overloaded,
-    /// It is longer than an entry can be.
+    /// The entry exceeds the maximum length.
     #[error(transparent)]
     TooLong(#[from] PayloadTooLong),
     /// The file has reached its limit.
@@ -155,7 +155,7 @@ enum JournalCommand {
 }
 
 impl Journal {
-    /// Opens the journal of this kind at `path`, or makes it. Reads it whole; blocks.
+    /// Opens the journal of this kind at `path`, or creates it. Reads the whole file; blocks.
     ///
     /// # Errors
     /// [`JournalError`], as a text for the person who starts the kernel.
@@ -163,7 +163,7 @@ impl Journal {
         Self::open_witnessed(path, kind, Witness::default())
     }
 
-    /// The same for one that has a witness, which is compared with it and follows it.
+    /// As [`Self::open`], for a journal with a witness, which is compared and then updated.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -182,7 +182,7 @@ impl Journal {
         let reader = JournalReader::new(kind, &bytes);
         let mut comparison = WitnessComparison::new(&witness, &reader);
         let mut reader = reader.with_acknowledged(comparison.acknowledged_entries());
-        let (mut entries, mut cut) = (Vec::new(), None);
+        let (mut entries, mut torn_tail) = (Vec::new(), None);
         while let Some(entry) = reader.next() {
             match entry {
                 Ok(payload) => {
@@ -190,7 +190,7 @@ impl Journal {
                     comparison.compare(&reader);
                 }
                 Err(fault @ JournalFault::Torn { .. }) => {
-                    cut = Some(format!("{}: {fault}; they are cut off", path.display()));
+                    torn_tail = Some(format!("{}: {fault}; they are cut off", path.display()));
                     break;
                 }
                 Err(fault @ JournalFault::Damaged { at, .. }) => {
@@ -199,44 +199,44 @@ impl Journal {
                 }
             }
         }
-        let shortened = comparison.to_truncation(path, is_there);
-        let witness = match &shortened {
+        let truncated = comparison.to_truncation(path, is_there);
+        let witness = match &truncated {
             None => {
                 witness.settle(&render_witness(comparison.entries, comparison.last));
                 witness
             }
             Some(_) => Witness::default(),
         };
-        let trouble = DiskHealth::default();
+        let health = DiskHealth::default();
         let journal_file = JournalFile {
             path: path.to_owned(),
             kind,
             size: reader.position(),
             writer: JournalWriter::resume(reader.head()),
             file,
-            is_torn: cut.is_some(),
-            health: trouble.clone(),
+            is_torn: torn_tail.is_some(),
+            health: health.clone(),
             entries: entries.len() as u64,
             witness,
             witness_due: None,
         };
-        let (orders, taken) = mpsc::sync_channel(QUEUE_MAX);
-        let run = move || journal_file.run(&taken);
+        let (commands, receiver) = mpsc::sync_channel(QUEUE_MAX);
+        let run = move || journal_file.run(&receiver);
         task::spawn_thread(format!("journal of {kind}"), run)?;
         let journal = Self {
-            commands: orders,
+            commands,
             path: path.to_owned(),
-            health: trouble,
+            health,
         };
         Ok(OpenedJournal {
             journal,
             entries,
-            torn_tail: cut,
-            truncated: shortened,
+            torn_tail,
+            truncated,
         })
     }
 
-    /// Compares a journal that nobody has open with its witness, and changes neither; blocks.
+    /// Compares a closed journal with its witness without changing either; blocks.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -263,7 +263,7 @@ impl Journal {
         Ok(comparison.to_truncation(path, is_there))
     }
 
-    /// The payloads of a journal that may be open; blocks.
+    /// The payloads of a journal, which may be open; blocks.
     pub fn read(path: &Path, kind: &'static str) -> Result<Vec<Vec<u8>>, JournalError> {
         let explain = |error| JournalError::Disk {
             path: path.to_owned(),
@@ -289,12 +289,12 @@ impl Journal {
         self.append_all(vec![payload]).await
     }
 
-    /// Appends entries that belong together, as one group.
+    /// Appends related entries as one group.
     ///
     /// # Errors
     /// As [`Self::append`].
     pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), AppendError> {
-        self.send_command(|told| JournalCommand::Append(payloads, told))
+        self.send_command(|result_sender| JournalCommand::Append(payloads, result_sender))
             .await
     }
 
@@ -304,17 +304,17 @@ impl Journal {
     /// # Errors
     /// [`AppendError`]; then the old entries are unchanged.
     pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), AppendError> {
-        self.send_command(|told| JournalCommand::Replace(entries, told))
+        self.send_command(|result_sender| JournalCommand::Replace(entries, result_sender))
             .await
     }
 
-    /// As [`Self::append`] and [`Self::replace`], for one who holds a lock: the entries have their place among the
-    /// others when this returns, and the outcome comes later.
+    /// As [`Self::append`] and [`Self::replace`], for callers that hold a lock: the position of the entries is fixed
+    /// when this returns, and the outcome is sent later.
     pub fn enqueue_append(
         &self,
         payload: Vec<u8>,
     ) -> impl Future<Output = Result<(), AppendError>> + Send + use<> {
-        self.enqueue_command(|told| JournalCommand::Append(vec![payload], told))
+        self.enqueue_command(|result_sender| JournalCommand::Append(vec![payload], result_sender))
     }
 
     /// See [`Self::enqueue_append`].
@@ -322,10 +322,10 @@ impl Journal {
         &self,
         entries: Vec<Vec<u8>>,
     ) -> impl Future<Output = Result<(), AppendError>> + Send + use<> {
-        self.enqueue_command(|told| JournalCommand::Replace(entries, told))
+        self.enqueue_command(|result_sender| JournalCommand::Replace(entries, result_sender))
     }
 
-    /// Cuts off an unfinished last entry.
+    /// Truncates an incomplete last entry.
     ///
     /// # Errors
     /// [`AppendError`]; then it is still there.
@@ -352,31 +352,34 @@ impl Journal {
         self.enqueue_command(order).await
     }
 
-    /// The order is given when this returns; its outcome comes later.
+    /// The command is queued when this returns; its outcome is sent later.
     fn enqueue_command<O: FnOnce(ResultSender) -> JournalCommand>(
         &self,
         order: O,
     ) -> impl Future<Output = Result<(), AppendError>> + Send + use<O> {
-        let (told, outcome) = oneshot::channel();
-        let given = self.commands.try_send(order(told)).map_err(|e| match e {
-            mpsc::TrySendError::Full(_) => AppendError::Overloaded,
-            mpsc::TrySendError::Disconnected(_) => closed_error(),
-        });
+        let (result_sender, outcome) = oneshot::channel();
+        let sent = self
+            .commands
+            .try_send(order(result_sender))
+            .map_err(|e| match e {
+                mpsc::TrySendError::Full(_) => AppendError::Overloaded,
+                mpsc::TrySendError::Disconnected(_) => closed_error(),
+            });
         async move {
-            given?;
+            sent?;
             outcome.await.unwrap_or_else(|_| Err(closed_error()))
         }
     }
 }
 
-/// What the witness of a journal records: how many entries there are, and the last one.
+/// The witness of a journal: the number of entries and the hash of the last one.
 fn render_witness(entries: u64, last: EntryHash) -> String {
     format!("{entries} {last}")
 }
 
 /// Compares a journal with its witness while it is read.
 struct WitnessComparison {
-    /// The witness's entry counts; none if there is no witness.
+    /// The expected entry counts; empty without a witness.
     expected: Vec<(u64, String)>,
     is_matched: bool,
     entries: u64,
@@ -404,7 +407,7 @@ impl WitnessComparison {
         comparison
     }
 
-    /// How many entries were certainly acknowledged, whether the file was replaced or not.
+    /// The number of entries that were certainly acknowledged, even if a replacement was interrupted.
     fn acknowledged_entries(&self) -> Option<u64> {
         self.expected.iter().map(|(entries, _)| *entries).min()
     }
@@ -416,18 +419,18 @@ impl WitnessComparison {
     }
 
     fn check_entry(&mut self) {
-        let met = |(entries, it): &(u64, String)| {
+        let matches_expected = |(entries, it): &(u64, String)| {
             *entries == self.entries && *it == render_witness(self.entries, self.last)
         };
-        self.is_matched = self.is_matched || self.expected.iter().any(met);
+        self.is_matched = self.is_matched || self.expected.iter().any(matches_expected);
     }
 
     fn to_truncation(&self, path: &Path, is_there: bool) -> Option<TruncatedJournal> {
-        let held = self.expected.first().map(|(entries, _)| *entries);
+        let expected_entries = self.expected.first().map(|(entries, _)| *entries);
         (!self.is_matched).then(|| TruncatedJournal {
             path: path.to_owned(),
             actual_entries: is_there.then_some(self.entries),
-            expected_entries: held.unwrap_or_default(),
+            expected_entries: expected_entries.unwrap_or_default(),
         })
     }
 }

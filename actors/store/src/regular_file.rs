@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a file to be read. Anything else than a regular file is refused.
+/// Opens a file for reading. Refuses anything but a regular file.
 ///
 /// # Errors
-/// The system's, and that it is no regular file.
+/// The system's, or that it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, OpenOptions::new().read(true))
 }
 
-/// Opens a file as these options say. Anything else than a regular file is refused.
+/// Opens a file with these options. Refuses anything but a regular file.
 ///
 /// # Errors
 /// As [`open`].
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_in_the_place_of_a_file_holds_nobody_up() {
+    fn opening_a_pipe_fails_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let (file, pipe) = (dir.path().join("file"), dir.path().join("pipe"));
         fs::write(&file, "x").unwrap();

@@ -1,4 +1,4 @@
-//! Removes folders that a server filled, however deep: with two open folders at a time and without
+//! Removes folders that a server filled, of any depth: with two open folders at a time and without
 //! recursion.
 //!
 //! Inner folders are moved up before their parent is removed, so that no path gets too long.
@@ -12,18 +12,18 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::fs::{chmodat, fstat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-/// Names read at once: a folder may hold more than fits into memory.
+/// Maximum number of names read at once: a folder may hold more than fits into memory.
 const NAMES_PER_READ: usize = 1024;
 
 /// Removes a folder with its contents, or a file, or a link without its target. A missing path counts as
 /// removed.
 ///
 /// # Errors
-/// The system's; part of it may be removed by then.
+/// The system's; the contents may be removed partially.
 pub fn remove(path: &Path) -> io::Result<()> {
     match unlinkat(CWD, path, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // The system reports either for a folder.
+        // The system reports one or the other for a folder.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
@@ -76,7 +76,7 @@ fn move_up(folder: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> 
     }
 }
 
-/// Whether it could be removed directly: a file, or an empty folder.
+/// Tries to remove a file or an empty folder directly; false for other folders.
 fn try_remove(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     match unlinkat(folder, name.as_c_str(), AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
@@ -90,7 +90,7 @@ fn try_remove(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     }
 }
 
-/// Opens a folder, not a link; its owner may have removed its own permissions.
+/// Opens a folder without following links; the owner's permissions may be missing.
 fn open_folder(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let found = fstat(openat(&at, name, handle, Mode::empty())?)?;
@@ -124,11 +124,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Deeper than a stack of calls or a table of open files.
+    /// Exceeds both the stack depth and the open-file limit.
     const DEEP: usize = 30_000;
 
     #[test]
-    fn folders_in_folders_without_end_are_removed_and_no_link_is_followed() {
+    fn deeply_nested_folders_are_removed_without_following_links() {
         let folder = tempfile::tempdir().unwrap();
         let (kept, top) = (folder.path().join("kept"), folder.path().join("top"));
         fs::create_dir_all(&top).unwrap();

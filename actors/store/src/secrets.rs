@@ -1,8 +1,8 @@
-//! Secrets by name, in a sealed file for each namespace, with the key in a file of its own elsewhere.
+//! Named secrets, in one sealed file per namespace; the key is stored in a separate file.
 //!
-//! Every change reads the file, changes it and replaces it, under a lock that all processes of the user take:
-//! the command line and a kernel may both change it. Reading takes no lock, as files are replaced whole. All of
-//! this waits for the disk, so a task asks for it on a thread of its own.
+//! Every change reads the file, changes it and replaces it under a lock that all processes of the user take,
+//! because the command line and a kernel may change it concurrently. Reads take no lock, as files are replaced
+//! atomically. All of this blocks on the disk, so tasks call it on a blocking thread.
 
 mod keyring;
 mod sealed_file;
@@ -25,7 +25,7 @@ pub struct SecretStore {
     keyring: Option<Keyring>,
 }
 
-/// Where a secret is.
+/// Where a secret is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretLocation {
     /// The sealed file.
@@ -34,34 +34,34 @@ pub enum SecretLocation {
     Keyring,
 }
 
-/// The public facts about a secret.
+/// The metadata of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretEntry {
     /// Its name.
     pub name: String,
-    /// Where its value is.
+    /// Where its value is stored.
     pub location: SecretLocation,
     /// When it was set, in milliseconds since 1970.
     pub set_ms: u64,
 }
 
-/// Why a secret cannot be read or stored, with what to do. Never contains a value.
+/// Why a secret cannot be read or stored, with a remedy. Never contains a value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// A bound, or no name.
+    /// A limit was exceeded or the name is invalid.
     #[error(transparent)]
     Rejected(#[from] SecretError),
-    /// A file that cannot be read or written, in words with its path.
+    /// A file cannot be read or written; the message names its path.
     #[error("{0}")]
     File(String),
-    /// The keyring, in words.
+    /// The keyring failed.
     #[error("{0}")]
     Keyring(String),
 }
 
 impl SecretStore {
-    /// The store whose sealed files are in `folder`, which is made with the first secret, and whose key is the
-    /// file `key`, best in another folder: a copy of either alone opens nothing.
+    /// The store with sealed files in `folder`, which is created with the first secret, and the key in the file
+    /// `key`, preferably in another folder: a copy of only one of them reveals nothing.
     #[must_use]
     pub fn new(folder: &Path, key: &Path) -> Self {
         Self {
@@ -70,8 +70,8 @@ impl SecretStore {
         }
     }
 
-    /// The same with the keyring of the desktop: what is set while it is unlocked is kept there, and the file
-    /// holds its name.
+    /// Also uses the keyring of the desktop: values set while it is unlocked are stored there, and the file
+    /// holds their names.
     #[must_use]
     pub fn with_keyring(self) -> Self {
         Self {
@@ -80,13 +80,13 @@ impl SecretStore {
         }
     }
 
-    /// Whether secrets can be stored in the keyring now; `None` if it is not to be used.
+    /// Whether secrets can be stored in the keyring now; `None` if it is not used.
     #[must_use]
     pub fn keyring_state(&self) -> Option<Result<(), String>> {
         self.keyring.as_ref().map(Keyring::state)
     }
 
-    /// The value of a secret; `None` where there is none of this name.
+    /// The value of a secret; `None` if there is no such secret.
     ///
     /// # Errors
     /// [`SecretsError`].
@@ -98,19 +98,19 @@ impl SecretStore {
         if let Some(value) = &record.value {
             return Ok(Some(SecretString::from(value.clone())));
         }
-        let kept = self.with_keyring_item(space, name, Keyring::get)?;
+        let stored = self.with_keyring_item(space, name, Keyring::get)?;
         let lost = || {
             SecretsError::Keyring(format!(
                 "the secret {name} was in the keyring of the desktop and is no more; set it again"
             ))
         };
-        kept.ok_or_else(lost).map(Some)
+        stored.ok_or_else(lost).map(Some)
     }
 
-    /// Stores a secret, replacing an earlier one of this name. When this returns, it survives a power cut.
+    /// Stores a secret, replacing an existing one of this name. When this returns, it survives a power cut.
     ///
     /// # Errors
-    /// [`SecretsError`]; then the earlier one is still there, or the keyring has the new one already.
+    /// [`SecretsError`]; then the old one is still there, or the keyring has the new one already.
     pub fn set(
         &self,
         space: Namespace,
@@ -119,14 +119,14 @@ impl SecretStore {
     ) -> Result<SecretLocation, SecretsError> {
         check_name(name)?;
         check_value(value.expose_secret())?;
-        let _held = self.files.lock()?;
+        let _lock = self.files.lock()?;
         let mut records = self.files.read(space)?;
         let record = |value: Option<String>| SecretRecord {
             value,
             set_ms: unix_ms(),
         };
         let was_in_keyring = records.get(name).is_some_and(|it| it.value.is_none());
-        // The bounds hold for both places.
+        // The limits apply to both locations.
         records.set(name, record(None))?;
         let in_keyring = match &self.keyring {
             Some(keyring) => keyring
@@ -149,7 +149,7 @@ impl SecretStore {
         }
     }
 
-    /// Removes a secret; false where there is none of this name.
+    /// Removes a secret; false if there is no such secret.
     ///
     /// # Errors
     /// [`SecretsError`]; then it is still there.
@@ -157,7 +157,7 @@ impl SecretStore {
         if self.files.read(space)?.get(name).is_none() {
             return Ok(false);
         }
-        let _held = self.files.lock()?;
+        let _lock = self.files.lock()?;
         let mut records = self.files.read(space)?;
         let Some(record) = records.remove(name) else {
             return Ok(false);
@@ -170,13 +170,13 @@ impl SecretStore {
         Ok(true)
     }
 
-    /// All secrets of a namespace, in the order of their names, without their values.
+    /// The metadata of all secrets of a namespace, sorted by name.
     ///
     /// # Errors
     /// [`SecretsError`].
     pub fn list(&self, space: Namespace) -> Result<Vec<SecretEntry>, SecretsError> {
         let records = self.files.read(space)?;
-        let kept = records.iter().map(|(name, record)| SecretEntry {
+        let stored = records.iter().map(|(name, record)| SecretEntry {
             name: name.to_owned(),
             location: match record.value {
                 Some(_) => SecretLocation::File,
@@ -184,7 +184,7 @@ impl SecretStore {
             },
             set_ms: record.set_ms,
         });
-        Ok(kept.collect())
+        Ok(stored.collect())
     }
 
     fn keyring_item(&self, space: Namespace, name: &str) -> Result<KeyringItem, SecretsError> {
@@ -195,45 +195,47 @@ impl SecretStore {
         })
     }
 
-    /// Asks the keyring about a secret that is there.
+    /// Runs a keyring operation for an existing secret.
     fn with_keyring_item<T>(
         &self,
         space: Namespace,
         name: &str,
         ask: impl Fn(&Keyring, KeyringItem) -> Result<T, String>,
     ) -> Result<T, SecretsError> {
-        let told = |why: &str| {
+        let keyring_error = |why: &str| {
             SecretsError::Keyring(format!(
                 "the secret {name} is in the keyring of the desktop: {why}"
             ))
         };
         let keyring = self.keyring.as_ref().ok_or_else(|| {
-            told("which is not used here; set it again, or set `keyring = true` in [secrets]")
+            keyring_error(
+                "which is not used here; set it again, or set `keyring = true` in [secrets]",
+            )
         })?;
-        ask(keyring, self.keyring_item(space, name)?).map_err(|why| told(&why))
+        ask(keyring, self.keyring_item(space, name)?).map_err(|why| keyring_error(&why))
     }
 
-    /// Takes out of the keyring what may be left there of a secret that is in the file: it was there before, or the
-    /// keyring took it after it was waited for. One that is locked keeps it.
+    /// Removes a stale keyring item of a secret that is stored in the file: an earlier value, or one that the keyring
+    /// accepted after the timeout. A locked keyring keeps it.
     fn clear_keyring(&self, space: Namespace, name: &str) {
         if let (Some(keyring), Ok(item)) = (&self.keyring, self.keyring_item(space, name)) {
             let _ = keyring.remove(item);
         }
     }
 
-    /// The folder of the sealed files.
+    /// The folder with the sealed files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.files.folder
     }
 
-    /// The file of the key.
+    /// The key file.
     #[must_use]
     pub fn key(&self) -> &Path {
         &self.files.key
     }
 
-    /// The file of a namespace.
+    /// The sealed file of a namespace.
     #[must_use]
     pub fn file(&self, space: Namespace) -> PathBuf {
         self.files.file(space)

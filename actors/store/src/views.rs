@@ -1,7 +1,8 @@
 //! Views of the audit log: an index by agent, server, tool, trace and time.
 //!
-//! The log is the truth. A view that is damaged, foreign or of another log is moved aside and rebuilt. Written
-//! records are in the view a moment later: no writer waits for it. It is open while there are queries.
+//! The log is authoritative. A view that is damaged or belongs to another log is moved aside and rebuilt. New
+//! records appear in the view shortly after they are written: no writer waits for it. It is open only while there
+//! are queries.
 
 mod database;
 mod growing_view;
@@ -25,12 +26,12 @@ use self::owner::{CATCH_UP, ViewOptions, ViewOwner, ViewRequest, ViewState, set_
 use self::search::ViewQuery;
 use crate::audit::AuditHandle;
 
-/// Questions that wait: people ask them. A further one is refused.
+/// Maximum number of waiting queries; more are refused.
 const QUERIES_MAX: usize = 64;
-/// How long a query waits for its answer: a view may be opened meanwhile.
+/// How long a query waits for its answer, including the time to open the view.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the views.
+/// Handle for querying the views.
 #[derive(Clone, Debug)]
 pub struct AuditViews {
     audit: AuditHandle,
@@ -39,30 +40,30 @@ pub struct AuditViews {
 }
 
 impl AuditViews {
-    /// Views below a data folder, of this log.
+    /// Starts the views of this log below a data folder.
     #[must_use]
     pub fn start(data_dir: &Path, audit: &AuditHandle) -> Self {
         Self::start_with_options(data_dir, audit, ViewOptions::default())
     }
 
     fn start_with_options(data_dir: &Path, audit: &AuditHandle, options: ViewOptions) -> Self {
-        let (queries, questions) = mpsc::channel(QUERIES_MAX);
-        let (told, state) = watch::channel(ViewState::default());
+        let (queries, requests) = mpsc::channel(QUERIES_MAX);
+        let (state_sender, state) = watch::channel(ViewState::default());
         if let Some((folder, written)) = audit.files() {
             let owner = ViewOwner {
                 path: data_dir.join("views"),
                 audit: audit.clone(),
                 folder,
                 written,
-                requests: questions,
-                state: told.clone(),
+                requests,
+                state: state_sender.clone(),
                 options,
                 next: None,
                 opened: monotonic_now(),
                 answered: monotonic_now(),
             };
             if let Err(error) = task::spawn_thread("views", move || owner.run()) {
-                set_failure(&told, &error.to_string());
+                set_failure(&state_sender, &error.to_string());
             }
         }
         Self {
@@ -75,7 +76,7 @@ impl AuditViews {
     /// `mgp/audit/find`: records by who, what and when, newest first.
     ///
     /// # Errors
-    /// When no log is written, for a cursor that is none, and when too many ask.
+    /// When no log is written, for an invalid cursor, and when too many queries are waiting.
     pub async fn find(&self, asked: Find) -> Result<FindResult, Refusal> {
         if !self.audit.is_enabled() {
             let none = "no audit log is kept: `enabled` in [audit] is false";
@@ -88,13 +89,13 @@ impl AuditViews {
             ..FindResult::default()
         };
         let (answer, answered) = oneshot::channel();
-        let question = ViewRequest {
+        let request = ViewRequest {
             query,
             newest,
             asked_at: monotonic_now(),
             answer,
         };
-        match self.queries.try_send(question) {
+        match self.queries.try_send(request) {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 let what = "the queue of questions about the audit log".into();
                 return Err(Refusal::Overloaded { what });
@@ -107,8 +108,8 @@ impl AuditViews {
             found.events = records.events;
             found.next_cursor = records.next.map(RecordPosition::to_cursor);
             found.complete_through = through;
-        } else if let Some(trouble) = &self.state.borrow().failure {
-            found.note = Some(format!("there is no view of the audit log: {trouble}"));
+        } else if let Some(failure) = &self.state.borrow().failure {
+            found.note = Some(format!("there is no view of the audit log: {failure}"));
             return Ok(found);
         }
         if found.complete_through < newest {

@@ -1,12 +1,13 @@
 //! Witnesses: the last contents of files of the data folder, recorded outside of them. A file that is missing or
-//! shorter than its witness is reported at the start, and what it decided stays closed.
+//! shorter than its witness is reported at startup, and what it decides stays closed.
 //!
-//! A decision comes first and its witness second, so a witness may lag behind its file and never leads. Where a file
-//! is replaced as a whole, the new contents are proposed before and settled after: after a crash either counts.
+//! A decision is written before its witness, so a witness may lag behind its file but is never ahead of it. Where a
+//! file is replaced as a whole, the new contents are proposed before and settled afterwards: after a crash either is
+//! accepted.
 //!
-//! There are two files. A record is written to both when it begins and then to one of them in turn: a change costs
-//! one small write, a torn one leaves the record before it, and neither file can go unnoticed. Once it is synced there
-//! it is written to the other one, too, so that the loss of one file loses no record but those of the last second.
+//! There are two files. A new record is written to both, then to each alternately: a change costs one small write, a
+//! torn write leaves the previous record, and the loss of either file is noticed. After a sync of one file its records
+//! are copied to the other, so that losing a file loses only records of the last second.
 
 #[cfg(test)]
 mod tests;
@@ -23,51 +24,52 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_file;
 use crate::regular_file;
 
-/// The files, in the data folder.
+/// The witness files, in the data folder.
 pub const WITNESS_FILES: [&str; 2] = ["files.witness", "files.witness.2"];
-/// The size of a record: a sector, which a disk writes whole.
+/// The size of a record: one sector, which disks write atomically.
 const SLOT: usize = 512;
-/// Records at most: some files, and a log for each node that ever wrote to one. What finds no room has no witness.
+/// Maximum number of records: some files, and a log for each node that ever wrote to one. Further files have no
+/// witness.
 const SLOTS_MAX: usize = 1024;
-/// The digits of a record's checksum.
+/// The number of digits of a record's checksum.
 const CHECKSUM_DIGITS: usize = 16;
-/// The record that the files begin with: an empty one is one that somebody emptied.
+/// The first record of each file, which shows that the file was not emptied.
 const HEADER_RECORD: &str = "files.witness";
-/// The contents of a file of which it only counts that it is there.
+/// The contents of a witness that records only the existence of its file.
 const PRESENT: &str = "there";
-/// What begins the name of a record which says that the operator accepted a file as it is.
+/// The name prefix of records that say that the operator accepted a file as it is.
 const ACCEPTED: &str = "accepted ";
 
 /// The witnesses of a data folder. All clones write to the same files.
 #[derive(Clone, Debug)]
 pub struct Witnesses(Arc<Mutex<WitnessFiles>>);
 
-/// The witness of one file. The default one records nothing.
+/// The witness of one file. The default records nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Witness(Option<(Witnesses, Arc<str>)>);
 
-/// The witnesses as they were found.
+/// The witnesses as found at startup.
 #[derive(Debug)]
 pub struct OpenedWitnesses {
     /// The witnesses.
     pub witnesses: Witnesses,
-    /// There were none.
+    /// Whether there were no witness files.
     pub is_new: bool,
-    /// What is wrong with their files, in words.
+    /// Descriptions of faults of the witness files.
     pub faults: Vec<String>,
 }
 
-/// The last contents of a file.
+/// The last known contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessedContents {
-    /// What it certainly held.
+    /// The confirmed contents.
     pub settled: Option<String>,
-    /// What it was being replaced with.
+    /// The contents of a replacement that is not confirmed.
     pub(crate) proposed: Option<String>,
 }
 
 impl WitnessedContents {
-    /// What it may hold.
+    /// All contents that the file may have.
     pub fn possible_contents(&self) -> impl Iterator<Item = &str> {
         [&self.settled, &self.proposed]
             .into_iter()
@@ -78,7 +80,7 @@ impl WitnessedContents {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct WitnessRecord {
     name: String,
-    /// Which writing of this slot it is.
+    /// The version of this slot, counted by its writes.
     number: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settled: Option<String>,
@@ -87,7 +89,7 @@ struct WitnessRecord {
 }
 
 impl WitnessRecord {
-    /// A slot that is free.
+    /// A free slot.
     fn empty() -> Self {
         Self {
             name: String::new(),
@@ -108,7 +110,7 @@ impl WitnessRecord {
         }
     }
 
-    /// None where it is too long for a slot.
+    /// `None` if the record does not fit into a slot.
     fn to_slot(&self) -> Option<[u8; SLOT]> {
         let text = serde_json::to_string(self).ok()?;
         let line = format!("{} {text}\n", checksum(&text));
@@ -134,7 +136,7 @@ fn checksum(text: &str) -> String {
 
 #[derive(Debug)]
 struct WitnessFiles {
-    /// None where they are only read.
+    /// `None` if they are read only.
     files: Option<[WitnessFile; 2]>,
     slots: Vec<WitnessRecord>,
     by_name: BTreeMap<String, usize>,
@@ -143,16 +145,16 @@ struct WitnessFiles {
 #[derive(Debug)]
 struct WitnessFile {
     file: Arc<File>,
-    /// It has records that may not survive a power cut.
+    /// Whether it has records that may not survive a power cut.
     dirty: bool,
-    /// Slots whose newest records are in the other file only.
+    /// Slots whose newest records are only in the other file.
     stale_slots: BTreeSet<usize>,
 }
 
-/// Which writing of which slot.
+/// A version of a slot.
 type SlotVersion = (usize, u64);
 
-/// The records of one file; None where there is none, or it is empty.
+/// The records of one file; `None` if it is missing or empty.
 fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
     let file = match regular_file::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -165,25 +167,25 @@ fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
     Ok((!slots.is_empty()).then_some(slots))
 }
 
-/// Both files as one: of each record the newer one.
+/// Both files merged: the newer version of each record.
 struct LoadedSlots {
     slots: Vec<WitnessRecord>,
-    /// None in the place of a file that is missing.
+    /// Whether each file was present.
     is_complete: [bool; 2],
     lost: usize,
 }
 
 fn load_slots(paths: &[PathBuf; 2]) -> io::Result<LoadedSlots> {
     let [first, second] = [read_slots(&paths[0])?, read_slots(&paths[1])?];
-    let whole = [first.is_some(), second.is_some()];
+    let is_complete = [first.is_some(), second.is_some()];
     let (first, second) = (first.unwrap_or_default(), second.unwrap_or_default());
     let mut found = LoadedSlots {
         slots: Vec::new(),
-        is_complete: whole,
+        is_complete,
         lost: 0,
     };
-    for at in 0..first.len().max(second.len()) {
-        let both = [&first, &second].map(|slots| slots.get(at).cloned().flatten());
+    for slot_index in 0..first.len().max(second.len()) {
+        let both = [&first, &second].map(|slots| slots.get(slot_index).cloned().flatten());
         let newer = both.into_iter().flatten().max_by_key(|it| it.number);
         found.lost += usize::from(newer.is_none());
         found.slots.push(newer.unwrap_or_else(WitnessRecord::empty));
@@ -192,7 +194,7 @@ fn load_slots(paths: &[PathBuf; 2]) -> io::Result<LoadedSlots> {
 }
 
 impl Witnesses {
-    /// Opens the witnesses of a data folder, and makes their files where there are none; blocks.
+    /// Opens the witnesses of a data folder and creates missing files; blocks.
     ///
     /// # Errors
     /// The system's.
@@ -205,7 +207,7 @@ impl Witnesses {
         for (path, _) in paths
             .iter()
             .zip(found.is_complete)
-            .filter(|(_, whole)| !whole)
+            .filter(|(_, is_complete)| !is_complete)
         {
             if !is_new {
                 let path = path.display();
@@ -229,8 +231,8 @@ impl Witnesses {
         }
         let bytes = slots.iter().filter_map(WitnessRecord::to_slot);
         let bytes: Vec<u8> = bytes.flatten().collect();
-        for (path, whole) in paths.iter().zip(found.is_complete) {
-            if !whole {
+        for (path, is_complete) in paths.iter().zip(found.is_complete) {
+            if !is_complete {
                 atomic_file::write(path, &bytes)?;
             }
         }
@@ -254,20 +256,22 @@ impl Witnesses {
         })
     }
 
-    /// Reads the witnesses of a data folder, and changes nothing; None where there are none.
+    /// Reads the witnesses of a data folder without changing anything; `None` if there are none.
     ///
     /// # Errors
     /// The system's.
     pub fn read(data_dir: &Path) -> io::Result<Option<Self>> {
         let found = load_slots(&WITNESS_FILES.map(|name| data_dir.join(name)))?;
-        let there = found.is_complete.contains(&true);
-        Ok(there.then(|| Self::from_files(None, found.slots)))
+        let any_complete = found.is_complete.contains(&true);
+        Ok(any_complete.then(|| Self::from_files(None, found.slots)))
     }
 
     fn from_files(files: Option<[WitnessFile; 2]>, slots: Vec<WitnessRecord>) -> Self {
         let live = slots.iter().enumerate();
         let live = live.filter(|(_, record)| !record.is_forgotten());
-        let by_name = live.map(|(at, record)| (record.name.clone(), at)).collect();
+        let by_name = live
+            .map(|(slot_index, record)| (record.name.clone(), slot_index))
+            .collect();
         Self(Arc::new(Mutex::new(WitnessFiles {
             files,
             slots,
@@ -285,20 +289,20 @@ impl Witnesses {
         Witness(Some((self.clone(), name.into().into())))
     }
 
-    /// The records whose names begin so, without that beginning.
+    /// The records with this name prefix; the prefix is removed from the names.
     #[must_use]
     pub fn records_with_prefix(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
         let files = self.files();
         let all = files.by_name.iter();
-        let all = all.filter_map(|(name, at)| {
+        let all = all.filter_map(|(name, slot_index)| {
             let rest = name.strip_prefix(beginning)?;
-            Some((rest.to_owned(), files.slots[*at].contents()))
+            Some((rest.to_owned(), files.slots[*slot_index].contents()))
         });
         all.collect()
     }
 
-    /// The operator accepts these files as they are: they have no witness until the next start, which reports that
-    /// with [`Self::take_accepted`]. False where none of them has one.
+    /// Records that the operator accepts these files as they are: they have no witness until the next start, which reports
+    /// that with [`Self::take_accepted`]. False if none of them has a witness.
     ///
     /// # Errors
     /// The system's.
@@ -315,7 +319,7 @@ impl Witnesses {
         Ok(any)
     }
 
-    /// The files that the operator accepted since the last start.
+    /// Takes the names of the files that the operator accepted since the last start.
     #[must_use]
     pub fn take_accepted(&self) -> Vec<String> {
         let accepted = self.records_with_prefix(ACCEPTED).into_iter();
@@ -329,76 +333,79 @@ impl Witnesses {
 }
 
 impl WitnessFiles {
-    /// The slot of this name; None if all are taken.
+    /// The slot for this name; `None` if all are taken.
     fn slot_for(&mut self, name: &str) -> Option<usize> {
-        if let Some(at) = self.by_name.get(name) {
-            return Some(*at);
+        if let Some(slot_index) = self.by_name.get(name) {
+            return Some(*slot_index);
         }
         let free = self.slots.iter().position(WitnessRecord::is_forgotten);
-        let at = free.unwrap_or(self.slots.len());
-        if at == SLOTS_MAX {
+        let slot_index = free.unwrap_or(self.slots.len());
+        if slot_index == SLOTS_MAX {
             return None;
         }
-        if at == self.slots.len() {
+        if slot_index == self.slots.len() {
             self.slots.push(WitnessRecord::empty());
         }
-        self.slots[at].name = name.to_owned();
-        self.by_name.insert(name.to_owned(), at);
-        Some(at)
+        self.slots[slot_index].name = name.to_owned();
+        self.by_name.insert(name.to_owned(), slot_index);
+        Some(slot_index)
     }
 
-    /// Writes a record: to both files if it begins or ends, else to the two alternately.
+    /// Writes a record: to both files if it is new or ends, otherwise to the two alternately.
     fn write_record(&mut self, name: &str, contents: WitnessedContents) -> io::Result<()> {
         let begins = !self.by_name.contains_key(name);
-        let at = self.slot_for(name);
-        let at = at.ok_or_else(|| io::Error::other(format!("{SLOTS_MAX} files have a witness")))?;
-        let record = &mut self.slots[at];
+        let slot_index = self.slot_for(name);
+        let slot_index = slot_index
+            .ok_or_else(|| io::Error::other(format!("{SLOTS_MAX} files have a witness")))?;
+        let record = &mut self.slots[slot_index];
         record.number += 1;
         record.settled = contents.settled;
         record.proposed = contents.proposed;
-        let (ends, turn) = (record.is_forgotten(), usize::from(record.number % 2 == 1));
+        let (ends, next_file) = (record.is_forgotten(), usize::from(record.number % 2 == 1));
         let slot = record.to_slot();
         let slot = slot.ok_or_else(|| io::Error::other("the record is too long"))?;
         if ends {
             self.by_name.remove(name);
         }
         for (number, file) in self.files.iter_mut().flatten().enumerate() {
-            if begins || ends || number == turn {
+            if begins || ends || number == next_file {
                 file.dirty = true;
-                file.stale_slots.remove(&at);
-                file.file.write_all_at(&slot, (at * SLOT) as u64)?;
+                file.stale_slots.remove(&slot_index);
+                file.file.write_all_at(&slot, (slot_index * SLOT) as u64)?;
             } else {
-                file.stale_slots.insert(at);
+                file.stale_slots.insert(slot_index);
             }
         }
         Ok(())
     }
 
-    /// The file with this number, if it has records that are not synced, and those of them that the other lacks.
+    /// The file with this number if it has unsynced records, and the records that the other file lacks.
     fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<SlotVersion>)> {
         let files = self.files.as_mut()?;
         if !std::mem::take(&mut files[number].dirty) {
             return None;
         }
-        let lacked = files[1 - number].stale_slots.iter();
-        let lacked = lacked.map(|at| (*at, self.slots[*at].number)).collect();
-        Some((files[number].file.clone(), lacked))
+        let missing = files[1 - number].stale_slots.iter();
+        let missing = missing
+            .map(|slot_index| (*slot_index, self.slots[*slot_index].number))
+            .collect();
+        Some((files[number].file.clone(), missing))
     }
 
-    /// Writes records to this file that are synced in the other one. One that was written anew since then is not: of
-    /// its last two writings one has to be on disk.
+    /// Copies records to this file that are synced in the other one. Skips records that were changed since: one of their
+    /// last two versions must be on disk.
     fn catch_up(&mut self, number: usize, synced: &[SlotVersion]) -> io::Result<()> {
         let Some(files) = &mut self.files else {
             return Ok(());
         };
         let file = &mut files[number];
-        for (at, writing) in synced {
-            let record = &self.slots[*at];
-            let is_behind = file.stale_slots.contains(at) && record.number == *writing;
+        for (slot_index, writing) in synced {
+            let record = &self.slots[*slot_index];
+            let is_behind = file.stale_slots.contains(slot_index) && record.number == *writing;
             if let Some(slot) = record.to_slot().filter(|_| is_behind) {
                 file.dirty = true;
-                file.file.write_all_at(&slot, (at * SLOT) as u64)?;
-                file.stale_slots.remove(at);
+                file.file.write_all_at(&slot, (slot_index * SLOT) as u64)?;
+                file.stale_slots.remove(slot_index);
             }
         }
         Ok(())
@@ -420,16 +427,16 @@ impl WitnessFiles {
 }
 
 impl Witness {
-    /// The last contents of the file; None if unknown.
+    /// The last contents of the file; `None` if unknown.
     #[must_use]
     pub fn contents(&self) -> Option<WitnessedContents> {
         let (witnesses, name) = self.0.as_ref()?;
         let files = witnesses.files();
-        let at = files.by_name.get(&**name)?;
-        Some(files.slots[*at].contents())
+        let slot_index = files.by_name.get(&**name)?;
+        Some(files.slots[*slot_index].contents())
     }
 
-    /// The file holds this, on disk. What the disk does not take is recorded with the next change.
+    /// Records the contents that the file has on disk. If this write fails, the next change records them.
     pub fn settle(&self, contents: &str) {
         let Some((witnesses, name)) = &self.0 else {
             return;
@@ -446,13 +453,13 @@ impl Witness {
         }
     }
 
-    /// The file is there, whatever it holds.
+    /// Records that the file exists, regardless of its contents.
     pub fn settle_presence(&self) {
         self.settle(PRESENT);
     }
 
-    /// Syncs what was recorded, of other files too, and writes it to the other file of the two. Other records are not
-    /// held up by the disk meanwhile.
+    /// Syncs all records, including those of other files, and copies them to the other witness file. Writers are not
+    /// blocked meanwhile.
     ///
     /// # Errors
     /// The system's.
@@ -460,22 +467,22 @@ impl Witness {
         let Some((witnesses, _)) = &self.0 else {
             return Ok(());
         };
-        // The third is for what the second file caught up with the first, or the first with the second.
+        // The third pass is for what one file caught up from the other.
         for number in [0, 1, 0] {
             let dirty = witnesses.files().take_dirty(number);
-            let Some((file, lacked)) = dirty else {
+            let Some((file, missing)) = dirty else {
                 continue;
             };
             if let Err(error) = file.sync_data() {
                 witnesses.files().mark_dirty(number);
                 return Err(error);
             }
-            witnesses.files().catch_up(1 - number, &lacked)?;
+            witnesses.files().catch_up(1 - number, &missing)?;
         }
         Ok(())
     }
 
-    /// The file is about to be replaced, and then holds this: on disk when this returns.
+    /// Records the contents that the file is about to be replaced with: on disk when this returns.
     ///
     /// # Errors
     /// The system's; then the file must not be replaced.
@@ -486,13 +493,13 @@ impl Witness {
         let settled = self.contents().and_then(|it| it.settled);
         let mut files = witnesses.files();
         let proposed = Some(contents.to_owned());
-        // What stands in the other file counts should this record be torn.
+        // If this record is torn, the one in the other file is used.
         files.sync()?;
         files.write_record(name, WitnessedContents { settled, proposed })?;
         files.sync()
     }
 
-    /// The file has no witness any more: on disk when this returns.
+    /// Removes the witness of the file: on disk when this returns.
     ///
     /// # Errors
     /// The system's.
@@ -512,7 +519,7 @@ impl Witness {
         files.sync()
     }
 
-    /// Another record of the same folder.
+    /// The witness of another file of the same folder.
     #[must_use]
     pub fn sibling(&self, name: impl Into<String>) -> Self {
         match &self.0 {
@@ -521,7 +528,7 @@ impl Witness {
         }
     }
 
-    /// The records of the same folder whose names begin so, without that beginning.
+    /// The records of the same folder with this name prefix; the prefix is removed from the names.
     #[must_use]
     pub fn records_with_prefix(&self, beginning: &str) -> Vec<(String, WitnessedContents)> {
         match &self.0 {

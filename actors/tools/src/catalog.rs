@@ -1,8 +1,7 @@
 //! Publishes the offers of all servers as one catalog, and notifies agents of changes. Supervisors and the kernel's
 //! tree send to it.
 //!
-//! After a failure it is restarted with the published catalog. Later offers may be lost, so servers are
-//! asked to offer again.
+//! A restart after a failure begins with the published catalog. Later offers may be lost, so servers offer again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,16 +28,15 @@ use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
 use mgp_servers::server::{FetchTimes, ServerMsg, ServerTable};
 
-/// Changes are published together when they come this close: a kernel that starts 200 servers
-/// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
-/// list_changed must arrive.
+/// Changes within this time are published together: a kernel that starts 200 servers rebuilds its lists some ten
+/// times, not 200 times. Far below the 0.8 s within which a list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
 
 /// With very many tools, merges wait for a multiple of the last merge's duration, so that a hundred servers that
 /// connect one after the other leave most of a core free.
 const COALESCE_MERGES: u32 = 3;
 
-/// And no longer than this, which with the merge itself stays below the 0.8 s.
+/// The longest such wait; with the merge itself it stays below the 0.8 s.
 const COALESCE_MAX: Duration = Duration::from_millis(400);
 
 /// Handle of the actor.
@@ -80,28 +78,28 @@ impl CatalogHandle {
         Ok(cell)
     }
 
-    /// A server's new offer. `seen` is answered when agents see it.
+    /// Sets a server's new offer. `published` is answered when agents see it.
     pub(crate) fn offer(
         &self,
         offer: ServerOffer,
         peer: Box<Peer>,
         fetched: FetchTimes,
-        seen: Reply<()>,
+        published: Reply<()>,
     ) {
-        self.send(CatalogMsg::Offer(Arc::new(offer), peer, fetched, seen));
+        self.send(CatalogMsg::Offer(Arc::new(offer), peer, fetched, published));
     }
 
-    /// What a server offered before; counts until its own offer comes.
+    /// Sets an offer from an earlier run; counts until the server's own offer arrives.
     pub(crate) fn restore(&self, offer: ServerOffer) {
         self.send(CatalogMsg::Restore(Arc::new(offer)));
     }
 
-    /// A server offers nothing any more.
+    /// Removes a server's offer.
     pub(crate) fn withdraw(&self, server: &ServerId) {
         self.send(CatalogMsg::Withdraw(server.clone()));
     }
 
-    /// Resolves when nothing of this server is published any more, or the actor has ended.
+    /// Resolves once nothing of this server is published, or the actor has ended.
     pub async fn wait_withdrawn(&self, server: ServerId) {
         let (reply, withdrawn) = Reply::new();
         self.send(CatalogMsg::AwaitWithdrawn(server, reply));
@@ -118,7 +116,7 @@ impl CatalogHandle {
         match self.mailbox.send(message) {
             // The kernel is shutting down, or the actor is restarted and servers are asked to offer again.
             Ok(()) | Err(AskError::Stopped) => {}
-            Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
+            Err(error) => tracing::error!(%error, "the catalog missed a change"),
         }
     }
 }
@@ -128,26 +126,26 @@ impl CatalogHandle {
 pub enum CatalogMsg {
     /// A server's offer. Answered when it is published.
     Offer(Arc<ServerOffer>, Box<Peer>, FetchTimes, Reply<()>),
-    /// What a server offered before, until its own offer comes.
+    /// An offer from an earlier run, until the server's own offer arrives.
     Restore(Arc<ServerOffer>),
-    /// A server offers nothing any more.
+    /// A server no longer offers anything.
     Withdraw(ServerId),
-    /// Answered when nothing of this server is published; replaces an earlier such message.
+    /// Answered once nothing of this server is published; replaces an earlier such message.
     AwaitWithdrawn(ServerId, Reply<()>),
-    /// Time to publish what changed.
+    /// Publishes the collected changes.
     Publish,
 }
 
-/// Fixed at construction.
+/// The actor; its fields are fixed at construction.
 #[derive(Debug, Clone)]
 pub struct CatalogActor {
-    /// Where the catalog is published.
+    /// Receives each new catalog.
     pub published: Arc<Snapshot<PublishedCatalog>>,
-    /// Tells agents that lists changed.
+    /// Notifies agents of changed lists.
     pub directory: Arc<Directory>,
-    /// The search, which indexes the catalog.
+    /// Indexes the catalog.
     pub search: SearchHandle,
-    /// Tells those who follow events of it.
+    /// Notifies subscribers of changed lists.
     pub events: EventsHandle,
 }
 
@@ -159,11 +157,10 @@ pub struct CatalogState {
     peers: BTreeMap<ServerId, Peer>,
     fetched: BTreeMap<ServerId, FetchTimes>,
     is_publish_due: bool,
-    /// How long the last merge took.
     last_merge: Duration,
     /// Waiters for the next publication; bounded by the mailbox.
     publish_waiters: Vec<Reply<()>>,
-    /// Waiters until nothing of a server is published. Bounded by the servers.
+    /// Waiters until nothing of a server is published; bounded by the number of servers.
     withdraw_waiters: BTreeMap<ServerId, Reply<()>>,
 }
 
@@ -177,14 +174,14 @@ impl Actor for CatalogActor {
         myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<CatalogState, ActorProcessingErr> {
-        let shown = self.published.load();
-        let offers = shown.catalog.offers();
+        let published = self.published.load();
+        let offers = published.catalog.offers();
         let offers = offers.map(|offer| (offer.server().clone(), offer.clone()));
         Ok(CatalogState {
             mailbox: Mailbox::new(myself),
             offers: offers.collect(),
-            peers: shown.peers.clone(),
-            fetched: shown.fetched.clone(),
+            peers: published.peers.clone(),
+            fetched: published.fetched.clone(),
             is_publish_due: false,
             last_merge: Duration::ZERO,
             publish_waiters: Vec::new(),
@@ -234,11 +231,11 @@ impl CatalogState {
         if std::mem::replace(&mut self.is_publish_due, true) {
             return;
         }
-        let me = self.mailbox.clone();
+        let mailbox = self.mailbox.clone();
         let wait = (self.last_merge * COALESCE_MERGES).clamp(COALESCE, COALESCE_MAX);
         task::spawn_detached("catalog.publish_soon", async move {
             tokio::time::sleep(wait).await;
-            let _ = me.send(CatalogMsg::Publish);
+            let _ = mailbox.send(CatalogMsg::Publish);
         });
     }
 }
@@ -251,12 +248,12 @@ impl CatalogActor {
         let Some(Merged {
             catalog,
             changed,
-            duration: took,
+            duration,
         }) = merge(before.catalog.clone(), offers).await?
         else {
             return Ok(());
         };
-        state.last_merge = took;
+        state.last_merge = duration;
         let replaced = self.published.load().replaced.clone();
         self.published.store(Arc::new(PublishedCatalog {
             catalog,
@@ -267,13 +264,15 @@ impl CatalogActor {
         replaced.cancel();
         self.search.notify_published();
         for (view, kind) in &changed {
-            let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
-                CatalogView::One(server) if of_kind == kind => Some(server.clone()),
+            let changed_server = |(changed, changed_kind): &(CatalogView, ListKind)| match changed {
+                CatalogView::One(server) if changed_kind == kind => Some(server.clone()),
                 CatalogView::One(_) | CatalogView::All | CatalogView::Set(_) => None,
             };
             let servers: Vec<_> = match view {
                 CatalogView::One(server) => vec![server.clone()],
-                CatalogView::All | CatalogView::Set(_) => changed.iter().filter_map(of).collect(),
+                CatalogView::All | CatalogView::Set(_) => {
+                    changed.iter().filter_map(changed_server).collect()
+                }
             };
             self.directory.notify_list_changed(view, *kind, &servers);
             if let CatalogView::One(server) = view {
@@ -291,14 +290,15 @@ impl CatalogActor {
     }
 
     fn notify_withdrawn(&self, state: &mut CatalogState) {
-        let shown = self.published.load();
-        let gone = |server: &ServerId, _: &mut Reply<()>| shown.catalog.counts(server).is_none();
-        let gone = state.withdraw_waiters.extract_if(.., gone);
-        gone.for_each(|(_, reply)| reply.send(()));
+        let published = self.published.load();
+        let is_withdrawn =
+            |server: &ServerId, _: &mut Reply<()>| published.catalog.counts(server).is_none();
+        let withdrawn = state.withdraw_waiters.extract_if(.., is_withdrawn);
+        withdrawn.for_each(|(_, reply)| reply.send(()));
     }
 }
 
-/// A catalog made of offers.
+/// A merged catalog and its differences.
 #[derive(Debug)]
 struct Merged {
     catalog: Arc<Catalog>,
@@ -306,29 +306,29 @@ struct Merged {
     duration: Duration,
 }
 
-/// Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls; messages wait in
-/// the mailbox meanwhile. None when the kernel is shutting down and nothing is published any more.
+/// Takes milliseconds with thousands of tools, so it runs off the threads that carry calls; messages wait in the
+/// mailbox meanwhile. `None` when the kernel is shutting down.
 async fn merge(
     before: Arc<Catalog>,
     offers: Vec<Arc<ServerOffer>>,
 ) -> Result<Option<Merged>, TaskError> {
     let merging = task::run_blocking("catalog.merge", move || {
-        let begun = Instant::now();
+        let started = Instant::now();
         let catalog = Arc::new(before.with_offers(&offers));
         Merged {
             changed: changed_lists(&before, &catalog),
             catalog,
-            duration: begun.elapsed(),
+            duration: started.elapsed(),
         }
     });
     match merging.await {
         Ok(merged) => Ok(Some(merged)),
         Err(TaskError::Aborted) => Ok(None),
-        Err(broken @ TaskError::Panicked { .. }) => Err(broken),
+        Err(panicked @ TaskError::Panicked { .. }) => Err(panicked),
     }
 }
 
-/// What a server offers has changed.
+/// The event of a changed list of a server.
 fn list_changed_event(server: &ServerId, kind: ListKind) -> KernelEvent {
     let list = match kind {
         ListKind::Tools => "tools",
@@ -357,10 +357,10 @@ mod tests {
 
     use super::*;
 
-    /// A runtime that ends takes no more work for its threads.
+    /// A runtime that shuts down accepts no blocking work.
     #[test]
-    fn a_merge_at_the_end_of_the_kernel_is_no_failure() {
-        let nothing = Catalog::empty(Paging {
+    fn merge_during_shutdown_is_no_failure() {
+        let empty = Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
             key: CursorKey::new([7; 32]),
         });
@@ -368,7 +368,7 @@ mod tests {
         let handle = runtime.handle().clone();
         runtime.shutdown_background();
         let _entered = handle.enter();
-        let merging = pin!(merge(Arc::new(nothing), Vec::new()));
+        let merging = pin!(merge(Arc::new(empty), Vec::new()));
         let merged = merging.poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(merged, Poll::Ready(Ok(None))));
     }

@@ -1,11 +1,11 @@
 //! Events: what servers and the kernel publish to subscribers (MGP §13).
 //!
-//! The hub owns the feeds of all channels and the subscriptions at servers. Each subscription of an agent is an actor
-//! below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
+//! The events actor owns the feeds of all channels and the subscriptions at servers. Each subscription of an agent is
+//! an actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the events actor.
 
+mod actor;
 mod entry;
 mod feeds;
-mod hub;
 mod last_events;
 mod log;
 mod node_following;
@@ -30,7 +30,7 @@ use mgp_sync::credit::{Charge, Credit};
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::oneshot;
 
-use self::hub::EventsActor;
+use self::actor::EventsActor;
 pub use self::last_events::LastEvents;
 pub use self::log::AuditEvents;
 pub use self::node_topics::NodeTopicEvent;
@@ -43,86 +43,86 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
 use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
-/// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
+/// Bytes of servers' events that may wait in the mailbox, of all servers together. Further ones are dropped.
 const QUEUED_BYTES_MAX: u64 = 16 << 20;
 
-/// The way in for everyone else.
+/// Handle of the events actor.
 #[derive(Debug, Clone)]
 pub struct EventsHandle {
     mailbox: Mailbox<EventsMsg>,
-    /// The channels that somebody follows, as bits: nothing is made for the others.
+    /// The channels with subscribers, as bits: no events are built for the others.
     followed: Arc<AtomicU64>,
     queue_credit: Arc<Credit>,
     directory: Arc<Directory>,
     audit_events: AuditEvents,
 }
 
-/// The actor's messages.
+/// Messages to the events actor.
 #[derive(Debug)]
 pub enum EventsMsg {
-    /// An agent subscribes to channels; answered when the servers have reported their channels.
+    /// An agent subscribes to channels; answered once the servers have reported their channels.
     Subscribe(Box<EventsRequest>, Reply<Result<Subscribed, Refusal>>),
-    /// An agent of a connection subscribes to changes of a channel's resource.
+    /// A connection subscribes to changes of a channel's resource.
     Watch(ConnectionId, String, Reply<Result<(), Refusal>>),
-    /// It does not any more.
+    /// A connection unsubscribes from a channel's resource.
     Unwatch(ConnectionId, String),
     /// `mgp/events/unsubscribe`.
     Unsubscribe(ConnectionId, String, Reply<Result<(), Refusal>>),
     /// `mgp/events/replay`; the subscription answers.
     Replay(ConnectionId, Replay, Reply<Result<Replayed, Refusal>>),
-    /// The last events of the resource of a channel, for this caller.
+    /// Reads the last events of a channel's resource for a caller.
     Last(Arc<Caller>, String, Reply<Result<LastEvents, Refusal>>),
-    /// Which channels there are, for this caller.
+    /// Lists the channels that a caller may receive.
     Channels(Arc<Caller>, Reply<Vec<Channel>>),
     /// An agent disconnected.
     Leave(ConnectionId),
-    /// A server, or an instance, is connected again.
+    /// A server or an instance is connected again.
     ServerUp(ServerId, ResubscriptionGuard),
-    /// It is not connected any more.
+    /// A server is disconnected.
     ServerDown(ServerId),
-    /// The server was removed.
+    /// A server was removed.
     Removed(ServerId),
     /// A server answered a subscription request: with its id of the subscription, if it has such a channel.
     ServerAnswered {
-        /// Who.
+        /// The server.
         server: ServerId,
-        /// The number of the connection.
+        /// The number of the link.
         connection: u64,
-        /// The request.
+        /// The topic of the request.
         topic: Topic,
         /// The server's own id.
         id: Option<String>,
     },
-    /// How following a topic at another node goes.
+    /// An event of a topic that is followed at another node.
     NodeFollowing(Box<NodeTopicEvent>),
-    /// Servers that have not answered until now have no such channels.
+    /// The time for answers is over: servers that have not answered count as without the channels.
     AnswersDue(SubscriptionNumber),
-    /// An agent cancelled the request of a subscription: it never learns its id.
+    /// An agent cancelled the request of a subscription: it never learns the id.
     Canceled(SubscriptionNumber),
     /// A server published an event.
     ServerEvent(ServerId, Box<ReportedEvent>, Charge),
-    /// Something happened in the kernel that is not written down.
+    /// The kernel published an event that is not in the audit log.
     KernelEvent(Box<KernelEvent>),
     /// Records of the audit log, each with its number.
     Recorded(Vec<(u64, String)>, Reply<()>),
     /// The channels of a server's push events; none when it disconnected.
     PushChannels(ServerId, Vec<PushChannel>),
-    /// A server pushed an event; answered with the number of its subscribers.
+    /// A server pushed an event; answered with the number of its receivers.
     Push(Box<PushedEvent>, Reply<usize>),
     /// A subscription was too slow.
     TooSlow(SubscriptionNumber),
-    /// Other things are open to agents from now on.
+    /// The rights of agents have changed.
     AccessChanged,
 }
 
 /// `mgp/events/subscribe` of an agent.
 #[derive(Debug)]
 pub struct EventsRequest {
-    /// Whose.
+    /// The subscriber.
     pub caller: Arc<Caller>,
-    /// What is sent comes after the answer of this request.
+    /// The call: no event is sent before its response.
     pub call: Arc<InFlightCall>,
-    /// As asked.
+    /// The request.
     pub request: Subscribe,
     /// An agent of another node, whose request stays open.
     pub following: Option<FollowingAgent>,
@@ -133,36 +133,36 @@ pub struct EventsRequest {
 pub struct FollowingAgent {
     /// The recipient of the events.
     pub agent: Arc<Agent>,
-    /// Where the end of the events is reported.
+    /// Receives the reason when the events end.
     pub end: oneshot::Sender<FollowingEnd>,
 }
 
 /// Why the events of an agent of another node end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowingEnd {
-    /// The server is not open to it any more.
+    /// The agent may no longer use the server.
     Closed,
     /// It read too slowly.
     TooSlow,
 }
 
 impl EventsHandle {
-    /// Starts the hub.
+    /// Starts the events actor.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub async fn start(
         directory: &Arc<Directory>,
         servers: &Arc<ServerTable>,
-        recorded: &AuditEvents,
-        figures: &Arc<ResourceMonitor>,
+        audit_events: &AuditEvents,
+        monitor: &Arc<ResourceMonitor>,
     ) -> Result<(Self, ActorCell), SpawnErr> {
         let followed = Arc::default();
         let actor = EventsActor {
             directory: directory.clone(),
             servers: servers.clone(),
-            audit_events: recorded.clone(),
-            figures: figures.clone(),
+            audit_events: audit_events.clone(),
+            monitor: monitor.clone(),
             followed: Arc::clone(&followed),
         };
         let (actor, _) = Actor::spawn(None, actor, ()).await?;
@@ -172,7 +172,7 @@ impl EventsHandle {
             followed,
             queue_credit: Credit::new(QUEUED_BYTES_MAX),
             directory: directory.clone(),
-            audit_events: recorded.clone(),
+            audit_events: audit_events.clone(),
         };
         Ok((handle, cell))
     }
@@ -183,92 +183,98 @@ impl EventsHandle {
     /// A bound, or params that cannot be read.
     pub async fn subscribe(&self, request: EventsRequest) -> Result<Subscribed, Refusal> {
         let request = Box::new(request);
-        let asked = |reply| EventsMsg::Subscribe(request, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)?
+        let ask = |reply| EventsMsg::Subscribe(request, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
     /// `mgp/events/unsubscribe`.
     ///
     /// # Errors
-    /// An id that is not one of this connection.
-    pub async fn unsubscribe(&self, who: ConnectionId, id: String) -> Result<(), Refusal> {
-        let asked = |reply| EventsMsg::Unsubscribe(who, id, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)?
+    /// The id is not one of this connection.
+    pub async fn unsubscribe(&self, connection: ConnectionId, id: String) -> Result<(), Refusal> {
+        let ask = |reply| EventsMsg::Unsubscribe(connection, id, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
     /// `mgp/events/replay`.
     ///
     /// # Errors
-    /// An id that is not one of this connection.
-    pub async fn replay(&self, who: ConnectionId, asked: Replay) -> Result<Replayed, Refusal> {
-        let asked = |reply| EventsMsg::Replay(who, asked, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)?
+    /// The id is not one of this connection.
+    pub async fn replay(
+        &self,
+        connection: ConnectionId,
+        request: Replay,
+    ) -> Result<Replayed, Refusal> {
+        let ask = |reply| EventsMsg::Replay(connection, request, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
     /// `mgp/events/channels`.
     ///
     /// # Errors
-    /// Only when the kernel itself is in trouble.
+    /// The events actor is not reachable.
     pub async fn channels(&self, caller: Arc<Caller>) -> Result<Vec<Channel>, Refusal> {
-        let asked = |reply| EventsMsg::Channels(caller, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)
+        let ask = |reply| EventsMsg::Channels(caller, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)
     }
 
     /// The last events of a channel that a caller may receive, as JSON text: those in the audit log, and those of
     /// channels with a subscriber.
     ///
     /// # Errors
-    /// A URI of no channel.
+    /// No channel has this URI.
     pub async fn last(&self, caller: &Arc<Caller>, uri: &str) -> Result<String, Refusal> {
-        let asked = |reply| EventsMsg::Last(caller.clone(), uri.to_owned(), reply);
-        let last = self.mailbox.ask(asked).await.map_err(unreachable)??;
+        let ask = |reply| EventsMsg::Last(caller.clone(), uri.to_owned(), reply);
+        let last = self.mailbox.ask(ask).await.map_err(unreachable)??;
         Ok(last
             .render(caller, &self.directory, &self.audit_events)
             .await)
     }
 
-    /// From now on a connection is notified when the resource of a channel changes.
+    /// Notifies a connection of changes of a channel's resource.
     ///
     /// # Errors
-    /// A bound, or a URI of no channel.
-    pub async fn watch(&self, who: ConnectionId, uri: String) -> Result<(), Refusal> {
-        let asked = |reply| EventsMsg::Watch(who, uri, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)?
+    /// A limit, or no channel has this URI.
+    pub async fn watch(&self, connection: ConnectionId, uri: String) -> Result<(), Refusal> {
+        let ask = |reply| EventsMsg::Watch(connection, uri, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
-    /// It is not any more.
-    pub fn unwatch(&self, who: ConnectionId, uri: String) {
-        let _ = self.mailbox.send_to_self(EventsMsg::Unwatch(who, uri));
-    }
-
-    /// An agent disconnected.
-    pub fn remove_connection(&self, who: ConnectionId) {
-        // Without this, its subscriptions would be stored until the kernel ends.
-        let _ = self.mailbox.send_to_self(EventsMsg::Leave(who));
-    }
-
-    /// A server is connected again: its agents' subscriptions are requested again.
-    pub(crate) fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
+    /// Stops such notifications.
+    pub fn unwatch(&self, connection: ConnectionId, uri: String) {
         let _ = self
             .mailbox
-            .send_to_self(EventsMsg::ServerUp(server.clone(), hold));
+            .send_to_self(EventsMsg::Unwatch(connection, uri));
     }
 
-    /// A server is not connected any more.
+    /// Removes the subscriptions of a disconnected agent.
+    pub fn remove_connection(&self, connection: ConnectionId) {
+        // If this message were lost, its subscriptions would stay until the kernel ends.
+        let _ = self.mailbox.send_to_self(EventsMsg::Leave(connection));
+    }
+
+    /// Requests subscriptions again at a server that is connected again.
+    pub(crate) fn server_up(&self, server: &ServerId, guard: ResubscriptionGuard) {
+        let _ = self
+            .mailbox
+            .send_to_self(EventsMsg::ServerUp(server.clone(), guard));
+    }
+
+    /// Marks a server as disconnected.
     pub(crate) fn server_down(&self, server: &ServerId) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::ServerDown(server.clone()));
     }
 
-    /// A server was removed.
+    /// Ends the subscriptions at a server that was removed.
     pub(crate) fn server_removed(&self, server: &ServerId) {
         let _ = self
             .mailbox
             .send_to_self(EventsMsg::Removed(server.clone()));
     }
 
-    /// A server published an event. It is dropped when the mailbox is full.
+    /// Publishes an event of a server. It is dropped when the mailbox is full.
     pub(crate) fn publish_server_event(&self, server: ServerId, event: Box<ReportedEvent>) {
         let bytes = event.data.len() + event.channel.len() + size_of::<ReportedEvent>();
         if let Some(charge) = self.queue_credit.try_take(bytes as u64) {
@@ -278,8 +284,8 @@ impl EventsHandle {
         }
     }
 
-    /// Something happened that is not written down. It is made only where somebody follows its channel, and
-    /// lost where too many events wait.
+    /// Publishes an event that is not in the audit log. It is built only if its channel has subscribers, and dropped
+    /// when the mailbox is full.
     pub fn publish_kernel_event(
         &self,
         channel: KernelChannel,
@@ -291,39 +297,41 @@ impl EventsHandle {
         }
     }
 
-    /// The channels of a server's push events from now on; none when it disconnected.
+    /// Replaces the channels of a server's push events; none when it disconnected.
     pub fn set_push_channels(&self, server: ServerId, channels: Vec<PushChannel>) {
-        let told = EventsMsg::PushChannels(server, channels);
-        let _ = self.mailbox.send_to_self(told);
+        let message = EventsMsg::PushChannels(server, channels);
+        let _ = self.mailbox.send_to_self(message);
     }
 
-    /// A server pushed an event: it goes to all subscribers of its channel that may receive it, and is stored for
-    /// readers of its resource. Returns the number of subscribers.
+    /// Sends a server's push event to all subscribers of its channel that may receive it, and stores it for readers of
+    /// its resource. Returns the number of receivers.
     ///
     /// # Errors
-    /// Only when the kernel itself is in trouble.
+    /// The events actor is not reachable.
     pub async fn publish_push(&self, event: PushedEvent) -> Result<usize, Refusal> {
         let event = Box::new(event);
-        let asked = |reply| EventsMsg::Push(event, reply);
-        self.mailbox.ask(asked).await.map_err(unreachable)
+        let ask = |reply| EventsMsg::Push(event, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)
     }
 
-    /// Other things are open to agents from now on.
+    /// Checks all subscriptions again after a change of rights.
     pub fn access_changed(&self) {
         let _ = self.mailbox.send_to_self(EventsMsg::AccessChanged);
     }
 }
 
 fn channel_bit(channel: KernelChannel) -> u64 {
-    let place = KernelChannel::ALL.iter().position(|own| *own == channel);
-    1 << place.unwrap_or_default()
+    let position = KernelChannel::ALL
+        .iter()
+        .position(|other| *other == channel);
+    1 << position.unwrap_or_default()
 }
 
 fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
     Refusal::Internal(format!("events: {error}"))
 }
 
-/// One error for an unknown id and for another caller's.
+/// The same error for an unknown id and for another caller's.
 fn unknown_subscription(id: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NoSubscription { id: id.to_owned() }))
 }

@@ -1,5 +1,4 @@
-//! What all servers offer together: catalog, search, registration, subscriptions to
-//! resources and to events.
+//! The combined offers of all servers: catalog, search, registration, subscriptions to resources and to events.
 
 pub mod catalog;
 pub mod events;

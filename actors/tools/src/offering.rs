@@ -1,4 +1,4 @@
-//! What the servers of this node offer to other nodes: read whenever something of it changes.
+//! What the servers of this node offer to other nodes. Read again whenever it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use mgp_sync::Snapshot;
 use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
 
-/// The poll interval of states and vectors, whose changes are not notified. Unchanged ones are not read again.
+/// The poll interval of states and vectors, which have no change notification. Unchanged ones are not read again.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Changes of the catalog are read together when they come this close.
+/// Changes of the catalog within this time are read together.
 const COALESCE: Duration = Duration::from_millis(50);
 
-/// All servers of this node, with what each offers.
+/// All servers of this node with their offers.
 pub type LocalOffer = BTreeMap<ServerId, Arc<OfferedServer>>;
 
-/// What an offer is read from.
+/// The sources of an offer.
 #[derive(Clone, Debug)]
 pub struct OfferSources {
     /// The servers and their states.
     pub servers: Arc<ServerTable>,
-    /// What they offer.
+    /// The published offers.
     pub published: Arc<Snapshot<PublishedCatalog>>,
     /// The vectors of their tools.
     pub search: SearchHandle,
 }
 
-/// The inputs of one server's offer, to compare with later ones. Servers of other nodes have none.
+/// The inputs of one server's offer, for comparison with later ones. Servers of other nodes have none.
 struct ServerBasis {
     state: LifecycleState,
-    /// It lists nothing yet, and will.
-    starting: bool,
+    /// It has no lists yet, but will.
+    is_starting: bool,
     replica_mark: Option<ReplicaSpec>,
     tools: Option<Arc<ServerOffer>>,
     indexed: Option<Arc<ServerIndex>>,
@@ -51,41 +51,41 @@ struct ServerBasis {
 impl ServerBasis {
     fn is_same_as(&self, other: &Self) -> bool {
         self.state == other.state
-            && self.starting == other.starting
+            && self.is_starting == other.is_starting
             && self.replica_mark == other.replica_mark
             && is_same(self.tools.as_ref(), other.tools.as_ref())
             && is_same(self.indexed.as_ref(), other.indexed.as_ref())
     }
 }
 
-fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
-/// All servers, each with what its offer was read from.
+/// The inputs of all servers' offers.
 type OfferBasis = BTreeMap<ServerId, ServerBasis>;
 
 impl OfferSources {
-    /// Tells what this node's servers offer, now and whenever that has changed. Ends with its task.
-    pub async fn run(self, offered: EventSink<LocalOffer>) {
+    /// Sends this node's offer now and after each change. Ends with its task.
+    pub async fn run(self, on_offer: EventSink<LocalOffer>) {
         let mut before: Option<(OfferBasis, LocalOffer)> = None;
         loop {
-            let shown = self.published.load();
-            let basis = self.read_basis(&shown);
+            let published = self.published.load();
+            let basis = self.read_basis(&published);
             let offer = self.read_offer(&basis, before.as_ref());
-            let is_told = |(_, told): &(OfferBasis, LocalOffer)| {
-                let mut pairs = told.values().zip(offer.values());
-                told.keys().eq(offer.keys()) && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+            let is_unchanged = |(_, sent): &(OfferBasis, LocalOffer)| {
+                let mut pairs = sent.values().zip(offer.values());
+                sent.keys().eq(offer.keys()) && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
             };
-            if !before.as_ref().is_some_and(is_told) {
-                offered.send(offer.clone());
+            if !before.as_ref().is_some_and(is_unchanged) {
+                on_offer.send(offer.clone());
             }
             before = Some((basis, offer));
-            if tokio::time::timeout(POLL_INTERVAL, shown.replaced.cancelled())
+            if tokio::time::timeout(POLL_INTERVAL, published.replaced.cancelled())
                 .await
                 .is_ok()
             {
@@ -94,27 +94,27 @@ impl OfferSources {
         }
     }
 
-    /// What this node's servers offer now.
+    /// This node's current offer.
     #[must_use]
     pub fn current(&self) -> LocalOffer {
         self.read_offer(&self.read_basis(&self.published.load()), None)
     }
 
-    fn read_basis(&self, shown: &PublishedCatalog) -> OfferBasis {
+    fn read_basis(&self, published: &PublishedCatalog) -> OfferBasis {
         let (servers, index) = (self.servers.load(), self.search.index());
         // Servers of other nodes, and instances for one agent, are not shared.
-        let own = servers
+        let shareable = servers
             .iter()
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
-        let basis = own.map(|(server, handle)| {
-            let tools = shown.catalog.offer(server).cloned();
-            let tools = tools.filter(|_| shown.is_current(server));
+        let basis = shareable.map(|(server, handle)| {
+            let tools = published.catalog.offer(server).cloned();
+            let tools = tools.filter(|_| published.is_current(server));
             let state = handle.state();
-            // A server that has just connected has no lists yet: they are being read.
-            let comes = state == LifecycleState::Connected || handle.is_starting();
+            // A server that has just connected has no lists yet: they are being fetched.
+            let will_list = state == LifecycleState::Connected || handle.is_starting();
             let basis = ServerBasis {
                 state,
-                starting: tools.is_none() && comes,
+                is_starting: tools.is_none() && will_list,
                 replica_mark: handle.mark(),
                 tools,
                 indexed: index.server(server).cloned(),
@@ -124,19 +124,19 @@ impl OfferSources {
         basis.collect()
     }
 
-    /// What has not changed since `before` is not read again.
+    /// Reuses the entries of `before` that have not changed.
     fn read_offer(
         &self,
         basis: &OfferBasis,
         before: Option<&(OfferBasis, LocalOffer)>,
     ) -> LocalOffer {
-        let known = |server: &ServerId, basis: &ServerBasis| {
+        let unchanged = |server: &ServerId, basis: &ServerBasis| {
             let (before, offer) = before?;
-            let same = before.get(server)?.is_same_as(basis);
-            offer.get(server).filter(|_| same).cloned()
+            let is_same = before.get(server)?.is_same_as(basis);
+            offer.get(server).filter(|_| is_same).cloned()
         };
         let offers = basis.iter().map(|(server, basis)| {
-            let offered = known(server, basis);
+            let offered = unchanged(server, basis);
             let offered = offered.unwrap_or_else(|| Arc::new(self.read_server(basis)));
             (server.clone(), offered)
         });
@@ -158,7 +158,7 @@ impl OfferSources {
                 specification: basis.replica_mark.map(|mark| mark.spec_hash),
                 replica: basis.replica_mark.is_some(),
                 stateful: basis.replica_mark.is_some_and(|mark| mark.stateful),
-                starting: basis.starting,
+                starting: basis.is_starting,
             },
             tools: tools.collect(),
         }

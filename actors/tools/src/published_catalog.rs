@@ -1,4 +1,4 @@
-//! What the catalog publishes; read by calls, lists and the index.
+//! The published catalog; read by calls, lists and the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use mgp_servers::link::Peer;
 use mgp_servers::server::FetchTimes;
 use tokio_util::sync::CancellationToken;
 
-/// What is offered, and by which servers.
+/// All offers with their servers.
 #[derive(Debug)]
 pub struct PublishedCatalog {
     /// The merged lists, and the server of each entry.
     pub catalog: Arc<Catalog>,
-    /// The declarations of servers that have listed themselves; the others were restored from pinned definitions.
+    /// The declarations of servers that sent their own lists; other offers were restored from pinned definitions.
     pub peers: BTreeMap<ServerId, Peer>,
-    /// When their lists were fetched.
+    /// When these lists were fetched.
     pub fetched: BTreeMap<ServerId, FetchTimes>,
-    /// Cancelled when the next one is published.
+    /// Cancelled when the next catalog is published.
     pub replaced: CancellationToken,
 }
 
 impl PublishedCatalog {
-    /// Whether the server has itself listed its entries of the catalog. If not, its tools can be listed, but a call
-    /// waits for its own definition.
+    /// Whether the server sent its own lists. If not, its tools can be listed, but a call waits for the server's own
+    /// definition.
     #[must_use]
     pub fn is_current(&self, server: &ServerId) -> bool {
         self.peers.contains_key(server)
     }
 
-    /// How much a server offers; `None` before its own lists are there.
+    /// How much a server offers; `None` until it sent its own lists.
     #[must_use]
     pub fn offer_counts(&self, server: &ServerId) -> Option<OfferCounts> {
         let counts = self.catalog.counts(server)?;

@@ -1,15 +1,15 @@
 //! Registers and deregisters servers while the kernel runs (MGP §15.4, §15.5). Used by `calls`; uses the tree,
 //! approvals, the audit log and access control.
 //!
-//! A registration is validated, audited and stored before its server is started. If its code cannot be read, a person
-//! must approve it first.
+//! A registration is validated, audited and stored before its server is started. If its code cannot be read, the
+//! operator must approve it first.
 
 mod interpreters;
 mod quarantine;
 mod record;
 mod registrations;
-mod remarks;
 mod removal;
+mod server_status_lines;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,7 @@ pub use self::interpreters::Interpreters;
 pub use self::quarantine::PendingApprovals;
 pub use self::record::{Record, RegistrationDefaults};
 pub use self::registrations::{Names, Registrations};
-pub use self::remarks::status_remarks;
+pub use self::server_status_lines::status_remarks;
 use mgp_callers::request::{AnswerFuture, Caller};
 use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;
@@ -47,26 +47,26 @@ use mgp_runtime::trace::Trace;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, agent_actor, new_event, operator_actor, state_damaged_event};
 
-/// How long a registration waits for its server to connect before it is answered.
+/// How long a registration waits for its server to connect before it returns.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// The supervision tree, as the registrar uses it.
 pub trait ServerTree: Send + Sync + std::fmt::Debug + 'static {
-    /// Starts the supervisor of a server; false when the id is taken or it cannot be started. Then nothing
-    /// of it remains.
+    /// Starts the supervisor of a server; false when the id is taken or it cannot be started. Nothing of it remains
+    /// then.
     fn start_server(&self, spec: ServerSpec) -> AnswerFuture<bool>;
-    /// Removes a server; the inner receiver resolves when it has stopped.
+    /// Removes a server; the inner receiver resolves once it has stopped.
     fn stop_server(&self, id: ServerId) -> AnswerFuture<Option<oneshot::Receiver<()>>>;
-    /// The id is free: a configured server may have waited for it.
+    /// Frees an id, for which a configured server may wait.
     fn release_name(&self, id: ServerId) -> AnswerFuture<()>;
 }
 
 /// Who may register servers, and how many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationRules {
-    /// The agents that may.
+    /// The agents that may register servers.
     pub allowed_agents: BTreeSet<AgentId>,
-    /// The most servers of one agent.
+    /// The maximum number of servers of one agent.
     pub servers_per_agent: usize,
     /// Whether agents are advised to create a tool if none is found (§16.6).
     pub suggests_creating: bool,
@@ -75,12 +75,11 @@ pub struct RegistrationRules {
 /// The registrar; shared, not an actor.
 #[derive(Debug)]
 pub struct Registrar {
-    /// Who may register.
+    /// The rules of registration.
     pub registration: RegistrationRules,
     /// Settings for all registered servers.
     pub defaults: RegistrationDefaults,
-    /// The registered servers. Locked during each registration: they are few and done one after the
-    /// other.
+    /// The registered servers. Locked during each registration: they are few, and run one after the other.
     pub registrations: Mutex<Registrations>,
     /// All servers.
     pub servers: Arc<ServerTable>,
@@ -94,9 +93,9 @@ pub struct Registrar {
     pub pins: PinsHandle,
     /// The audit log.
     pub audit: AuditHandle,
-    /// Registrations that wait for a person; dropping an entry ends its wait.
+    /// Registrations that wait for the operator; dropping an entry ends its wait.
     pub pending_approvals: PendingApprovals,
-    /// Supervises the tasks that wait for a person.
+    /// Supervises the tasks that wait for the operator.
     pub supervisor: TaskSupervisorHandle,
     /// The tree, set once it runs.
     pub tree: OnceLock<Arc<dyn ServerTree>>,
@@ -109,14 +108,16 @@ impl Registrar {
         caller.operator || self.registration.allowed_agents.contains(&caller.agent)
     }
 
-    /// Finishes removals that earlier runs left unfinished, and starts the stored servers.
+    /// Completes removals of earlier runs, and starts the stored servers.
     pub async fn restore(self: &Arc<Self>) {
-        let mended = self.registrations.lock().await.truncate_torn_tail().await;
-        match mended {
+        let truncated = self.registrations.lock().await.truncate_torn_tail().await;
+        match truncated {
             Ok(cut) => cut
                 .iter()
                 .for_each(|cut| self.audit.record(state_damaged_event(cut))),
-            Err(error) => tracing::error!(%error, "what was never finished is not cut off yet"),
+            Err(error) => {
+                tracing::error!(%error, "an incomplete registration is not truncated yet")
+            }
         }
         let ending = self.registrations.lock().await.ending();
         for id in ending {
@@ -133,7 +134,7 @@ impl Registrar {
         for record in records {
             let id = record.server_id();
             if !self.start_if_approved(record).await {
-                tracing::warn!(server = %id, "it was registered, and is not started");
+                tracing::warn!(server = %id, "it is registered, but was not started");
             }
         }
     }
@@ -141,14 +142,14 @@ impl Registrar {
     /// `mgp/discovery/register`.
     ///
     /// # Errors
-    /// Why it is refused, or that it could not be recorded; then it was not done.
+    /// The reason of a rejection, or a failed write; nothing was registered then.
     pub async fn register(
         self: &Arc<Self>,
         caller: &Caller,
         trace: &Trace,
         mut ask: Register,
     ) -> Result<Registered, Refusal> {
-        let who = caller.identity();
+        let principal = caller.identity();
         let interpreters = &self.defaults.interpreters;
         if let Some(name) = ask
             .command
@@ -162,7 +163,7 @@ impl Registrar {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 drop(registrations);
-                self.record_refusal(&who, trace, &ask, &refusal);
+                self.record_refusal(&principal, trace, &ask, &refusal);
                 return Err(refusal);
             }
         };
@@ -180,19 +181,19 @@ impl Registrar {
         if record.quarantine.is_some() {
             record.pinned = self.current_files(&record).await;
         }
-        let event = self.audit_event(&who, trace, &record, EventType::SERVER_REGISTERED);
+        let event = self.audit_event(&principal, trace, &record, EventType::SERVER_REGISTERED);
         let written = self.audit.record_decision(event).await;
         written.map_err(|error| Refusal::Internal(error.to_string()))?;
         registrations.save_record(record.clone()).await?;
         self.grant_to_creator(&record, trace).await;
-        let quarantined = record.quarantine.is_some();
-        let begun = self.start_or_ask(record).await;
+        let is_quarantined = record.quarantine.is_some();
+        let is_started = self.start_or_ask(record).await;
         // Not earlier: a deregistration must find the server in the tree.
         drop(registrations);
-        if !begun {
+        if !is_started {
             return Err(self.roll_back(trace, &accepted.id).await);
         }
-        if quarantined {
+        if is_quarantined {
             answer.status = LifecycleState::Registered.as_str().into();
             return Ok(answer);
         }
@@ -200,29 +201,29 @@ impl Registrar {
         Ok(answer)
     }
 
-    /// The record to store, if nothing forbids it.
+    /// Checks the request and builds the record to store.
     fn prepare(
         &self,
         caller: &Caller,
         registrations: &Registrations,
         ask: &Register,
     ) -> Result<(Record, RegistrationPlan), Refusal> {
-        let who = caller.identity();
-        let accepted = self.check(&who, registrations, ask)?;
+        let principal = caller.identity();
+        let accepted = self.check(&principal, registrations, ask)?;
         let program = to_sandbox_program(&accepted)?;
         let mut record = Record::new(&accepted, program, ask.justification.clone());
-        record.by_agent = who.agent().is_some();
+        record.by_agent = principal.agent().is_some();
         record.session = session_scope(caller, ask.session_scoped)?;
         Ok((record, accepted))
     }
 
     fn check(
         &self,
-        who: &Principal,
+        principal: &Principal,
         registrations: &Registrations,
         ask: &Register,
     ) -> Result<RegistrationPlan, Refusal> {
-        let may = match who {
+        let can_run_code = match principal {
             Principal::Operator(_) => true,
             Principal::Agent(agent) | Principal::InSet(agent, _) => {
                 self.registration.allowed_agents.contains(agent)
@@ -230,23 +231,23 @@ impl Registrar {
         };
         let (servers, names) = (self.servers.load(), registrations.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
-        let terms = RegistrationContext {
-            caller: who,
+        let context = RegistrationContext {
+            caller: principal,
             allow_agents: !self.registration.allowed_agents.is_empty(),
-            can_run_code: may,
+            can_run_code,
             trust_max: TrustLevel::Sandboxed,
             reserved_ids: &taken,
             count: RegistrationCount {
-                current: registrations.count(who.name()),
+                current: registrations.count(principal.name()),
                 max: self.registration.servers_per_agent,
             },
             roots: &[],
             code_floor: &strict_floor(),
         };
-        registration::check(ask, &terms).map_err(registration::RegistrationRefusal::into_refusal)
+        registration::check(ask, &context).map_err(registration::RegistrationRefusal::into_refusal)
     }
 
-    /// The agent that registered a server may call it; the operator decides about others.
+    /// Grants a server to the agent that registered it; the operator decides about other agents.
     async fn grant_to_creator(&self, record: &Record, trace: &Trace) {
         if !record.by_agent {
             return;
@@ -256,21 +257,21 @@ impl Registrar {
         let grant = ChangeRequest::GrantToCreator(creator, record.server_id());
         let granted = self.access.record(kernel, trace.id.clone(), grant);
         if let Err(error) = granted.await {
-            tracing::warn!(server = record.id, %error, "it is not open to the agent that made it");
+            tracing::warn!(server = record.id, %error, "the agent that registered it has no access to it");
         }
     }
 
-    /// A server that could not be started is removed again.
+    /// Removes a server that could not be started.
     async fn roll_back(&self, trace: &Trace, id: &ServerId) -> Refusal {
         let kernel = Principal::Operator("kernel".into());
-        let gone = self.remove(&kernel, trace, id, "it could not be started");
-        if let Err(error) = gone.await {
+        let removal = self.remove(&kernel, trace, id, "it could not be started");
+        if let Err(error) = removal.await {
             tracing::error!(server = %id, %error, "it could not be started, and stays registered");
         }
         Refusal::Internal(format!("server {id} could not be started"))
     }
 
-    /// Starts a server or asks a person first; false when it could not be started.
+    /// Starts a server, or asks the operator first; false when it could not be started.
     async fn start_or_ask(self: &Arc<Self>, record: Record) -> bool {
         match record.quarantine {
             Some(_) => {
@@ -286,49 +287,50 @@ impl Registrar {
             self.audit.redact(env.values().cloned().collect());
         }
         let id = record.server_id();
-        let own = self.connector.sandboxes.server_folder(&id);
-        let made = {
-            let (own, interpreters) = (own.clone(), self.defaults.interpreters.clone());
+        let folder = self.connector.sandboxes.server_folder(&id);
+        let created = {
+            let (folder, interpreters) = (folder.clone(), self.defaults.interpreters.clone());
             let name = record.command().and_then(|c| interpreters.usual_name(c));
             task::run_blocking("registrar.folder", move || {
                 let interpreter = name.and_then(|name| interpreters.find(name));
-                (std::fs::create_dir_all(own), interpreter)
+                (std::fs::create_dir_all(folder), interpreter)
             })
         };
-        let Ok((made, interpreter)) = made.await else {
+        let Ok((created, interpreter)) = created.await else {
             return false;
         };
-        if let Err(error) = made {
+        if let Err(error) = created {
             tracing::error!(server = %id, %error, "it has no folder");
         }
         let Some(tree) = self.tree.get() else {
             return false;
         };
-        let spec = record.to_spec(&self.defaults, own, interpreter);
+        let spec = record.to_spec(&self.defaults, folder, interpreter);
         tree.start_server(spec).await
     }
 
-    /// What a person must decide first.
+    /// What the operator must decide first.
     fn pending_decisions(&self, record: &Record, accepted: &RegistrationPlan) -> Vec<String> {
         let rules = &self.defaults.permissions;
-        let asked = |permission: &PermissionType| {
-            let open = !rules.configured.contains(permission);
+        let needs_operator = |permission: &PermissionType| {
+            let is_open = !rules.configured.contains(permission);
             accepted.required_approvals.contains(permission)
-                || open && rules.policy == Policy::Interactive
+                || is_open && rules.policy == Policy::Interactive
         };
-        let needs = accepted.permissions.iter();
-        let needs = needs.flat_map(|word| PermissionType::parse_all(word));
-        let asks: BTreeSet<PermissionType> = needs.filter(asked).collect();
-        let asks = asks.iter();
-        let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
+        let required = accepted.permissions.iter();
+        let required = required.flat_map(|word| PermissionType::parse_all(word));
+        let undecided: BTreeSet<PermissionType> = required.filter(needs_operator).collect();
+        let undecided = undecided.iter();
+        let undecided =
+            undecided.map(|permission| format!("the operator has to permit {permission}"));
         record
             .first_start_decision()
             .into_iter()
-            .chain(asks)
+            .chain(undecided)
             .collect()
     }
 
-    /// Waits a little until it is connected, has failed or waits for the operator.
+    /// Waits up to [`SETTLE`] until the server is connected, has failed or waits for the operator.
     async fn wait_settled(&self, id: &ServerId, answer: &mut Registered) {
         let Some(handle) = self.servers.load().get(id).cloned() else {
             return;
@@ -344,8 +346,12 @@ impl Registrar {
         if now.state == LifecycleState::Connected {
             answer.tools = handle.tools().iter().map(ToString::to_string).collect();
         } else if now.awaits_operator {
-            let needs = now.declared.permissions_required.join(", ");
-            answer.pending = vec![format!("{needs} {}", now.reason).trim_start().to_owned()];
+            let permissions = now.declared.permissions_required.join(", ");
+            answer.pending = vec![
+                format!("{permissions} {}", now.reason)
+                    .trim_start()
+                    .to_owned(),
+            ];
         } else {
             answer.remarks.extend(status_remarks(&handle));
         }
@@ -353,7 +359,7 @@ impl Registrar {
 
     fn audit_event(
         &self,
-        who: &Principal,
+        principal: &Principal,
         trace: &Trace,
         record: &Record,
         kind: EventType,
@@ -364,7 +370,7 @@ impl Registrar {
         });
         new_event(
             kind,
-            audit_actor(who),
+            audit_actor(principal),
             audit_target(&record.id),
             &trace.id,
             Ended::Success,
@@ -372,7 +378,7 @@ impl Registrar {
         )
     }
 
-    fn record_refusal(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
+    fn record_refusal(&self, principal: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
         let result = if matches!(why, Refusal::Forbidden(_)) {
             Ended::Denied
         } else {
@@ -380,22 +386,23 @@ impl Registrar {
         };
         let id: String = ask.id.chars().take(ServerId::MAX_LEN).collect();
         let why = why.to_string();
-        let details = json!({"created_by": who.name(), "reason": why, "preview": ask.preview});
+        let details =
+            json!({"created_by": principal.name(), "reason": why, "preview": ask.preview});
         let kind = EventType::SERVER_REGISTERED;
-        let told = new_event(
+        let event = new_event(
             kind,
-            audit_actor(who),
+            audit_actor(principal),
             audit_target(&id),
             &trace.id,
             result,
             details,
         );
-        self.audit.record(told);
+        self.audit.record(event);
     }
 }
 
-fn audit_actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
-    match who {
+fn audit_actor(principal: &Principal) -> mgp_protocol::mgp::audit::Actor {
+    match principal {
         Principal::Operator(_) => operator_actor(),
         Principal::Agent(agent) | Principal::InSet(agent, _) => agent_actor(agent.as_str()),
     }
@@ -408,7 +415,7 @@ fn audit_target(id: &str) -> Target {
     }
 }
 
-/// The code that was validated, stored so that nothing else is run.
+/// The validated code, stored so that nothing else is run.
 fn to_sandbox_program(accepted: &RegistrationPlan) -> Result<Option<SandboxProgram>, Refusal> {
     let ServerTransport::Stdio { args, .. } = &accepted.transport else {
         return Ok(None);
@@ -420,7 +427,7 @@ fn to_sandbox_program(accepted: &RegistrationPlan) -> Result<Option<SandboxProgr
             text: text.clone(),
             at: args.len(),
         })),
-        // The file could be changed between reading and running it.
+        // The file could change between validation and start.
         ScriptSource::File(path) => Err(Refusal::Denied(Box::new(path_denial(&accepted.id, path)))),
     }
 }

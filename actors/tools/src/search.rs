@@ -1,21 +1,20 @@
-//! Search for tools (MGP §16.4): keeps and publishes an index of the catalog, and runs
-//! searches.
+//! Search for tools (MGP §16.4): publishes an index of the catalog, and runs searches.
 //! The catalog sends to it; agents and the operator search; worker threads compute embeddings.
 //!
-//! After a failure it is restarted with an index of the published catalog; the threads go on.
+//! A restart after a failure rebuilds the index from the published catalog; the threads continue.
 //!
-//! Tools can be found by words as soon as they are published, and by meaning once a thread has embedded
-//! their texts. Vectors are kept in a file.
+//! Tools can be found by words as soon as they are published, and by meaning once a thread has embedded their texts.
+//! Vectors are stored in a file.
 
+mod embedding_priority;
 mod embedding_queue;
 #[cfg(test)]
-mod everyday;
+mod held_out_requests;
 mod kinds;
 mod model;
 mod provider;
 mod query;
 mod remote;
-mod usage_counts;
 mod vector_file;
 mod worker;
 
@@ -48,20 +47,20 @@ pub use self::remote::RemoteTools;
 
 /// Searches that run at once; each takes some milliseconds of a core.
 const CONCURRENT_MAX: usize = 2;
-/// Searches that wait to run or for the embedding of their query. Further ones are refused.
+/// Searches that wait to run or for the embedding of their query. Further ones are rejected.
 const WAITING_MAX: usize = 64;
 
-/// Handle for everyone.
+/// A shared handle to the search.
 #[derive(Debug, Clone)]
 pub struct SearchHandle {
     mailbox: Mailbox<SearchMsg>,
     parts: Arc<SearchParts>,
 }
 
-/// What other nodes share, from when there is a cluster.
+/// The tools of other nodes, once there is a cluster.
 type Remote = OnceLock<RemoteTools>;
 
-/// What searches read and what outlives the actor.
+/// The inputs of searches, and whatever outlives the actor.
 #[derive(Debug)]
 struct SearchParts {
     published: Arc<Snapshot<PublishedCatalog>>,
@@ -72,13 +71,13 @@ struct SearchParts {
     servers: Arc<ServerTable>,
     kinds: kinds::Kinds,
     remote: Arc<Remote>,
-    /// Follows what other nodes share; ends with the last handle.
+    /// Watches the tools of other nodes; ends with the last handle.
     remote_follower: OnceLock<SupervisedTask<()>>,
     waiting_permits: Semaphore,
     running_permits: Semaphore,
 }
 
-/// What the search needs.
+/// The dependencies of the search.
 #[derive(Debug)]
 pub struct SearchOptions {
     /// The published catalog.
@@ -99,21 +98,21 @@ impl SearchOptions {
     /// Starts the actor and the embedding threads.
     ///
     /// # Errors
-    /// When the actor cannot be started.
+    /// The actor cannot be started.
     pub async fn open(self) -> Result<(SearchHandle, ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
-        let uses = match self.embedding.embedding {
+        let usage_counts = match self.embedding.embedding {
             Embedding::Off => embedding_queue::UsageCounts::new(),
             Embedding::Builtin | Embedding::Provider(_) => {
                 let reading = task::run_blocking("search.uses", move || {
-                    usage_counts::read_usage_counts(&self.data_dir)
+                    embedding_priority::read_usage_counts(&self.data_dir)
                 });
                 reading.await.unwrap_or_default()
             }
         };
         let queue = Arc::new(EmbeddingQueue::new(
             self.embedding.embedding.dimension(),
-            uses,
+            usage_counts,
         ));
         let models = Arc::new(Models::new(self.embedding));
         let mailbox = Mailbox::new_restartable();
@@ -141,7 +140,7 @@ impl SearchOptions {
     }
 }
 
-/// The threads end with the last handle.
+/// Dropping the last handle ends the threads.
 impl Drop for SearchParts {
     fn drop(&mut self) {
         self.queue.close();
@@ -152,7 +151,7 @@ impl SearchHandle {
     /// Restarts the actor after a failure.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
         let actor = SearchActor {
             published: self.parts.published.clone(),
@@ -166,34 +165,34 @@ impl SearchHandle {
         Ok(cell)
     }
 
-    /// From now on the vectors that other nodes made of their tools are used. Once.
+    /// Uses the vectors that other nodes made of their tools from now on. Called once.
     pub fn set_remote(&self, remote: RemoteTools) {
         if let Ok(()) = self.parts.remote.set(remote.clone()) {
-            let following = remote::run_follower(remote, self.mailbox.clone());
-            let following = task::spawn_supervised("search.follow", following);
-            let _ = self.parts.remote_follower.set(following);
+            let follower = remote::run_follower(remote, self.mailbox.clone());
+            let follower = task::spawn_supervised("search.follow", follower);
+            let _ = self.parts.remote_follower.set(follower);
         }
     }
 
-    /// The vectors of a server's tools, as other nodes get them.
+    /// The vectors of a server's tools in the form for other nodes.
     #[must_use]
     pub(crate) fn vectors_for_nodes(
         &self,
         indexed: &ServerIndex,
     ) -> BTreeMap<Arc<str>, ToolVector> {
         let model = self.parts.models.id();
-        let told = model.map(|model| remote::to_remote_vectors(indexed, &model));
-        told.unwrap_or_default()
+        let vectors = model.map(|model| remote::to_remote_vectors(indexed, &model));
+        vectors.unwrap_or_default()
     }
 
-    /// What is indexed; another one whenever something in it changes.
+    /// The published index; replaced whenever something in it changes.
     #[must_use]
     pub fn index(&self) -> Arc<Index> {
         self.parts.index.load()
     }
 
-    /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
-    /// will read the newest catalog.
+    /// Reports a changed catalog. May be dropped when the mailbox is full: a queued message of the same kind will read
+    /// the newest catalog.
     pub(crate) fn notify_published(&self) {
         let _ = self.mailbox.send(SearchMsg::Published);
     }
@@ -218,50 +217,50 @@ struct SearchActor {
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
     remote: Arc<Remote>,
-    /// What other nodes know the model by.
+    /// The model's id at other nodes.
     model: Option<String>,
 }
 
-/// The state of the actor: what each server's index was made from.
+/// The state of the actor: the inputs of each server's index.
 #[derive(Debug)]
 struct SearchState {
     inputs: BTreeMap<ServerId, IndexInput>,
 }
 
-/// What a server's index is made from.
+/// The inputs of a server's index.
 #[derive(Debug, Clone)]
 struct IndexInput {
     tools: Arc<[Arc<CatalogTool>]>,
     about: Box<str>,
-    /// The offer of its node, if that has vectors of the model that is used here.
+    /// The offer of its node, if that has vectors of the model used here.
     remote: Option<Arc<PeerServer>>,
 }
 
 impl IndexInput {
-    /// True when both would give the same index. Most of what is compared is the very same.
+    /// Whether both give the same index. Most inputs are shared and compare by pointer.
     fn is_same_as(&self, other: &Self, model: Option<&str>) -> bool {
-        let same = |(one, other): (&Arc<CatalogTool>, &Arc<CatalogTool>)| Arc::ptr_eq(one, other);
-        let tools = Arc::ptr_eq(&self.tools, &other.tools)
+        let is_same = |(a, b): (&Arc<CatalogTool>, &Arc<CatalogTool>)| Arc::ptr_eq(a, b);
+        let has_same_tools = Arc::ptr_eq(&self.tools, &other.tools)
             || self.tools.len() == other.tools.len()
-                && self.tools.iter().zip(&*other.tools).all(same);
-        tools && self.about == other.about && self.has_same_vectors(other, model)
+                && self.tools.iter().zip(&*other.tools).all(is_same);
+        has_same_tools && self.about == other.about && self.has_same_vectors(other, model)
     }
 
     fn has_same_vectors(&self, other: &Self, model: Option<&str>) -> bool {
-        let told = match (&self.remote, &other.remote) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        let is_same_offer = match (&self.remote, &other.remote) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        told || self.remote_vectors(model) == other.remote_vectors(model)
+        is_same_offer || self.remote_vectors(model) == other.remote_vectors(model)
     }
 
-    /// Of each tool, the vector of this model that came with it from its node.
+    /// For each tool, the vector of this model that its node sent.
     fn remote_vectors(&self, model: Option<&str>) -> Vec<Option<&ToolVector>> {
         let tools = self.tools.iter();
-        let told = self.remote.as_deref().zip(model);
+        let offer = self.remote.as_deref().zip(model);
         tools
-            .map(|tool| remote::remote_vector(told?, &tool.own_name))
+            .map(|tool| remote::remote_vector(offer?, &tool.own_name))
             .collect()
     }
 
@@ -310,7 +309,7 @@ impl Actor for SearchActor {
             SearchMsg::Published => self.update_index(state).await,
             SearchMsg::Embedded(server) => self.refresh_vectors(&server).await,
             SearchMsg::DimensionKnown => {
-                // Vectors can be compared with the model's only now that its dimension is known.
+                // Vectors can be compared with the model's only once its dimension is known.
                 state.inputs.clear();
                 self.update_index(state).await;
             }
@@ -320,79 +319,82 @@ impl Actor for SearchActor {
 }
 
 impl SearchActor {
-    /// The offer of another node for its server, if there is a model to use its vectors with.
+    /// The offer of another node for its server, if there is a model for its vectors.
     fn remote_server(&self, offer: &ServerOffer) -> Option<Arc<PeerServer>> {
         let remote = self.remote.get().filter(|_| self.model.is_some())?;
         remote.find_server(offer.server())
     }
 
-    /// Brings the index up to date with the catalog.
+    /// Updates the index to the published catalog.
     async fn update_index(&self, state: &mut SearchState) {
-        let shown = self.published.load();
-        let stock = |offer: &Arc<ServerOffer>| {
-            let peer = shown.peers.get(offer.server());
+        let published = self.published.load();
+        let input = |offer: &Arc<ServerOffer>| {
+            let peer = published.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
-            let stock = IndexInput {
+            let input = IndexInput {
                 remote: self.remote_server(offer),
                 tools: offer.shared_tools(),
                 about: about.unwrap_or_default(),
             };
-            (offer.server().clone(), stock)
+            (offer.server().clone(), input)
         };
-        let stocks: BTreeMap<ServerId, IndexInput> = shown.catalog.offers().map(stock).collect();
+        let inputs: BTreeMap<ServerId, IndexInput> =
+            published.catalog.offers().map(input).collect();
         let index = self.index.load();
-        let indexed = index.servers().map(|shelf| shelf.server());
-        for gone in indexed.filter(|server| !stocks.contains_key(*server)) {
-            self.index.update(|index| index.without_server(gone));
-            self.queue.forget(gone);
+        let indexed = index.servers().map(|indexed| indexed.server());
+        for removed in indexed.filter(|server| !inputs.contains_key(*server)) {
+            self.index.update(|index| index.without_server(removed));
+            self.queue.forget(removed);
         }
-        for (server, stock) in &stocks {
+        for (server, input) in &inputs {
             let before = state.inputs.get(server);
-            if !before.is_some_and(|before| before.is_same_as(stock, self.model.as_deref())) {
-                self.index_server(server, stock).await;
+            if !before.is_some_and(|before| before.is_same_as(input, self.model.as_deref())) {
+                self.index_server(server, input).await;
             }
         }
-        state.inputs = stocks;
+        state.inputs = inputs;
     }
 
-    /// Tokenizing takes time, so it does not run on the threads that carry calls.
-    async fn index_server(&self, server: &ServerId, stock: &IndexInput) {
-        let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
+    /// Tokenizing takes time, so it runs off the threads that carry calls.
+    async fn index_server(&self, server: &ServerId, input: &IndexInput) {
+        let (id, input, queue) = (server.clone(), input.clone(), self.queue.clone());
         let model = self.model.clone();
         let reading = task::run_blocking("search.index", move || {
-            let shelf = stock.build_index(&own, model.as_deref(), queue.dimension());
-            let missing = queue.missing_texts(&shelf);
-            (queue.fill(&shelf), missing)
+            let index = input.build_index(&id, model.as_deref(), queue.dimension());
+            let missing = queue.missing_texts(&index);
+            (queue.fill(&index), missing)
         });
         // A panic over one server's texts affects no other server: only its tools are not found.
-        let (shelf, missing) = match reading.await {
+        let (index, missing) = match reading.await {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(%server, %error, "its tools cannot be indexed");
                 return;
             }
         };
-        let shelf = Arc::new(shelf);
-        self.index.update(|index| index.with_server(shelf.clone()));
-        // What another node offers is embedded there, once for all.
+        let server_index = Arc::new(index);
+        self.index
+            .update(|index| index.with_server(server_index.clone()));
+        // Tools of another node are embedded there, once for all nodes.
         if !server.is_remote() {
             self.queue.push_texts(server, missing);
         }
     }
 
     async fn refresh_vectors(&self, server: &ServerId) {
-        let Some(shelf) = self.index.load().server(server).cloned() else {
+        let Some(server_index) = self.index.load().server(server).cloned() else {
             return;
         };
         let queue = self.queue.clone();
-        let filling = task::run_blocking("search.index", move || queue.fill(&shelf));
-        let shelf = match filling.await {
-            Ok(shelf) => Arc::new(shelf),
+        let filling = task::run_blocking("search.index", move || queue.fill(&server_index));
+        let server_index = match filling.await {
+            Ok(filled) => Arc::new(filled),
             Err(error) => {
                 tracing::error!(%server, %error, "its tools are found by words alone");
                 return;
             }
         };
-        self.index.update(|index| index.with_server(shelf.clone()));
+        self.index
+            .update(|index| index.with_server(server_index.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! Passes events of servers on: to the catalog, and to those who follow resources and events.
+//! Forwards events of servers to the catalog, and to subscribers of resources and events.
 
 use crate::catalog::CatalogHandle;
 use crate::events::EventsHandle;
@@ -10,7 +10,7 @@ use mgp_protocol::mgp::events::Severity;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::ServerEvent;
 
-/// Takes the events of all servers.
+/// A sink for the events of all servers.
 #[must_use]
 pub fn forward_to(
     catalog: CatalogHandle,
@@ -26,9 +26,9 @@ pub fn forward_to(
         } => catalog.offer(*offer, peer, fetched, seen),
         ServerEvent::Restored(offer) => catalog.restore(*offer),
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
-        ServerEvent::Connected(server, hold) => {
-            subscriptions.server_up(&server, hold.clone());
-            events.server_up(&server, hold);
+        ServerEvent::Connected(server, guard) => {
+            subscriptions.server_up(&server, guard.clone());
+            events.server_up(&server, guard);
         }
         ServerEvent::Disconnected(server) => {
             subscriptions.server_down(&server);
@@ -39,10 +39,10 @@ pub fn forward_to(
             events.server_removed(&server);
         }
         ServerEvent::Reported { server, event } => events.publish_server_event(server, event),
-        // Taken above.
+        // MCPL has its own sink.
         ServerEvent::McplReceived { .. } | ServerEvent::McplConnected { .. } => {}
-        ServerEvent::StateChanged(step) => {
-            events.publish_kernel_event(KernelChannel::ServerState, || lifecycle_event(&step));
+        ServerEvent::StateChanged(change) => {
+            events.publish_kernel_event(KernelChannel::ServerState, || lifecycle_event(&change));
         }
         ServerEvent::ResourceUpdated {
             server,
@@ -52,11 +52,11 @@ pub fn forward_to(
     })
 }
 
-/// A server went from one state to another.
-fn lifecycle_event(step: &Lifecycle) -> KernelEvent {
-    let severity = match step.new_state.as_str() {
-        // The second instance that was to take over has failed.
-        state if state == step.previous_state => Severity::Warning,
+/// The event of a server's change of state.
+fn lifecycle_event(change: &Lifecycle) -> KernelEvent {
+    let severity = match change.new_state.as_str() {
+        // The second instance, which was to take over, has failed.
+        state if state == change.previous_state => Severity::Warning,
         "error" => Severity::Error,
         "restarting" => Severity::Warning,
         _ => Severity::Info,
@@ -64,9 +64,9 @@ fn lifecycle_event(step: &Lifecycle) -> KernelEvent {
     KernelEvent {
         channel: KernelChannel::ServerState,
         severity,
-        scope: EventScope::for_server(ServerId::new(step.server_id.as_str())),
-        timestamp: step.timestamp.clone(),
-        data: serde_json::to_value(step).unwrap_or_default(),
+        scope: EventScope::for_server(ServerId::new(change.server_id.as_str())),
+        timestamp: change.timestamp.clone(),
+        data: serde_json::to_value(change).unwrap_or_default(),
         for_agents: None,
     }
 }

@@ -30,13 +30,13 @@ pub struct SubscriptionsHandle(Mailbox<SubscriptionsMsg>);
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum SubscriptionsMsg {
-    /// An agent subscribes to a resource of a server or of an instance, by the server's own URI.
+    /// An agent subscribes to a resource of a server or an instance, by the server's own URI.
     Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
     /// An agent unsubscribes.
     Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
     /// An agent disconnected.
     Leave(ConnectionId),
-    /// A resource changed; `params` as the server sent them.
+    /// A resource changed; the last field is the server's own `params`.
     Updated(ServerId, String, String),
     /// A server is connected again.
     ServerUp(ServerId, ResubscriptionGuard),
@@ -55,18 +55,18 @@ impl SubscriptionsHandle {
         Self(mailbox)
     }
 
-    /// Subscribes; answered when the server has accepted it.
+    /// Subscribes; resolves when the server has accepted it.
     ///
     /// # Errors
-    /// The table is full, or the server refused.
+    /// The table is full, or the server rejected it.
     pub async fn subscribe(
         &self,
-        who: ConnectionId,
+        connection: ConnectionId,
         server: ServerId,
         uri: String,
     ) -> Result<(), Refusal> {
         self.0
-            .ask(|reply| SubscriptionsMsg::Subscribe(who, server, uri, reply))
+            .ask(|reply| SubscriptionsMsg::Subscribe(connection, server, uri, reply))
             .await
             .map_err(|e| Refusal::Internal(format!("subscriptions: {e}")))?
     }
@@ -74,26 +74,26 @@ impl SubscriptionsHandle {
     /// Ends a subscription.
     ///
     /// # Errors
-    /// Only when the actor cannot be reached.
+    /// The actor cannot be reached.
     pub async fn unsubscribe(
         &self,
-        who: ConnectionId,
+        connection: ConnectionId,
         server: ServerId,
         uri: String,
     ) -> Result<(), Refusal> {
         self.0
-            .ask(|reply| SubscriptionsMsg::Unsubscribe(who, server, uri, reply))
+            .ask(|reply| SubscriptionsMsg::Unsubscribe(connection, server, uri, reply))
             .await
             .map_err(|e| Refusal::Internal(format!("subscriptions: {e}")))
     }
 
-    /// An agent disconnected.
-    pub fn remove_connection(&self, who: ConnectionId) {
+    /// Removes the subscriptions of a disconnected agent.
+    pub fn remove_connection(&self, connection: ConnectionId) {
         // If this message were lost, its subscriptions would stay until the kernel ends.
-        let _ = self.0.send_to_self(SubscriptionsMsg::Leave(who));
+        let _ = self.0.send_to_self(SubscriptionsMsg::Leave(connection));
     }
 
-    /// A resource changed.
+    /// Notifies the subscribers of a resource.
     pub(crate) fn publish_update(&self, server: &ServerId, uri: &str, params: &str) {
         let _ = self.0.send(SubscriptionsMsg::Updated(
             server.clone(),
@@ -102,16 +102,16 @@ impl SubscriptionsHandle {
         ));
     }
 
-    /// The operator's list of pending entries has changed.
+    /// Notifies the subscribers of the operator's pending entries.
     pub fn pending_changed(&self) {
         let params = format!(r#"{{"uri":{}}}"#, quote(PENDING_URI));
         self.publish_update(&kernel_owner(), PENDING_URI, &params);
     }
 
-    /// A server is connected again: its subscriptions are renewed.
-    pub(crate) fn server_up(&self, server: &ServerId, hold: ResubscriptionGuard) {
-        let back = SubscriptionsMsg::ServerUp(server.clone(), hold);
-        let _ = self.0.send_to_self(back);
+    /// Renews the subscriptions of a server that is connected again.
+    pub(crate) fn server_up(&self, server: &ServerId, guard: ResubscriptionGuard) {
+        let message = SubscriptionsMsg::ServerUp(server.clone(), guard);
+        let _ = self.0.send_to_self(message);
     }
 
     /// A server is no longer connected.
@@ -121,23 +121,23 @@ impl SubscriptionsHandle {
             .send_to_self(SubscriptionsMsg::ServerDown(server.clone()));
     }
 
-    /// A server was removed.
+    /// Removes the subscriptions to a server that was removed.
     pub(crate) fn server_removed(&self, server: &ServerId) {
-        let removed = SubscriptionsMsg::Removed(server.clone());
-        let _ = self.0.send_to_self(removed);
+        let message = SubscriptionsMsg::Removed(server.clone());
+        let _ = self.0.send_to_self(message);
     }
 
-    /// The rights of agents have changed. A subscription that is no longer allowed ends, and does not come
-    /// back with the right.
+    /// Checks all subscriptions again after a change of rights. A subscription that is no longer allowed ends, and does
+    /// not return with the right.
     pub fn access_changed(&self) {
         let _ = self.0.send_to_self(SubscriptionsMsg::AccessChanged);
     }
 }
 
-/// Fixed at construction.
+/// The actor; its fields are fixed at construction.
 #[derive(Debug)]
 pub struct SubscriptionsActor {
-    /// The agents that are notified.
+    /// The agents to notify.
     pub directory: Arc<Directory>,
     /// The servers; set once the tree is complete.
     pub servers: Arc<OnceLock<Arc<ServerTable>>>,
@@ -174,13 +174,13 @@ impl Actor for SubscriptionsActor {
         state: &mut SubscriptionsState,
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
-            SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
-                // It may have been closed since the request.
-                if !self.can_receive(who, &server) {
+            SubscriptionsMsg::Subscribe(connection, server, uri, reply) => {
+                // The connection may have closed since the request.
+                if !self.can_receive(connection, &server) {
                     reply.send(Err(Refusal::UnknownResource(uri)));
                     return Ok(());
                 }
-                match state.engine.subscribe(who, &server, &uri) {
+                match state.engine.subscribe(connection, &server, &uri) {
                     Ok(effect) => {
                         self.apply_effect(state, effect, SubscriptionWaiter::Agent(reply))
                     }
@@ -189,13 +189,13 @@ impl Actor for SubscriptionsActor {
                     })),
                 }
             }
-            SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
-                let effect = state.engine.unsubscribe(who, &server, &uri);
+            SubscriptionsMsg::Unsubscribe(connection, server, uri, reply) => {
+                let effect = state.engine.unsubscribe(connection, &server, &uri);
                 self.apply_effect(state, effect, SubscriptionWaiter::Nobody);
                 reply.send(());
             }
-            SubscriptionsMsg::Leave(who) => {
-                for effect in state.engine.remove_connection(who) {
+            SubscriptionsMsg::Leave(connection) => {
+                for effect in state.engine.remove_connection(connection) {
                     self.apply_effect(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
             }
@@ -203,7 +203,7 @@ impl Actor for SubscriptionsActor {
                 let followers = state.engine.followers(&server, &uri);
                 self.notify(&server, &uri, &params, followers);
             }
-            SubscriptionsMsg::ServerUp(server, hold) => {
+            SubscriptionsMsg::ServerUp(server, guard) => {
                 for uri in state.engine.server_up(&server) {
                     self.apply_effect(
                         state,
@@ -211,14 +211,14 @@ impl Actor for SubscriptionsActor {
                             server: server.clone(),
                             uri,
                         }),
-                        SubscriptionWaiter::Renewal(hold.clone()),
+                        SubscriptionWaiter::Renewal(guard.clone()),
                     );
                 }
             }
             SubscriptionsMsg::ServerDown(server) => {
-                // An instance without subscribers may never come back.
-                let followed = !state.engine.server_up(&server).is_empty();
-                if followed || !server.is_instance() {
+                // An instance without subscribers may never return.
+                let has_followers = !state.engine.server_up(&server).is_empty();
+                if has_followers || !server.is_instance() {
                     state.engine.server_down(&server);
                 }
             }
@@ -226,7 +226,7 @@ impl Actor for SubscriptionsActor {
             SubscriptionsMsg::AccessChanged => {
                 let ended = state
                     .engine
-                    .retain(|who, server| self.can_receive(who, server));
+                    .retain(|connection, server| self.can_receive(connection, server));
                 for effect in ended {
                     self.apply_effect(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
@@ -237,10 +237,10 @@ impl Actor for SubscriptionsActor {
 }
 
 impl SubscriptionsActor {
-    /// Whether a connection may be notified of a server's resources right now. A disconnected one never may: its last
-    /// request would be stored for nobody.
-    fn can_receive(&self, who: ConnectionId, server: &ServerId) -> bool {
-        let Some(agent) = self.directory.get(who) else {
+    /// Whether a connection may be notified of a server's resources now. A disconnected one may not: its last request
+    /// would be stored for nobody.
+    fn can_receive(&self, connection: ConnectionId, server: &ServerId) -> bool {
+        let Some(agent) = self.directory.get(connection) else {
             return false;
         };
         let (caller, server) = (agent.caller(), &server.server());
@@ -248,7 +248,7 @@ impl SubscriptionsActor {
             || caller.is_none_or(|caller| self.directory.keep_following_filter(server)(caller))
     }
 
-    /// Notifies the server; the requesting agent gets its answer.
+    /// Sends the effect to the server; the requesting agent gets its answer.
     fn apply_effect(
         &self,
         state: &mut SubscriptionsState,
@@ -262,7 +262,7 @@ impl SubscriptionsActor {
             servers.get(&server.server())?.link_by_key(server)
         });
         let (Some(effect), Some(link)) = (effect, link) else {
-            // Nothing to send, or the server is unavailable: it is asked when it reconnects.
+            // Nothing to send, or the server is unavailable; it is sent when the server reconnects.
             return waiter.finish();
         };
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
@@ -276,39 +276,39 @@ impl SubscriptionsActor {
         if link.has_listen() {
             return request_listen(link, effect, waiter);
         }
-        state.requests.retain(|_, asked| !asked.is_finished());
+        state.requests.retain(|_, request| !request.is_finished());
         let (SubscriptionEffect::SubscribeUpstream { server, uri }
         | SubscriptionEffect::UnsubscribeUpstream { server, uri }) = effect.clone();
         let before = state.requests.remove(&(server.clone(), uri.clone()));
-        let asking = task::spawn_supervised("subscriptions.ask", async move {
+        let request = task::spawn_supervised("subscriptions.ask", async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
             send_request(&link, effect, waiter).await;
         });
-        state.requests.insert((server, uri), asking);
+        state.requests.insert((server, uri), request);
     }
 
-    /// Each agent is notified of the resource under the URI it knows.
+    /// Notifies each agent of the resource under the URI that its view shows.
     fn notify(
         &self,
         server: &ServerId,
         uri: &str,
         params: &str,
-        interested: impl Iterator<Item = ConnectionId>,
+        followers: impl Iterator<Item = ConnectionId>,
     ) {
-        let (shown, server) = (self.published.load(), &server.server());
-        let open = self.directory.follow_filter(server);
-        for agent in interested.filter_map(|who| self.directory.get(who)) {
+        let (published, server) = (self.published.load(), &server.server());
+        let may_follow = self.directory.follow_filter(server);
+        for agent in followers.filter_map(|connection| self.directory.get(connection)) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             let frame = match *server == kernel_owner() {
                 true => rename_uri(params, uri),
-                false if !open(caller) => continue,
+                false if !may_follow(caller) => continue,
                 false => rename_uri(
                     params,
-                    &shown.catalog.visible_uri(&caller.view, server, uri),
+                    &published.catalog.visible_uri(&caller.view, server, uri),
                 ),
             };
             agent.send(frame, Delivery::Reliable);
@@ -316,18 +316,18 @@ impl SubscriptionsActor {
     }
 }
 
-/// Waiters for a server's answer.
+/// Who waits for a server's answer.
 #[derive(Debug)]
 enum SubscriptionWaiter {
     /// The agent that subscribes.
     Agent(Reply<Result<(), Refusal>>),
-    /// A replaced instance of the server, which ends when all is subscribed again.
+    /// A replaced instance of the server, which ends once all subscriptions are renewed.
     Renewal(ResubscriptionGuard),
     Nobody,
 }
 
 impl SubscriptionWaiter {
-    /// There is nothing to wait for.
+    /// Answers at once: no request is sent.
     fn finish(self) {
         if let Self::Agent(reply) = self {
             reply.send(Ok(()));
@@ -343,16 +343,16 @@ fn request_listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: Subscript
             waiter.finish();
         }
         SubscriptionEffect::SubscribeUpstream { uri, .. } => {
-            let agreed = link.follow(&uri);
+            let accepted = link.follow(&uri);
             task::spawn_detached("subscriptions.listen", async move {
-                let answer = agreed.await;
+                let answer = accepted.await;
                 report_result(&link, waiter, "subscriptions/listen", &uri, answer);
             });
         }
     }
 }
 
-/// Any other server gets one resource at a time.
+/// A server without a listen gets one request for each resource.
 async fn send_request(link: &Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     let (method, uri) = match effect {
         SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
@@ -363,7 +363,7 @@ async fn send_request(link: &Arc<Link>, effect: SubscriptionEffect, waiter: Subs
     report_result(link, waiter, method, &uri, answer.map(|_| ()));
 }
 
-/// The requesting agent gets the answer, else the server's log.
+/// The requesting agent gets the answer; otherwise errors go to the server's log.
 fn report_result(
     link: &Link,
     waiter: SubscriptionWaiter,
@@ -371,16 +371,16 @@ fn report_result(
     uri: &str,
     answer: Result<(), Refusal>,
 ) {
-    let hold = match waiter {
+    let guard = match waiter {
         SubscriptionWaiter::Agent(reply) => return reply.send(answer),
-        SubscriptionWaiter::Renewal(hold) => Some(hold),
+        SubscriptionWaiter::Renewal(guard) => Some(guard),
         SubscriptionWaiter::Nobody => None,
     };
     if let Err(error) = answer {
         link.log.push_note(&format!("{method} {uri}: {error}"));
     }
     // The previous instance may end now.
-    drop(hold);
+    drop(guard);
 }
 
 fn rename_uri(params: &str, uri: &str) -> Bytes {

@@ -1,4 +1,4 @@
-//! On a network of the test's own: no packet leaves it.
+//! In a network namespace of the test: no packet leaves it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 
-/// Runs a story in a network of its own, with one interface beside loopback. False, and loudly so, where
-/// this user may not make one.
+/// Runs a test in its own network namespace, with one interface besides loopback. Prints a note and returns false if this
+/// user may not create one.
 fn in_a_network_of_its_own(story: impl FnOnce() + Send + 'static) -> bool {
     let there = std::thread::spawn(|| {
         if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -58,9 +58,9 @@ fn announcement(n: u8, tag: Option<ClusterTag>) -> Announcement {
     }
 }
 
-/// PRJ-003, FED-013: who announces itself is found with its address, and says nothing that names it.
+/// PRJ-003, FED-013: an announced node is discovered with its address, and without any name of it.
 #[test]
-fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
+fn an_announced_node_is_discovered_with_its_addresses_and_without_a_name() {
     in_a_network_of_its_own(|| {
         on_a_runtime(async {
             let mut desk = LocalNetwork::open().unwrap();
@@ -83,9 +83,9 @@ fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
     });
 }
 
-/// FED-013: only its own cluster knows a node by its tag, and no two announcements have the same.
+/// FED-013: only its own cluster recognizes a node by its tag, and no two announcements have the same tag.
 #[test]
-fn a_tag_is_known_by_its_cluster_alone() {
+fn a_tag_is_recognized_by_its_cluster_alone() {
     let one = ClusterTag::new(b"cluster", [1; ClusterTag::SALT]);
     let other = ClusterTag::new(b"cluster", [2; ClusterTag::SALT]);
     assert!(one.matches_cluster(b"cluster") && other.matches_cluster(b"cluster"));
@@ -97,9 +97,9 @@ fn a_tag_is_known_by_its_cluster_alone() {
     assert!(!changed.matches_cluster(b"cluster"));
 }
 
-/// FED-014: what is no announcement of a node is passed over, whoever sends it.
+/// FED-014: malformed announcements are ignored, whoever sends them.
 #[test]
-fn what_says_no_id_or_no_address_is_no_sighting() {
+fn an_announcement_without_id_or_address_is_ignored() {
     let id = NodeId([7; 32]).to_string();
     let said = |said: &[(&str, &str)], ip: &str, port: u16| {
         let info = ServiceInfo::new(SERVICE, "x", "x.local.", ip, port, said).unwrap();

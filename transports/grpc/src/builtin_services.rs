@@ -1,4 +1,4 @@
-//! The services that every gRPC door has: health (`grpc.health.v1`) and reflection (v1 and v1alpha).
+//! The services of every gRPC listener: health (`grpc.health.v1`) and reflection (v1 and v1alpha).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,20 +15,20 @@ use tower_service::Service;
 
 use crate::{DESCRIPTORS, SERVICE};
 
-/// Where health is asked for.
+/// The path of the health service.
 pub const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
-/// Where the service is described.
+/// The path of the reflection service.
 pub const REFLECTION_PATH: &str = "/grpc.reflection.v1.ServerReflection/";
-/// The same, for clients that know its first version only.
+/// The path of its first version, for older clients.
 pub const REFLECTION_ALPHA_PATH: &str = "/grpc.reflection.v1alpha.ServerReflection/";
 
-/// Longest request to one of them, in bytes: names.
+/// Longest request to one of them, in bytes: they contain names.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
 type ResponseFuture = BoxFuture<'static, Response<Body>>;
 type BoxService = Box<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>;
 
-/// Answers for the standing services.
+/// The built-in services.
 pub struct BuiltinServices {
     health: BoxService,
     reflection: BoxService,
@@ -48,7 +48,7 @@ impl Default for BuiltinServices {
 }
 
 impl BuiltinServices {
-    /// All of them, in good health.
+    /// All services, reported as healthy.
     #[must_use]
     pub fn new() -> Self {
         let health = HealthReporter::new();
@@ -74,7 +74,7 @@ impl BuiltinServices {
         }
     }
 
-    /// The answer to a request for one of them; `None` for all other paths.
+    /// The response to a request for one of them; `None` for all other paths.
     #[must_use]
     pub fn handle(&self, request: Request<Body>) -> Option<ResponseFuture> {
         let path = request.uri().path();

@@ -1,5 +1,5 @@
-//! What a refusal says beside its code: `google.rpc.ErrorInfo` in the trailer `grpc-status-details-bin`
-//! (MCP-lite 0.042, section 5.5 and A.5).
+//! The details of an error: `google.rpc.ErrorInfo` in the trailer `grpc-status-details-bin` (MCP-lite 0.042, section 5.5
+//! and A.5).
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Code, Status};
 
-/// What `google.protobuf.Any` calls an [`ErrorDetails`].
+/// The type URL of [`ErrorDetails`] in `google.protobuf.Any`.
 const TYPE_URL: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
-/// Why, in words for programs (`google.rpc.ErrorInfo`).
+/// The machine-readable reason (`google.rpc.ErrorInfo`).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ErrorDetails {
-    /// One of few words, `UPPER_SNAKE_CASE`.
+    /// A constant in `UPPER_SNAKE_CASE`.
     #[prost(string, tag = "1")]
     pub reason: String,
-    /// Whose words they are.
+    /// The domain that defines the reason.
     #[prost(string, tag = "2")]
     pub domain: String,
-    /// What else is known.
+    /// Further details.
     #[prost(map = "string, string", tag = "3")]
     pub metadata: HashMap<String, String>,
 }
@@ -45,7 +45,7 @@ struct RpcStatus {
 }
 
 impl ErrorDetails {
-    /// A status that says this.
+    /// A status with these details.
     #[must_use]
     pub fn to_status(&self, code: Code, message: String) -> Status {
         let details = RpcStatus {
@@ -59,12 +59,12 @@ impl ErrorDetails {
         Status::with_details(code, message, details.encode_to_vec().into())
     }
 
-    /// What a status says; `None` where it says nothing that can be read.
+    /// The details of a status; `None` if they are missing or malformed.
     #[must_use]
     pub fn from_status(status: &Status) -> Option<Self> {
         let details = RpcStatus::decode(status.details()).ok()?.details;
-        let said = details.iter().find(|any| any.type_url == TYPE_URL)?;
-        Self::decode(said.value.clone()).ok()
+        let details_message = details.iter().find(|any| any.type_url == TYPE_URL)?;
+        Self::decode(details_message.value.clone()).ok()
     }
 }
 
@@ -72,9 +72,9 @@ impl ErrorDetails {
 mod tests {
     use super::*;
 
-    /// LITE-062: what was said is read again, and nothing is read from nothing.
+    /// LITE-062: details round-trip, and malformed ones are ignored.
     #[test]
-    fn a_status_carries_why() {
+    fn a_status_carries_its_details() {
         let info = ErrorDetails {
             reason: "TOOL_NOT_FOUND".into(),
             domain: "mcplite".into(),

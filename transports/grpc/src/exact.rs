@@ -1,8 +1,8 @@
 //! JSON objects as `google.protobuf.Struct`: exactly, or not at all.
 //!
-//! A `Struct` holds numbers as doubles and nothing else. A double tells an integer from its neighbours only
-//! below 2^53, so one that is larger was perhaps another one before its sender's library wrote it down:
-//! such numbers are refused, never rounded (LITE-075). Members keep their order, strings their characters.
+//! A `Struct` holds numbers only as doubles. A double distinguishes neighbouring integers only below 2^53, so a larger one
+//! may have been another number before the sender's library encoded it: such numbers are rejected, never rounded
+//! (LITE-075). Members keep their order, strings their characters.
 
 mod decoder;
 mod encoder;
@@ -14,14 +14,14 @@ use prost::bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
-/// Most messages within one another. The readers of most languages take 100 and count the outermost in
-/// different ways; an object takes three, a list two.
+/// Most nested messages. The readers of most languages accept 100 and count the outermost in different ways; an object
+/// takes three, a list two.
 pub(crate) const MAX_DEPTH: usize = 96;
 
-/// Longest piece of what is refused that is repeated in the words of a refusal, in bytes.
+/// Longest part of a rejected text that an error repeats, in bytes.
 const ECHO_MAX_BYTES: usize = 64;
 
-/// A `google.protobuf.Struct`, as it is on the wire.
+/// A `google.protobuf.Struct` in its wire format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Struct(Vec<u8>);
 
@@ -29,21 +29,21 @@ pub struct Struct(Vec<u8>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{why}", render_location(.path))]
 pub struct StructError {
-    /// Where, as a JSON pointer (RFC 6901); empty for the whole.
+    /// The location as a JSON pointer (RFC 6901); empty for the whole.
     pub path: String,
-    /// What is in the way.
+    /// The reason.
     pub why: StructErrorKind,
 }
 
-/// What is in the way.
+/// The reason of a failed conversion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StructErrorKind {
-    /// An integer of 2^53 or more, as a double.
+    /// A double of 2^53 or more without a fraction.
     #[error(
         "{0} may have been another number: a `Struct` holds numbers as doubles, which tell integers apart only below 2^53; send it as a string, or over HTTP"
     )]
     Ambiguous(String),
-    /// A number as JSON text that no double holds.
+    /// A JSON number that no double holds exactly.
     #[error(
         "a double cannot hold {0} exactly, and a `Struct` holds numbers as doubles only; over HTTP it is told as it is"
     )]
@@ -54,10 +54,10 @@ pub enum StructErrorKind {
     /// More than [`MAX_DEPTH`].
     #[error("it is nested too deeply: {MAX_DEPTH} messages within one another are the limit")]
     TooDeep,
-    /// Longer than agreed.
+    /// Longer than the limit.
     #[error("it is longer than {0} bytes, the limit")]
     TooLong(usize),
-    /// A member that is there twice: readers differ on which one counts.
+    /// A duplicate member: readers differ on which one counts.
     #[error("the member {0} is there twice")]
     DuplicateMember(String),
     /// Bytes that are no `Struct`.
@@ -69,7 +69,7 @@ pub enum StructErrorKind {
 }
 
 impl Struct {
-    /// The object in JSON text, on the wire in at most `longest` bytes.
+    /// Encodes a JSON object in at most `longest` bytes.
     ///
     /// # Errors
     /// [`StructError`].
@@ -77,7 +77,7 @@ impl Struct {
         encoder::encode_struct(text, longest).map(Self)
     }
 
-    /// The object as JSON text of at most `longest` bytes.
+    /// Decodes the object to JSON text of at most `longest` bytes.
     ///
     /// # Errors
     /// [`StructError`].
@@ -85,14 +85,14 @@ impl Struct {
         decoder::decode_struct(&self.0, longest)
     }
 
-    /// True for `{}`.
+    /// Whether it is `{}`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Kept as it came: a second piece of the same field is appended, which is what merging means.
+/// Stored unchanged: a second piece of the same field is appended, which is how fields merge.
 impl Message for Struct {
     fn encode_raw(&self, buf: &mut impl BufMut) {
         buf.put_slice(&self.0);
@@ -106,7 +106,7 @@ impl Message for Struct {
         ctx: DecodeContext,
     ) -> Result<(), DecodeError> {
         if (tag, wire_type) != (1, WireType::LengthDelimited) {
-            // What later versions may add is passed over, as every reader does.
+            // Fields of later versions are skipped, as every reader does.
             return encoding::skip_field(wire_type, tag, buf, ctx);
         }
         let mut entry = bytes::Bytes::new();
@@ -132,7 +132,7 @@ impl StructError {
         }
     }
 
-    /// The same, seen from outside the member or item of this name.
+    /// Prefixes the path with a member or an index.
     fn nested_in(mut self, name: &str) -> Self {
         if self.path.len() < ECHO_MAX_BYTES {
             let name = truncate(name).replace('~', "~0").replace('/', "~1");
@@ -155,7 +155,7 @@ fn render_location(path: &str) -> String {
     }
 }
 
-/// Refuses an object that has a member twice.
+/// Rejects an object with a duplicate member.
 fn reject_duplicate_keys(keys: &mut [Cow<'_, str>]) -> Result<(), StructError> {
     match mgp_json::find_duplicate(keys) {
         Some(key) => Err(StructErrorKind::DuplicateMember(truncate(key).into()).into()),
@@ -163,7 +163,7 @@ fn reject_duplicate_keys(keys: &mut [Cow<'_, str>]) -> Result<(), StructError> {
     }
 }
 
-/// The beginning of a text that is not ours.
+/// Truncates a foreign text for display.
 fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(ECHO_MAX_BYTES)]
 }

@@ -1,8 +1,8 @@
-//! MCP-lite over gRPC (MCP-lite 0.042, section 5): the messages, both ends of the service, and the two
-//! services that every gRPC door has.
+//! MCP-lite over gRPC (MCP-lite 0.042, section 5): the messages, both ends of the service, and the two services of every
+//! gRPC listener.
 //!
-//! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never
-//! unpacked to values: [`exact::Struct`] goes from JSON text to the wire and back, exactly or not at all.
+//! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never decoded to values:
+//! [`exact::Struct`] converts JSON text to the wire format and back, exactly or not at all.
 
 pub mod builtin_services;
 pub mod error_details;
@@ -11,7 +11,7 @@ pub mod exact;
 pub use prost;
 pub use tonic;
 
-/// The messages and the service, generated.
+/// The generated messages and service.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -23,10 +23,10 @@ pub mod mcplite {
     include!("../generated/mcplite.rs");
 }
 
-/// The text that [`mcplite`] is made from, for those who make stubs of their own.
+/// The source of [`mcplite`], for generating other stubs.
 pub const PROTO: &str = include_str!("../proto/mcplite.proto");
 
-/// The same as an encoded `FileDescriptorSet`, with what it imports.
+/// The same as an encoded `FileDescriptorSet`, with its imports.
 pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/mcplite.bin");
 
 /// The name of the service, as in paths: `/mcplite.MCPLite/CallTool`.

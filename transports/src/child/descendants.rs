@@ -1,10 +1,10 @@
-//! Who was started by whom, out of the process table: members of a group, and those that left it
-//! but still carry the mark in their environment.
+//! Finds descendants in the process table: members of a group, and processes that left it but still have the mark in
+//! their environment.
 //!
-//! What runs below a subreaper is found by its parents alone, which it cannot shed.
+//! Processes below a subreaper are found by their parents alone, which they cannot change.
 //!
-//! Process numbers are used again. A process is signalled only if it is, right before, still the
-//! one that was found: the same number with the same time of start.
+//! Process numbers are reused. A process is signalled only if it is verified right before: the same number with the same
+//! start time.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,13 +21,13 @@ use super::spec::MARK_VARIABLE;
 /// Most bytes of an environment that are read; Linux allows a quarter of an 8 MiB stack.
 const MAX_ENVIRONMENT: u64 = 2 << 20;
 
-/// While a process starts a program it has no environment for some microseconds, and for longer
-/// when the program comes from a slow disk: it is looked at so many times, so long apart.
-const START_LOOKS: u32 = 100;
-const START_LOOK: Duration = Duration::from_millis(1);
+/// While a process starts a program it has no environment for some microseconds, and for longer when the program comes
+/// from a slow disk: it is read this often, at this interval.
+const START_READS: u32 = 100;
+const START_READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The processes that descend from this one, whatever group or session they are in: its children, and
-/// theirs. What ended is no link: its children are those of the subreaper above it.
+/// The descendants of this process, whatever group or session they are in. Children of an ended process belong to the
+/// subreaper above it.
 #[must_use]
 pub fn find_descendants(root: Pid) -> Vec<Descendant> {
     let mut rest = processes().collect::<Vec<_>>();
@@ -42,7 +42,7 @@ pub fn find_descendants(root: Pid) -> Vec<Descendant> {
     found
 }
 
-/// All that run now.
+/// All running processes.
 fn processes() -> impl Iterator<Item = Descendant> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     numbers
@@ -54,10 +54,9 @@ fn processes() -> impl Iterator<Item = Descendant> {
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessSet {
     groups: Vec<Pid>,
-    /// What an entry of the environment begins with; nobody is marked when it is empty.
+    /// The prefix of an environment entry; no process is marked when it is empty.
     mark: Vec<u8>,
-    /// When the first of them started, in clock ticks: who is older is none of them, and is not
-    /// looked at any closer.
+    /// The start time of the first of them, in clock ticks: older processes are not members, and are not examined further.
     since: u64,
 }
 
@@ -81,17 +80,17 @@ impl ProcessSet {
         }
     }
 
-    /// Those that live now. Takes some milliseconds for a few hundred processes.
+    /// The running ones. Takes some milliseconds for a few hundred processes.
     pub(crate) fn find_live(&self) -> Vec<Descendant> {
-        let own = Pid::this();
+        let this = Pid::this();
         processes()
-            .filter(|process| process.pid != own)
+            .filter(|process| process.pid != this)
             .filter(|process| process.started >= self.since)
             .filter(|process| self.groups.contains(&process.group) || self.is_marked(process.pid))
             .collect()
     }
 
-    /// Signals the groups, and those of the `living` that are in none of them by now.
+    /// Signals the groups, and those of `living` that are now outside of them.
     pub(crate) fn signal(&self, living: &[Descendant], signal: Signal) {
         self.signal_groups(signal);
         let outside = |process: &&Descendant| {
@@ -103,14 +102,14 @@ impl ProcessSet {
         }
     }
 
-    /// Kills those that live, and then what they started while they were being looked for.
+    /// Kills the running processes, and then those that they started meanwhile.
     pub(crate) fn kill(&self) {
         for _ in 0..2 {
             self.signal(&self.find_live(), Signal::SIGKILL);
         }
     }
 
-    /// Signals the groups. Nobody may be there any more, which is what was wanted.
+    /// Signals the groups; they may be gone already.
     pub(crate) fn signal_groups(&self, signal: Signal) {
         for group in &self.groups {
             let _ = killpg(*group, signal);
@@ -121,27 +120,27 @@ impl ProcessSet {
         !self.mark.is_empty() && environment(pid).is_some_and(|all| has_mark(&all, &self.mark))
     }
 
-    /// Whether this one is in the group, or may be marked: older ones cannot be.
+    /// Whether a process is in a group and not older than the first member.
     pub(super) fn contains_group_member(&self, process: &Descendant) -> bool {
         process.started >= self.since && self.groups.contains(&process.group)
     }
 
-    /// Whether this environment, of one that started then, has the mark.
+    /// Whether this environment of a process has the mark.
     pub(super) fn is_marked_environment(&self, process: &Descendant, environment: &[u8]) -> bool {
         process.started >= self.since && has_mark(environment, &self.mark)
     }
 }
 
-/// The environment of a process of ours; waits for one that is just starting a program.
+/// The environment of a process of this user; waits while the process starts a program.
 fn environment(pid: Pid) -> Option<Vec<u8>> {
-    for _ in 0..START_LOOKS {
+    for _ in 0..START_READS {
         let mut all = Vec::new();
         let file = File::open(format!("/proc/{pid}/environ")).ok()?;
         file.take(MAX_ENVIRONMENT).read_to_end(&mut all).ok()?;
         if !all.is_empty() || !ProcStat::read(pid)?.is_starting() {
             return Some(all);
         }
-        sleep(START_LOOK);
+        sleep(START_READ_INTERVAL);
     }
     None
 }
@@ -151,7 +150,7 @@ fn has_mark(environment: &[u8], mark: &[u8]) -> bool {
     entries.any(|entry| entry.starts_with(mark))
 }
 
-/// A process that was running when it was looked at.
+/// A process that was running when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descendant {
     pub(super) pid: Pid,
@@ -167,19 +166,19 @@ impl Descendant {
         ProcStat::read(pid)?.to_descendant(pid)
     }
 
-    /// True while it is still the same process, and runs.
+    /// Whether the same process still runs.
     pub(crate) fn is_alive(&self) -> bool {
         self.read_current().is_some()
     }
 
-    /// Signals it, unless its number is another process's by now.
+    /// Signals the process, unless its number was reused.
     pub fn signal(&self, signal: Signal) {
         let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
         let number = rustix::process::Signal::from_named_raw(signal as i32);
         let (Some(pid), Some(number)) = (pid, number) else {
             return;
         };
-        // Whoever has the number once it is held fast, has it when it is signalled.
+        // The pidfd pins the process, which is verified before the signal.
         if let Ok(held) = pidfd_open(pid, PidfdFlags::empty())
             && self.is_alive()
         {
@@ -209,7 +208,7 @@ impl ProcStat {
     const RESIDENT: usize = 21;
     const ENVIRONMENT_END: usize = 48;
 
-    /// The flag of threads of the system itself, which never have an environment.
+    /// The flag of kernel threads, which never have an environment.
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
@@ -217,7 +216,7 @@ impl ProcStat {
         Some(Self(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// The name stands in parentheses and may hold some itself.
+    /// The name is in parentheses and may contain some itself.
     fn field(&self, number: usize) -> Option<&str> {
         let (_, fields) = self.0.rsplit_once(") ")?;
         fields.split_ascii_whitespace().nth(number)
@@ -227,7 +226,7 @@ impl ProcStat {
         self.field(field)?.parse().ok()
     }
 
-    /// Processor time of it and of those below it that ended and were waited for, in clock ticks.
+    /// Processor time of the process and of its descendants that ended and were waited for, in clock ticks.
     pub(super) fn ticks(&self) -> u64 {
         let times = [
             Self::USER_TIME,
@@ -239,13 +238,13 @@ impl ProcStat {
         ticks.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Memory that it has in use, in pages.
+    /// Resident memory, in pages.
     pub(super) fn pages(&self) -> u64 {
         self.number(Self::RESIDENT).unwrap_or(0)
     }
 
     pub(super) fn to_descendant(&self, pid: Pid) -> Option<Descendant> {
-        // One whose first thread has ended runs on in the others.
+        // A process whose first thread has ended continues in the others.
         let threads = self.number(Self::THREADS).unwrap_or(0_u32);
         if matches!(self.field(Self::STATE)?, "Z" | "X") && threads <= 1 {
             return None;
@@ -258,7 +257,7 @@ impl ProcStat {
         })
     }
 
-    /// True between the old program of a process and its new one.
+    /// Whether the process is between two programs.
     fn is_starting(&self) -> bool {
         let of_system = |flags: u64| flags & Self::KERNEL_THREAD != 0;
         self.number(Self::ENVIRONMENT_END) == Some(0_u64)
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse() {
+    fn parentheses_in_a_name_are_accepted() {
         let parse = |stat: &str| ProcStat(stat.into()).to_descendant(Pid::from_raw(7));
         let stat = "7 (a) Z (b) S 1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         let process = parse(stat).unwrap();
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_a_whole_entry_and_names_one_server() {
+    fn a_mark_is_a_whole_entry_for_one_server() {
         let environment = b"A=MGP_SERVER=m:a\0MGP_SERVER=m:ab\0";
         let carries = |kin: &ProcessSet| super::has_mark(environment, &kin.mark);
         let leader = Pid::from_raw(1);
@@ -300,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_nobodys_prey() {
-        let own = Descendant::read(Pid::this()).unwrap();
-        assert!(own.is_alive());
+    fn this_process_is_never_found() {
+        let this = Descendant::read(Pid::this()).unwrap();
+        assert!(this.is_alive());
         assert!(
-            !ProcessSet::for_kernel(vec![own.group], None)
+            !ProcessSet::for_kernel(vec![this.group], None)
                 .find_live()
-                .contains(&own)
+                .contains(&this)
         );
     }
 }

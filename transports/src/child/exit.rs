@@ -7,25 +7,25 @@ use nix::sys::signal::Signal;
 /// The end of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildExit {
-    /// The code it exited with.
+    /// The exit code.
     pub code: Option<i32>,
-    /// The number of the signal that killed it. Neither of the two is there when the process hangs
-    /// in the system and does not even go away when killed.
+    /// The number of the signal that killed it. Both are `None` when the process hangs in the system and survives even
+    /// SIGKILL.
     pub(crate) signal: Option<i32>,
-    /// What brought it about.
+    /// The cause of the end.
     pub cause: ExitCause,
-    /// Something of it was killed and still runs: it hangs in the system.
+    /// Some descendant was killed and still runs: it hangs in the system.
     pub has_leftovers: bool,
 }
 
-/// What brought the end about: the rung of the shutdown ladder that was reached.
+/// The step of the shutdown sequence that ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitCause {
-    /// It had ended before it was asked to.
+    /// It had ended before the shutdown.
     ByItself,
-    /// It went when its stdin was closed, as a server should.
+    /// It ended when its stdin was closed, as a server should.
     StdinClosed,
-    /// It went on SIGTERM.
+    /// It ended on SIGTERM.
     Terminated,
     /// It had to be killed.
     Killed,
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_reads_like_a_sentence() {
+    fn an_exit_is_rendered_as_a_sentence() {
         let text = |code, signal, how| {
-            let left = code == Some(5);
+            let has_leftovers = code == Some(5);
             ChildExit {
                 code,
                 signal,
                 cause: how,
-                has_leftovers: left,
+                has_leftovers,
             }
             .to_string()
         };
@@ -87,8 +87,8 @@ mod tests {
             text(None, Some(9), ExitCause::ByItself),
             "killed by signal 9 (SIGKILL)"
         );
-        let left = "exited with code 5; something of it was killed and still runs";
-        assert_eq!(text(Some(5), None, ExitCause::ByItself), left);
+        let expected = "exited with code 5; something of it was killed and still runs";
+        assert_eq!(text(Some(5), None, ExitCause::ByItself), expected);
         assert_eq!(
             text(None, Some(40), ExitCause::ByItself),
             "killed by signal 40"

@@ -1,4 +1,4 @@
-//! Finds the program of a server, or says what is missing in words that help.
+//! Finds the program of a server, or explains what is missing.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,40 +17,39 @@ pub enum SpawnError {
     NotFound {
         /// The name looked for.
         command: String,
-        /// The folders looked through, separated by colons.
+        /// The searched folders, separated by colons.
         searched: String,
-        /// Where the program usually comes from, or nothing.
+        /// Where the program usually comes from, or empty.
         hint: &'static str,
     },
-    /// The path leads to nothing, or to a folder.
+    /// There is no file at the path, or it is a folder.
     #[error("there is no program at {}", .0.display())]
     NoSuchFile(PathBuf),
-    /// The file is there and may not be run.
+    /// The file is not executable.
     #[error("{} is not executable (`chmod +x` makes it so)", .0.display())]
     NotExecutable(PathBuf),
-    /// The working folder is missing, no folder, or may not be entered.
+    /// The working folder is missing, no folder, or cannot be entered.
     #[error("the working folder {} cannot be entered: {why}", path.display())]
     BadFolder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// The program is a script whose interpreter is missing, or is made for another system.
+    /// The program is a script whose interpreter is missing, or is built for another system.
     #[error("{} is there, but what its first line or its header asks for is not", .0.display())]
     NoInterpreter(PathBuf),
-    /// The system refuses for another reason: no processes or descriptors left, a NUL in an
-    /// argument, a file that is no program.
+    /// Another error of the system: no processes or descriptors left, a NUL in an argument, a file that is no program.
     #[error("{} cannot be started: {why}", path.display())]
     System {
         /// The program.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
 }
 
-/// The path of `command` as the child would find it, and a judgement of its working folder.
+/// The path of `command` as the child would find it; validates the working folder.
 pub(super) fn find(
     command: &str,
     path: Option<&OsStr>,
@@ -64,7 +63,7 @@ pub(super) fn find(
     }
     let path = path.unwrap_or(USUAL_PATH.as_ref());
     let mut found = None;
-    // An empty entry means the working folder, where nobody meant to look for programs.
+    // An empty entry means the working folder, where nobody expects programs.
     for folder in std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()) {
         match check_executable(resolve_path(cwd, &folder.join(command))) {
             Ok(program) => return Ok(program),
@@ -104,7 +103,7 @@ fn check_folder(cwd: &Path) -> Result<(), SpawnError> {
     access(cwd, AccessFlags::X_OK).map_err(|errno| bad(errno.into()))
 }
 
-/// What a failed start of a program that was found means.
+/// Explains a failed start of a program that was found.
 pub(super) fn explain_failure(program: &Path, why: io::Error) -> SpawnError {
     let path = program.to_owned();
     if why.kind() == io::ErrorKind::NotFound {
@@ -137,7 +136,7 @@ mod tests {
             .to_string()
     }
 
-    /// CMCP-072: each way to fail says what is wrong.
+    /// CMCP-072: each failure names its cause.
     #[test]
     fn a_missing_program_is_explained() {
         let folder = tempfile::tempdir().unwrap();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_program_in_path_is_taken_and_the_working_folder_never_searched() {
+    fn the_first_program_in_path_is_used_and_the_working_folder_is_never_searched() {
         let program = find("sh", Some("/no/such:/bin:/usr/bin".as_ref()), None).unwrap();
         assert_eq!(program, Path::new("/bin/sh"));
         assert!(find("sh", Some("".as_ref()), Some("/bin".as_ref())).is_err());

@@ -1,4 +1,4 @@
-//! What is started and with which environment: nothing of the kernel's own but a short list.
+//! What is started, and its environment: only a short list of the kernel's variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,12 +10,12 @@ use mgp_protocol::ids::ServerId;
 /// The variable that marks a server and all its descendants: `<kernel_mark>:<id>`.
 pub const MARK_VARIABLE: &str = "MGP_SERVER";
 
-/// What every server gets when the kernel has it: who and where the user is, how to speak to them,
-/// and whom to trust on the network. `LC_*` belongs to it, too.
+/// Variables that every server inherits from the kernel: the user, the locale, and certificates. `LC_*` belongs to them,
+/// too.
 ///
-/// Left out on purpose: `XDG_RUNTIME_DIR`, which leads to the session's sockets and the kernel's
-/// own door; proxies, whose addresses may hold passwords; `LD_*`, which is about the kernel's own
-/// libraries. A server that needs them names them in `inherit_env`.
+/// Excluded on purpose: `XDG_RUNTIME_DIR`, which leads to the session's sockets and the kernel's own; proxies, whose
+/// addresses may hold passwords; `LD_*`, which is for the kernel's own libraries. A server that needs them lists them in
+/// `inherit_env`.
 pub const BASE_ENVIRONMENT: [&str; 16] = [
     "PATH",
     "HOME",
@@ -35,44 +35,44 @@ pub const BASE_ENVIRONMENT: [&str; 16] = [
     "GIT_SSL_CAINFO",
 ];
 
-/// A program that starts the server in its place, in the same process. It is given the path of the
-/// server's program, the name to call it by and its arguments, after `args`.
+/// A program that starts the server in its place, in the same process. After `args` it receives the path of the
+/// server's program, the name to call it by and its arguments.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     /// The program.
     pub exe: PathBuf,
-    /// What it is told first.
+    /// Its first arguments.
     pub args: Vec<String>,
-    /// Its own variables. Those of the server it gets under [`SERVER_PREFIX`], so that they mean nothing
-    /// to the launcher, which is held to nothing yet.
+    /// Its own variables. It receives the server's under [`SERVER_PREFIX`], so that they do not affect the launcher, which
+    /// is not sandboxed yet.
     pub env: BTreeMap<String, String>,
 }
 
-/// Stands before the names of a server's variables while they are a launcher's.
+/// The prefix of a server's variables in a launcher's environment.
 pub const SERVER_PREFIX: &str = "MGP_FOR_SERVER_";
 
 /// What is needed to start a server.
 #[derive(Clone)]
 pub struct ChildSpec {
-    /// Whose process it is; part of the mark.
+    /// The server; part of the mark.
     pub id: ServerId,
     /// A program's name, looked up in the child's `PATH`, or a path.
     pub command: String,
-    /// Its arguments, passed as they are; no shell reads them.
+    /// Its arguments, passed unchanged; no shell reads them.
     pub args: Vec<String>,
-    /// Variables set for it. Values may be secrets.
+    /// Its variables. Values may be secrets.
     pub env: BTreeMap<String, String>,
-    /// Names of further variables that it gets from the kernel's environment.
+    /// Further variables that it inherits from the kernel.
     pub inherit_env: Vec<String>,
-    /// Its working folder, the kernel's when there is none.
+    /// Its working folder; the kernel's if `None`.
     pub cwd: Option<PathBuf>,
-    /// Unguessable and new with each start of the kernel.
+    /// Unguessable, and new with each start of the kernel.
     pub kernel_mark: String,
-    /// Who starts it; the kernel itself when there is none.
+    /// The program that starts it; the kernel itself if `None`.
     pub launcher: Option<Launcher>,
 }
 
-/// Shows no values and no arguments: both may hold secrets.
+/// Omits values and arguments: both may hold secrets.
 impl fmt::Debug for ChildSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildSpec")
@@ -87,8 +87,8 @@ impl fmt::Debug for ChildSpec {
 }
 
 impl ChildSpec {
-    /// The whole environment of the child, out of the `kernel`'s: the base list, what is inherited
-    /// by name, what is set, and the mark, each over those before it.
+    /// The environment of the child, from the `kernel`'s: the base list, the inherited variables, the set ones, and the
+    /// mark; later ones override earlier ones.
     pub(super) fn environment(
         &self,
         kernel: impl IntoIterator<Item = (OsString, OsString)>,
@@ -106,21 +106,21 @@ impl ChildSpec {
         all
     }
 
-    /// What the launcher finds: its own variables, the server's out of its way, and the mark, by which
-    /// the process is found from its first moment on.
+    /// The environment of the launcher: its own variables, the server's with a prefix, and the mark, by which the process
+    /// is found from its start on.
     pub(super) fn launcher_environment(
         &self,
         launcher: &Launcher,
         environment: &BTreeMap<OsString, OsString>,
     ) -> BTreeMap<OsString, OsString> {
         let prefixed = environment.iter().map(|(name, value)| {
-            let mut under = OsString::from(SERVER_PREFIX);
-            under.push(name);
-            (under, value.clone())
+            let mut prefixed_name = OsString::from(SERVER_PREFIX);
+            prefixed_name.push(name);
+            (prefixed_name, value.clone())
         });
-        let own = launcher.env.iter();
+        let launcher_variables = launcher.env.iter();
         let mut all: BTreeMap<_, _> = prefixed
-            .chain(own.map(|(name, value)| (name.into(), value.into())))
+            .chain(launcher_variables.map(|(name, value)| (name.into(), value.into())))
             .collect();
         all.insert(MARK_VARIABLE.into(), self.mark().into());
         all
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_listed_is_passed_on() {
+    fn only_listed_variables_are_inherited() {
         let kernel = [
             ("PATH", "/bin"),
             ("LC_ALL", "C"),

@@ -64,7 +64,7 @@ async fn started_by(child: &mut Child) -> Vec<Descendant> {
     }
 }
 
-/// Waits until none of them lives.
+/// Waits until all have ended.
 async fn ended(family: &[Descendant]) {
     let deadline = Instant::now() + LONG;
     while family.iter().any(Descendant::is_alive) {
@@ -77,7 +77,7 @@ fn is_reaped(child: &Child) -> bool {
     !Path::new(&format!("/proc/{}", child.pid())).exists()
 }
 
-/// MCP-020, MCP-022, MCP-070: bytes pass both ways, closing stdin ends the child, no zombie stays.
+/// MCP-020, MCP-022, MCP-070: bytes pass both ways, closing stdin ends the child, no zombie remains.
 #[tokio::test]
 async fn closing_stdin_ends_cat() {
     let mut child = start("cat", "exec cat");
@@ -88,7 +88,7 @@ async fn closing_stdin_ends_cat() {
     drop(stdin);
     let exit = child.stop(LONG).await;
     assert_eq!((exit.code, exit.signal), (Some(0), None));
-    // Whether it had gone before it was asked is a matter of who was faster.
+    // It may have ended before the request.
     assert!(
         matches!(exit.cause, ExitCause::StdinClosed | ExitCause::ByItself),
         "{exit}"
@@ -98,7 +98,7 @@ async fn closing_stdin_ends_cat() {
 }
 
 #[tokio::test]
-async fn stop_closes_the_stdin_nobody_took() {
+async fn stop_closes_a_stdin_that_was_not_taken() {
     let mut child = start("cat", "exec cat");
     assert_eq!(child.stop(LONG).await.cause, ExitCause::StdinClosed);
 }
@@ -108,7 +108,7 @@ async fn stop_closes_the_stdin_nobody_took() {
 async fn a_child_that_ignores_eof_is_terminated() {
     let mut child = start("deaf", "echo ready; exec sleep 300");
     assert!(started_by(&mut child).await.is_empty());
-    // It has as long to heed SIGTERM.
+    // It has as long to handle SIGTERM.
     let exit = child.stop(10 * SOON).await;
     assert_eq!(
         exit.to_string(),
@@ -117,7 +117,7 @@ async fn a_child_that_ignores_eof_is_terminated() {
     assert!(is_reaped(&child));
 }
 
-/// MCP-023: one that ignores SIGTERM, too, is killed.
+/// MCP-023: a child that ignores SIGTERM, too, is killed.
 #[tokio::test]
 async fn a_child_that_ignores_sigterm_is_killed() {
     let script = "trap '' TERM; echo ready; while :; do sleep 1; done";
@@ -128,7 +128,7 @@ async fn a_child_that_ignores_sigterm_is_killed() {
     assert!(is_reaped(&child));
 }
 
-/// MCP-023: also one that joined somebody else's group and took off its mark.
+/// MCP-023: also one that joined another group and removed its mark.
 #[tokio::test]
 async fn a_child_that_left_its_group_and_its_mark_is_killed() {
     let perl = "/usr/bin/perl";
@@ -147,9 +147,9 @@ async fn a_child_that_left_its_group_and_its_mark_is_killed() {
     assert!(is_reaped(&child));
 }
 
-/// CMCP-073: what a server started goes with it, in its group or out of it.
+/// CMCP-073: descendants end with the server, in its group or outside of it.
 #[tokio::test]
-async fn grandchildren_go_with_the_server() {
+async fn grandchildren_end_with_the_server() {
     let script = "sleep 300 & echo $!; setsid sleep 300 & echo $!; echo ready; cat";
     let mut child = start("family", script);
     let family = started_by(&mut child).await;
@@ -159,9 +159,9 @@ async fn grandchildren_go_with_the_server() {
     assert!(!family.iter().any(Descendant::is_alive));
 }
 
-/// CMCP-073: also when the server has ended by itself, and when they ignore SIGTERM.
+/// CMCP-073: also when the server has already ended, and when they ignore SIGTERM.
 #[tokio::test]
-async fn what_a_dead_server_left_behind_is_ended() {
+async fn descendants_of_a_dead_server_are_ended() {
     let script =
         "trap '' TERM; setsid sleep 300 & echo $!; sleep 300 & echo $!; echo ready; exit 3";
     let mut child = start("orphans", script);
@@ -174,7 +174,7 @@ async fn what_a_dead_server_left_behind_is_ended() {
 }
 
 #[tokio::test]
-async fn who_leaves_the_group_while_it_is_being_ended_is_ended_too() {
+async fn a_process_that_leaves_the_group_during_the_stop_is_ended() {
     let leaver = "read word <&3; exec setsid sh -c 'echo left; exec sleep 300'";
     let script = format!("exec 3<&0; ({leaver}) & echo $!; wait");
     let mut child = start("leaver", &script);
@@ -191,7 +191,7 @@ async fn who_leaves_the_group_while_it_is_being_ended_is_ended_too() {
 }
 
 #[tokio::test]
-async fn a_server_of_a_similar_name_is_not_touched() {
+async fn a_server_with_a_similar_name_is_not_affected() {
     let script = "setsid sleep 300 & echo $!; echo ready; cat";
     let (mut one, mut other) = (start("a", script), start("ab", script));
     let (its, others) = (started_by(&mut one).await, started_by(&mut other).await);
@@ -202,7 +202,7 @@ async fn a_server_of_a_similar_name_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_dropped_child_takes_all_with_it() {
+async fn dropping_a_child_kills_all_descendants() {
     let mut child = start("dropped", "setsid sleep 300 & echo $!; echo ready; cat");
     let mut family = started_by(&mut child).await;
     family.push(Descendant::read(child.leader).unwrap());
@@ -211,7 +211,7 @@ async fn a_dropped_child_takes_all_with_it() {
 }
 
 #[tokio::test]
-async fn a_stop_that_was_cut_short_can_be_taken_up() {
+async fn a_cancelled_stop_can_be_resumed() {
     let mut child = start(
         "twice",
         "trap '' TERM; echo ready; while :; do sleep 1; done",
@@ -235,9 +235,9 @@ async fn a_flood_on_stderr_blocks_nobody() {
     assert!(log.tail(usize::MAX).len() <= log::MAX_LINES);
 }
 
-/// The kernel's environment, here cargo's, and what is meant for others stay out.
+/// The kernel's environment, here cargo's, and other servers' variables are not inherited.
 #[tokio::test]
-async fn the_environment_is_the_list_and_nothing_else() {
+async fn the_environment_is_exactly_the_list() {
     let mut spec = spec("env", "exec env");
     spec.env.insert("OWN_KEY".into(), "of-env".into());
     spec.inherit_env.push("CARGO_PKG_NAME".into());
@@ -247,7 +247,7 @@ async fn the_environment_is_the_list_and_nothing_else() {
     let mut child = spawn(&spec, &ServerLog::new()).unwrap();
 
     let all = output(&mut child).await;
-    // `PWD`, `SHLVL`, `OLDPWD` and `_` are made by the shell itself.
+    // The shell itself sets `PWD`, `SHLVL`, `OLDPWD` and `_`.
     let by_shell = ["PWD", "SHLVL", "OLDPWD", "_"];
     let listed = |name: &str| {
         BASE_ENVIRONMENT.contains(&name) || name.starts_with("LC_") || by_shell.contains(&name)
@@ -266,7 +266,7 @@ async fn the_environment_is_the_list_and_nothing_else() {
     neighbour.stop(LONG).await;
 }
 
-/// A child holds its three pipes, and what the test was itself started with.
+/// A child has its three pipes, and descriptors that the test inherited.
 #[tokio::test]
 async fn no_descriptor_of_the_kernel_reaches_a_child() {
     let secret = tempfile::tempfile().unwrap();
@@ -307,9 +307,9 @@ async fn pipes_are_enlarged_where_the_system_allows() {
     child.stop(LONG).await;
 }
 
-/// CMCP-072: a start that fails does so at once, with a reason.
+/// CMCP-072: a failed start returns at once, with a reason.
 #[tokio::test]
-async fn a_failed_start_is_an_error_and_leaves_nothing() {
+async fn a_failed_start_is_an_error_and_leaves_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
     // Written by another process: a descriptor open for writing here could reach a child that is

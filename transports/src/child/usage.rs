@@ -1,8 +1,7 @@
-//! What servers use of the machine, out of the process table: memory, processor time, descriptors, processes.
+//! Resource usage of servers, from the process table: memory, processor time, descriptors, processes.
 //!
-//! One look serves any number of servers: it reads `/proc/PID/stat` of every process once (some
-//! milliseconds for a few hundred), the environment of those that left their server's tree, and the
-//! descriptors of those that are a server's.
+//! One pass serves any number of servers: it reads `/proc/PID/stat` of every process once (some milliseconds for a few
+//! hundred), the environment of those that left their server's tree, and the descriptors of servers' processes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,32 +13,32 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::descendants::{Descendant, ProcStat, ProcessSet};
 
-/// Most processes that are read in one look; on a machine with more the figures are too low.
+/// Most processes that are read in one pass; on a machine with more the values are too low.
 const MAX_PROCESSES: usize = 65_536;
 /// Most bytes of an environment that are read: the mark of a server is in its first kilobytes.
 const MAX_ENVIRONMENT: u64 = 256 << 10;
-/// Most descriptors that are counted one by one, where the system does not tell their number.
+/// Most descriptors that are counted one by one, if the system does not report their number.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
-/// What processes use.
+/// The resource usage of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// Resident memory in bytes; what several share is counted for each.
+    /// Resident memory in bytes; shared memory counts for each process.
     pub memory: u64,
-    /// Processor time of those that run, and of those below them that have ended.
+    /// Processor time of the running processes, and of their ended descendants.
     pub cpu: Duration,
-    /// Open descriptors, of those whose descriptors may be read.
+    /// Open descriptors of the processes whose descriptors may be read.
     pub descriptors: u64,
-    /// How many there are.
+    /// The number of processes.
     pub processes: u64,
 }
 
-/// The processes of one life of a server, by what they are known.
+/// Identifies the processes of one server instance.
 #[derive(Clone, Debug)]
 pub struct ProcessTree(ProcessSet);
 
 impl ProcessTree {
-    /// Those below this leader, in its group or with its mark.
+    /// The processes below this leader, in its group or with its mark.
     #[must_use]
     pub fn new(leader: i32, kernel_mark: &str, id: &ServerId) -> Self {
         Self(ProcessSet::for_server(
@@ -50,7 +49,7 @@ impl ProcessTree {
     }
 }
 
-/// What each of these uses now, in their order. Blocks.
+/// The current usage of each tree, in their order. Blocks.
 #[must_use]
 pub fn measure_all(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
     let table = ProcessTable::read();
@@ -64,7 +63,7 @@ pub fn measure_all(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
     sums
 }
 
-/// What this process uses alone. Blocks.
+/// The usage of this process alone. Blocks.
 #[must_use]
 pub fn measure_self() -> ProcessUsage {
     let mut usage = ProcessUsage::default();
@@ -105,13 +104,14 @@ impl ProcessRow {
 }
 
 fn sysconf_or(what: SysconfVar, usual: u64) -> u64 {
-    let told = sysconf(what).ok().flatten();
-    told.and_then(|told| u64::try_from(told).ok())
-        .filter(|told| *told > 0)
+    let reported = sysconf(what).ok().flatten();
+    reported
+        .and_then(|reported| u64::try_from(reported).ok())
+        .filter(|reported| *reported > 0)
         .unwrap_or(usual)
 }
 
-/// All that run, at one moment.
+/// All running processes.
 struct ProcessTable(Vec<ProcessRow>);
 
 impl ProcessTable {
@@ -122,28 +122,31 @@ impl ProcessTable {
         Self(rows.take(MAX_PROCESSES).collect())
     }
 
-    /// Whose each process is: that of the nearest process above it that is known to be somebody's.
+    /// The tree of each process: that of its nearest ancestor with a known tree.
     fn find_owners(&self, trees: &[ProcessTree]) -> Vec<Option<usize>> {
-        let places = self.0.iter().enumerate();
-        let places: HashMap<Pid, usize> = places.map(|(at, row)| (row.process.pid, at)).collect();
+        let indices = self.0.iter().enumerate();
+        let indices: HashMap<Pid, usize> = indices
+            .map(|(index, row)| (row.process.pid, index))
+            .collect();
         let known: Vec<_> = self
             .0
             .iter()
             .map(|row| find_owner(trees, &row.process))
             .collect();
-        let above = |at: usize| places.get(&self.0[at].process.parent).copied();
+        let parent = |index: usize| indices.get(&self.0[index].process.parent).copied();
         let mut owners: Vec<_> = (0..known.len())
-            .map(|at| {
-                // No longer than the table, should it have been torn while it was read.
-                let mut line = std::iter::successors(Some(at), |at| above(*at)).take(known.len());
-                line.find_map(|at| known[at])
+            .map(|index| {
+                // Bounded by the table, which may be inconsistent if it changed while it was read.
+                let mut ancestors =
+                    std::iter::successors(Some(index), |index| parent(*index)).take(known.len());
+                ancestors.find_map(|index| known[index])
             })
             .collect();
         self.find_strays(trees, &mut owners);
         owners
     }
 
-    /// What left the group of its server and lost its parent is known by its mark alone.
+    /// Finds processes that left their server's group and lost their parent, by their mark.
     fn find_strays(&self, trees: &[ProcessTree], owners: &mut [Option<usize>]) {
         let own = Pid::this();
         for (row, owner) in self.0.iter().zip(owners) {
@@ -153,8 +156,8 @@ impl ProcessTable {
             let Some(all) = read_environment(row.process.pid) else {
                 continue;
             };
-            let marked = |tree: &ProcessTree| tree.0.is_marked_environment(&row.process, &all);
-            *owner = trees.iter().position(marked);
+            let is_marked = |tree: &ProcessTree| tree.0.is_marked_environment(&row.process, &all);
+            *owner = trees.iter().position(is_marked);
         }
     }
 }
@@ -195,9 +198,9 @@ mod tests {
         assert!(usage.descriptors >= 3, "{usage:?}");
     }
 
-    /// MGP-135: what a process starts counts for it, and nobody else does.
+    /// MGP-135: descendants count for the server, and no other process does.
     #[test]
-    fn a_tree_is_all_that_descends_from_its_leader() {
+    fn a_tree_has_all_descendants_of_its_leader() {
         let mut shell = std::process::Command::new("sh");
         shell.args([
             "-c",
@@ -208,12 +211,12 @@ mod tests {
         let mut shell = std::os::unix::process::CommandExt::process_group(&mut shell, 0)
             .spawn()
             .unwrap();
-        let mut line = [0];
+        let mut byte = [0];
         shell
             .stdout
             .as_mut()
             .unwrap()
-            .read_exact(&mut line)
+            .read_exact(&mut byte)
             .unwrap();
         let leader = shell.id().cast_signed();
         let tree = ProcessTree::new(leader, "nobody", &ServerId::new("a"));

@@ -1,48 +1,45 @@
-//! What a kernel left behind whose guard was killed, too: the next kernel ends it.
+//! Ends the processes that a killed kernel with a killed guard left behind.
 
 use nix::sys::signal::Signal;
 
 use super::watch::{GRACE, KILL_TIMEOUT, wait_until_gone};
 use crate::child::descendants::ProcessSet;
 
-/// What was found and what is still there.
+/// The processes that were found, and those that remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Processes that lived.
+    /// Processes that were alive.
     pub found: usize,
-    /// Those that live on; none but such as hang in the system.
+    /// Processes that are still alive; only those that hang in the system.
     pub remaining: usize,
 }
 
-/// Ends every process whose environment carries one of these marks: SIGTERM, and SIGKILL for those who
-/// stay. Each is, right before, still the process that was found. Takes some milliseconds when there
-/// is none, and less than two seconds in any case.
+/// Ends every process with one of these marks in its environment: SIGTERM, then SIGKILL for the remaining ones. The
+/// identity of each is verified right before. Takes some milliseconds when there is none, and always less than two
+/// seconds.
 #[must_use]
 pub fn sweep(marks: &[String]) -> SweepReport {
-    let kin = |mark: &String| ProcessSet::for_kernel(Vec::new(), Some(mark));
-    let all: Vec<ProcessSet> = marks.iter().map(kin).collect();
+    let processes = |mark: &String| ProcessSet::for_kernel(Vec::new(), Some(mark));
+    let all: Vec<ProcessSet> = marks.iter().map(processes).collect();
     let signal = |signal: Option<Signal>| {
-        let each = all.iter().map(|kin| {
-            let living = kin.find_live();
+        let each = all.iter().map(|processes| {
+            let living = processes.find_live();
             if let Some(signal) = signal {
-                kin.signal(&living, signal);
+                processes.signal(&living, signal);
             }
             living.len()
         });
         each.sum::<usize>()
     };
     let found = signal(Some(Signal::SIGTERM));
-    let mut left = found;
+    let mut remaining = found;
     if found > 0 && !wait_until_gone(GRACE, || signal(None) == 0) {
         wait_until_gone(KILL_TIMEOUT, || {
-            left = signal(Some(Signal::SIGKILL));
-            left == 0
+            remaining = signal(Some(Signal::SIGKILL));
+            remaining == 0
         });
     } else {
-        left = 0;
+        remaining = 0;
     }
-    SweepReport {
-        found,
-        remaining: left,
-    }
+    SweepReport { found, remaining }
 }

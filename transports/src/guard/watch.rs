@@ -1,5 +1,5 @@
-//! The guard's own process: listens, and acts once. Plain code without a runtime, so that nothing
-//! but the end of the process can stop it.
+//! The guard's own process: listens, and acts once. Plain code without a runtime, so that only the end of the process
+//! can stop it.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,31 +11,31 @@ use nix::unistd::{Pid, getpgrp};
 
 use crate::child::descendants::{Descendant, ProcessSet};
 
-/// Groups remembered: far more than the servers of one machine. Later ones have only their mark.
+/// Watched groups: far more than the servers of one machine. Further ones are found by their mark alone.
 const MAX_GROUPS: usize = 4096;
 
-/// Longest line that means something, in bytes; a mark is shorter.
+/// Longest line with a meaning, in bytes; a mark is shorter.
 const MAX_LINE: usize = 256;
 
-/// Time for servers to end on SIGTERM. With what follows less than two seconds after the kernel.
+/// Time for servers to end on SIGTERM. Together with the following steps less than two seconds after the kernel.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Time to make sure that killed processes are gone, and those they started meanwhile.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// How often the process table is looked through.
+/// How often the process table is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The guard's whole life: reads the kernel's lines from `input` until it says `bye` or dies, and
-/// ends the kernel's servers in the latter case. The process should exit when this returns.
+/// Runs the guard: reads the kernel's lines from `input` until a `bye` or the kernel's death, and ends the kernel's
+/// servers in the latter case. The process should exit when this returns.
 ///
-/// Has to be called on the main thread before any other is started: it holds off the signals by
-/// which terminals and service managers end the kernel.
+/// Must be called on the main thread before any other is started: it blocks the signals by which terminals and service
+/// managers end the kernel.
 pub fn run(input: impl Read) {
     block_signals();
-    let mut wards = GuardedGroups::default();
-    if !follow_commands(input, &mut wards) {
-        wards.terminate_all();
+    let mut groups = GuardedGroups::default();
+    if !follow_commands(input, &mut groups) {
+        groups.terminate_all();
     }
 }
 
@@ -53,42 +53,42 @@ fn block_signals() {
 }
 
 /// Follows the kernel's lines; false when they end without a `bye`.
-fn follow_commands(input: impl Read, wards: &mut GuardedGroups) -> bool {
+fn follow_commands(input: impl Read, groups: &mut GuardedGroups) -> bool {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
-        let (used, ended) = match input.fill_buf() {
+        let (used, is_complete) = match input.fill_buf() {
             Ok([]) => return false,
             Ok(bytes) => take_line(bytes, &mut line),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return false,
         };
         input.consume(used);
-        if ended {
+        if is_complete {
             if line == b"bye" {
                 return true;
             }
-            wards.apply_command(&String::from_utf8_lossy(&line));
+            groups.apply_command(&String::from_utf8_lossy(&line));
             line.clear();
         }
     }
 }
 
-/// Adds to `line` what belongs to it; answers how many bytes were used and whether it has ended.
+/// Appends the bytes of the line to `line`; returns the number of bytes used and whether the line has ended.
 fn take_line(bytes: &[u8], line: &mut Vec<u8>) -> (usize, bool) {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let text = &bytes[..end.unwrap_or(bytes.len())];
-    // One byte over the limit is kept, so that a line that is too long is seen to be.
-    let room = (MAX_LINE + 1).saturating_sub(line.len());
-    line.extend_from_slice(&text[..text.len().min(room)]);
+    // One byte over the limit is stored, so that a line that is too long is recognized.
+    let capacity = (MAX_LINE + 1).saturating_sub(line.len());
+    line.extend_from_slice(&text[..text.len().min(capacity)]);
     (text.len() + usize::from(end.is_some()), end.is_some())
 }
 
-/// Who is under guard.
+/// The watched processes.
 #[derive(Debug, Default)]
 struct GuardedGroups {
     mark: Option<String>,
-    /// Groups, each with its leader as it was when the kernel named it.
+    /// Groups, each with its leader at the time of the command.
     groups: HashMap<i32, Option<Descendant>>,
 }
 
@@ -110,7 +110,7 @@ impl GuardedGroups {
         }
     }
 
-    /// 0 would signal the guard itself and 1 everybody: only true groups of others are taken.
+    /// Ignores 0, which would signal the guard itself, 1, which would signal everybody, and the guard's own group.
     fn add(&mut self, group: &str) {
         let Ok(group) = group.parse::<i32>() else {
             return;
@@ -121,17 +121,17 @@ impl GuardedGroups {
         }
     }
 
-    /// SIGTERM for all, SIGKILL for those who stay.
+    /// SIGTERM for all, SIGKILL for the remaining ones.
     fn terminate_all(&self) {
-        let kin = self.processes();
-        let living = kin.find_live();
-        kin.signal(&living, Signal::SIGTERM);
-        if wait_until_gone(GRACE, || kin.find_live().is_empty()) {
+        let processes = self.processes();
+        let living = processes.find_live();
+        processes.signal(&living, Signal::SIGTERM);
+        if wait_until_gone(GRACE, || processes.find_live().is_empty()) {
             return;
         }
         wait_until_gone(KILL_TIMEOUT, || {
-            let living = kin.find_live();
-            kin.signal(&living, Signal::SIGKILL);
+            let living = processes.find_live();
+            processes.signal(&living, Signal::SIGKILL);
             living.is_empty()
         });
     }
@@ -140,8 +140,8 @@ impl GuardedGroups {
         ProcessSet::for_kernel(self.groups(), self.mark.as_deref())
     }
 
-    /// A number whose leader is another one now was given to a stranger. A leader that has ended
-    /// keeps its number from being used again for as long as its group has members.
+    /// Skips groups whose leader is another process now: the number was reused. A leader that has ended keeps its number
+    /// from being reused as long as its group has members.
     fn groups(&self) -> Vec<Pid> {
         let ours = |(group, leader): (&i32, &Option<Descendant>)| {
             let group = Pid::from_raw(*group);
@@ -152,10 +152,10 @@ impl GuardedGroups {
     }
 }
 
-pub(super) fn wait_until_gone(patience: Duration, mut gone: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < patience {
-        if gone() {
+pub(super) fn wait_until_gone(timeout: Duration, mut is_gone: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < timeout {
+        if is_gone() {
             return true;
         }
         sleep(POLL_INTERVAL);
@@ -167,31 +167,34 @@ pub(super) fn wait_until_gone(patience: Duration, mut gone: impl FnMut() -> bool
 mod tests {
     use super::*;
 
-    fn heard(input: &[u8]) -> (GuardedGroups, bool) {
-        let mut wards = GuardedGroups::default();
-        let bye = follow_commands(input, &mut wards);
-        (wards, bye)
+    fn follow(input: &[u8]) -> (GuardedGroups, bool) {
+        let mut groups = GuardedGroups::default();
+        let bye = follow_commands(input, &mut groups);
+        (groups, bye)
     }
 
     #[test]
     fn groups_come_and_go() {
-        let (wards, bye) = heard(b"mark m1\n+ 70000\n+ 70001\n- 70000\n- 5\n");
-        assert_eq!(wards.mark.as_deref(), Some("m1"));
-        assert_eq!(wards.groups.keys().collect::<Vec<_>>(), [&70001]);
+        let (groups, bye) = follow(b"mark m1\n+ 70000\n+ 70001\n- 70000\n- 5\n");
+        assert_eq!(groups.mark.as_deref(), Some("m1"));
+        assert_eq!(groups.groups.keys().collect::<Vec<_>>(), [&70001]);
         assert!(!bye);
-        assert!(heard(b"+ 70000\nbye\n").1);
-        assert!(!heard(b"bye").1, "a line cut off by death is no farewell");
+        assert!(follow(b"+ 70000\nbye\n").1);
+        assert!(
+            !follow(b"bye").1,
+            "a line that was cut off by death is no `bye`"
+        );
     }
 
     #[test]
-    fn garbage_is_survived_and_never_becomes_a_group() {
+    fn garbage_is_ignored_and_never_becomes_a_group() {
         let own = getpgrp();
         let input = format!("+ 0\n+ 1\n+ -1\n+ {own}\n+\n+ x\n+ 99999999999\n\n\0\u{7f}\nmark \n");
         let long = vec![b'+'; 1 << 20];
         let input = [input.as_bytes(), &long, b"\n\xff\xfe\n+ 70002\n"].concat();
-        let (wards, _) = heard(&input);
-        assert_eq!(wards.groups.keys().collect::<Vec<_>>(), [&70002]);
-        assert_eq!(wards.mark, None);
+        let (groups, _) = follow(&input);
+        assert_eq!(groups.groups.keys().collect::<Vec<_>>(), [&70002]);
+        assert_eq!(groups.mark, None);
     }
 
     #[test]
@@ -199,17 +202,17 @@ mod tests {
         let lines: String = (2..10_000)
             .map(|n| format!("+ {}\n", 100_000 + n))
             .collect();
-        assert_eq!(heard(lines.as_bytes()).0.groups.len(), MAX_GROUPS);
+        assert_eq!(follow(lines.as_bytes()).0.groups.len(), MAX_GROUPS);
     }
 
     #[test]
-    fn a_number_given_to_a_stranger_is_left_alone() {
-        // The process this test runs in stands for one that got the number of a group.
+    fn a_reused_number_is_left_alone() {
+        // The process of this test stands for one that reused the number of a group.
         let own = Pid::this();
-        let mut wards = GuardedGroups::default();
-        wards.groups.insert(own.as_raw(), None);
-        assert_eq!(wards.groups(), []);
-        wards.groups.insert(own.as_raw(), Descendant::read(own));
-        assert_eq!(wards.groups(), [own]);
+        let mut groups = GuardedGroups::default();
+        groups.groups.insert(own.as_raw(), None);
+        assert_eq!(groups.groups(), []);
+        groups.groups.insert(own.as_raw(), Descendant::read(own));
+        assert_eq!(groups.groups(), [own]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses a document of somebody else may lead to.
+//! The addresses that a document from somebody else may lead to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,21 +8,21 @@ use tokio::net::lookup_host;
 /// The addresses that may be connected to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressScope {
-    /// All: a person wrote down where to go.
+    /// All: a person configured the address.
     #[default]
     Any,
-    /// Those of the public network.
+    /// Addresses of the public network.
     Public,
-    /// And those of private networks; never those of a link, where clouds answer with keys.
+    /// Also private networks; never link-local ones, where clouds serve credentials.
     Private,
-    /// And this machine.
+    /// Also this machine.
     Loopback,
 }
 
 impl AddressScope {
-    /// How far a document may lead that was found from the address a person wrote: to this machine from one
-    /// that names it as such, into private networks from one whose name has no address but there, else only to
-    /// the public network. Asks for the addresses of the name, for as long as the caller waits.
+    /// The scope of documents that were found from an address that a person configured: this machine if the address names
+    /// it as such, private networks if all addresses of the name are in them, otherwise only the public network. Resolves
+    /// the name, without a timeout of its own.
     pub async fn from_url(written: &Uri) -> Self {
         let host = written.host().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -37,7 +37,7 @@ impl AddressScope {
             .map(|all| all.map(|at| at.ip()).collect())
             .unwrap_or_default();
         match Self::for_addresses(&ips) {
-            // Whoever owns a name can say that it is here.
+            // The owner of a name can let it resolve to this machine.
             Self::Loopback | Self::Any => Self::Public,
             scope @ (Self::Public | Self::Private) => scope,
         }
@@ -54,7 +54,7 @@ impl AddressScope {
         }
     }
 
-    /// Whether this address is one of them.
+    /// Whether the scope includes this address.
     #[must_use]
     pub fn contains(self, ip: IpAddr) -> bool {
         match (self, narrowest_scope(ip)) {
@@ -67,7 +67,7 @@ impl AddressScope {
     }
 }
 
-/// The narrowest scope of an address; `None` for one that nobody has: of a link, of many, of no machine.
+/// The narrowest scope of an address; `None` for link-local, multicast and unspecified ones.
 fn narrowest_scope(ip: IpAddr) -> Option<AddressScope> {
     match ip {
         IpAddr::V4(ip) => narrowest_scope_v4(ip),
@@ -100,7 +100,7 @@ fn narrowest_scope_v6(ip: Ipv6Addr) -> Option<AddressScope> {
     }
 }
 
-/// The IPv4 address that is meant: mapped, or behind a translator.
+/// The embedded IPv4 address: mapped, or behind a translator (NAT64).
 fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., high, low] = ip.segments();
     let v4 = || Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_leads_no_further_than_the_address_it_was_found_from() {
+    fn a_scope_admits_only_its_addresses() {
         let public = ["93.184.216.34", "2606:2800::1"];
         let private = [
             "10.1.2.3",
@@ -123,7 +123,7 @@ mod tests {
             "fd00::1",
             "::ffff:10.0.0.1",
         ];
-        let own = ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"];
+        let loopback = ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"];
         let nobody = [
             "169.254.169.254",
             "0.0.0.0",
@@ -136,7 +136,7 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
         ];
         let check = |scope: AddressScope, open: &[&[&str]]| {
-            for group in [&public[..], &private, &own, &nobody] {
+            for group in [&public[..], &private, &loopback, &nobody] {
                 for text in group {
                     let admits = scope.contains(text.parse().unwrap());
                     assert_eq!(admits, open.contains(&group), "{scope:?} {text}");
@@ -145,12 +145,12 @@ mod tests {
         };
         check(AddressScope::Public, &[&public]);
         check(AddressScope::Private, &[&public, &private]);
-        check(AddressScope::Loopback, &[&public, &own]);
-        check(AddressScope::Any, &[&public, &private, &own, &nobody]);
+        check(AddressScope::Loopback, &[&public, &loopback]);
+        check(AddressScope::Any, &[&public, &private, &loopback, &nobody]);
     }
 
     #[tokio::test]
-    async fn the_written_address_says_how_far() {
+    async fn the_configured_address_determines_the_scope() {
         let from = async |url: &str| AddressScope::from_url(&url.parse().unwrap()).await;
         assert_eq!(from("http://127.0.0.1:1/mcp").await, AddressScope::Loopback);
         assert_eq!(from("http://[::1]:1/mcp").await, AddressScope::Loopback);

@@ -1,4 +1,4 @@
-//! Bodies: what a door replies with, and how a peer's body is taken whole.
+//! Bodies: replies of a listener, and reading a peer's body.
 
 mod reply;
 mod request;
@@ -19,34 +19,34 @@ use crate::budget::MessageBudget;
 pub use reply::{AbortTrailers, ReplyBody};
 pub use request::RequestBody;
 
-/// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
+/// Most bytes that a `Content-Length` alone reserves; a longer body is stored as it arrives.
 const TRUSTED: usize = 1 << 20;
 
-/// Most bytes of a refused body that are read all the same.
+/// Most bytes of a rejected body that are read anyway.
 const DISCARD_BYTES_MAX: usize = 64 << 20;
 
-/// How long a refused body is read all the same.
+/// How long a rejected body is read anyway.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a body could not be taken whole.
+/// Why a body could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// Longer than allowed; the rest was not read.
+    /// Longer than the limit; the rest was not read.
     #[error("the body is longer than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// Did not end in time.
+    /// It did not end in time.
     #[error("the body did not come within {within:?}")]
     TooSlow {
-        /// The time it had.
+        /// The time limit.
         within: Duration,
     },
-    /// Messages under way hold all the bytes they may; the rest was not read.
+    /// Incomplete messages use all bytes of the budget; the rest was not read.
     #[error("there is no room for the body")]
     OverBudget,
-    /// The connection broke off, or the framing is wrong.
+    /// The connection ended, or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
 }
@@ -64,84 +64,87 @@ impl BodyError {
     }
 }
 
-/// A body that was not taken: why, and what was seen of it.
+/// A rejected body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedBody {
     /// The reason.
     pub error: BodyError,
-    /// Where its sender may have said what it is about.
+    /// The parts in which its sender may have put the message id.
     pub excerpt: BodyExcerpt,
 }
 
-/// The first and the last bytes of a body, at most [`DISCARDED_LINE_MAX`] of each; none of one that was not refused
-/// for its length.
+/// The first and the last bytes of a body, at most [`EDGE_LEN`] of each; empty if it was not rejected for its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyExcerpt {
-    /// The first.
+    /// The first bytes.
     pub head: Vec<u8>,
-    /// The last that came.
+    /// The last bytes that arrived.
     pub tail: Vec<u8>,
 }
 
 impl BodyExcerpt {
     fn record(&mut self, bytes: &[u8]) {
-        let room = EDGE_LEN.saturating_sub(self.head.len());
-        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let missing = EDGE_LEN.saturating_sub(self.head.len());
+        self.head
+            .extend_from_slice(&bytes[..bytes.len().min(missing)]);
         let last = &bytes[bytes.len().saturating_sub(EDGE_LEN)..];
         self.tail.extend_from_slice(last);
         self.tail.drain(..self.tail.len().saturating_sub(EDGE_LEN));
     }
 }
 
-/// Takes a body of at most `limit` bytes whole; one that does not come in one piece takes `room` as it
-/// comes, until nobody holds a part of it any more. What came in one piece is not copied. Of a longer one
-/// the rest is passed over, up to a bound: a client that still writes when its connection is closed
-/// never reads why.
+/// Reads a body of at most `limit` bytes. One that does not arrive in one piece reserves memory of `budget` as it
+/// arrives, until its last part is dropped. A body in one piece is not copied. The rest of a rejected one is discarded,
+/// up to a bound: a client that still writes when its connection is closed never reads the reason.
 ///
 /// # Errors
-/// [`RejectedBody`]; `within` is the time for the whole body, however busily it trickles.
+/// [`RejectedBody`]; `within` is the time limit of the whole body.
 pub async fn collect<B>(
     mut body: B,
     limit: usize,
     within: Duration,
-    room: impl FnOnce() -> MessageBudget,
+    budget: impl FnOnce() -> MessageBudget,
 ) -> Result<Bytes, RejectedBody>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    let (mut room, mut held, mut ends) = (Some(room), None, BodyExcerpt::default());
-    let reach = |bytes| {
-        held = held.take().or_else(|| Some(room.take()?().reserve()));
-        held.as_mut().is_some_and(|held| held.grow_to(bytes))
+    let (mut budget, mut reservation, mut excerpt) = (Some(budget), None, BodyExcerpt::default());
+    let reserve = |bytes| {
+        reservation = reservation
+            .take()
+            .or_else(|| Some(budget.take()?().reserve()));
+        reservation
+            .as_mut()
+            .is_some_and(|reservation| reservation.grow_to(bytes))
     };
-    let taken = timeout(within, read_chunks(&mut body, limit, reach, &mut ends)).await;
+    let taken = timeout(within, read_chunks(&mut body, limit, reserve, &mut excerpt)).await;
     match taken.unwrap_or(Err(BodyError::TooSlow { within })) {
-        Ok(whole) => Ok(match held {
-            Some(held) => held.attach_to(whole),
+        Ok(whole) => Ok(match reservation {
+            Some(reservation) => reservation.attach_to(whole),
             None => whole,
         }),
         Err(why) => {
-            drop(held);
+            drop(reservation);
             if matches!(why, BodyError::TooLarge { .. } | BodyError::OverBudget) {
-                let _ = timeout(DISCARD_TIMEOUT, discard_rest(&mut body, &mut ends)).await;
+                let _ = timeout(DISCARD_TIMEOUT, discard_rest(&mut body, &mut excerpt)).await;
             }
             Err(RejectedBody {
                 error: why,
-                excerpt: ends,
+                excerpt,
             })
         }
     }
 }
 
-async fn discard_rest<B>(body: &mut B, ends: &mut BodyExcerpt)
+async fn discard_rest<B>(body: &mut B, excerpt: &mut BodyExcerpt)
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
     let mut left = DISCARD_BYTES_MAX;
     while let Ok(Some(bytes)) = next_data(body).await {
-        ends.record(&bytes);
+        excerpt.record(&bytes);
         match left.checked_sub(bytes.len()) {
             Some(less) => left = less,
             None => return,
@@ -149,7 +152,7 @@ where
     }
 }
 
-/// As [`collect`], for callers with a deadline and a bound of their own.
+/// As [`collect`], for callers with their own deadline and bound.
 pub(super) async fn read_to_end<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -158,13 +161,13 @@ where
     read_chunks(&mut body, limit, |_| true, &mut BodyExcerpt::default()).await
 }
 
-/// `reach` is told how much there is whenever more is waited for, and whether there is room for it; what
-/// is thrown away goes by `ends`.
+/// Calls `reserve` with the length whenever another piece follows; it returns whether that much memory is available.
+/// Discarded bytes are recorded in `excerpt`.
 async fn read_chunks<B>(
     body: &mut B,
     limit: usize,
-    mut reach: impl FnMut(usize) -> bool,
-    ends: &mut BodyExcerpt,
+    mut reserve: impl FnMut(usize) -> bool,
+    excerpt: &mut BodyExcerpt,
 ) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -178,14 +181,14 @@ where
         return Ok(Bytes::new());
     };
     if first.len() > limit {
-        ends.record(&first);
+        excerpt.record(&first);
         return Err(BodyError::TooLarge { limit });
     }
     if body.is_end_stream() {
         return Ok(first);
     }
-    if !reach(first.len()) {
-        ends.record(&first);
+    if !reserve(first.len()) {
+        excerpt.record(&first);
         return Err(BodyError::OverBudget);
     }
     let Some(second) = next_data(body).await? else {
@@ -197,11 +200,11 @@ where
     while let Some(bytes) = more {
         let refused = match whole.len() + bytes.len() {
             len if len > limit => Some(BodyError::TooLarge { limit }),
-            len => (!reach(len)).then_some(BodyError::OverBudget),
+            len => (!reserve(len)).then_some(BodyError::OverBudget),
         };
         if let Some(refused) = refused {
-            ends.record(&whole);
-            ends.record(&bytes);
+            excerpt.record(&whole);
+            excerpt.record(&bytes);
             return Err(refused);
         }
         whole.extend_from_slice(&bytes);
@@ -210,7 +213,7 @@ where
     Ok(whole.freeze())
 }
 
-/// The next bytes of a body; trailers are passed over.
+/// The next bytes of a body; trailers are skipped.
 pub(super) async fn next_data<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -249,7 +252,7 @@ mod tests {
     async fn a_body_in_one_piece_is_not_copied() {
         let piece = Bytes::from_static(b"{\"a\":1}");
         let body = collect(ReplyBody::full(piece.clone()), 7, DAY, || {
-            panic!("it takes no room")
+            panic!("it reserves no memory")
         })
         .await
         .unwrap();
@@ -260,47 +263,47 @@ mod tests {
     async fn pieces_are_joined_up_to_the_limit() {
         let all = ["{\"a\"", ":", "", "1}"];
         let taken = |pieces, limit| {
-            let taken = collect(pieces, limit, DAY, || room(1 << 20));
-            async { taken.await.map_err(|untaken| untaken.error) }
+            let taken = collect(pieces, limit, DAY, || budget(1 << 20));
+            async { taken.await.map_err(|rejected| rejected.error) }
         };
         assert_eq!(taken(pieces(&all), 7).await.unwrap(), "{\"a\":1}");
         let too_large = Err(BodyError::TooLarge { limit: 6 });
         assert_eq!(taken(pieces(&all), 6).await, too_large);
         assert_eq!(taken(pieces(&["1234567"]), 6).await, too_large);
-        let announced = collect(ReplyBody::full("1234567"), 6, DAY, || room(1 << 20));
-        let announced = announced.await.map_err(|untaken| untaken.error);
+        let announced = collect(ReplyBody::full("1234567"), 6, DAY, || budget(1 << 20));
+        let announced = announced.await.map_err(|rejected| rejected.error);
         assert_eq!(announced, too_large);
         assert_eq!(taken(pieces(&[]), 0).await.unwrap(), "");
     }
 
-    /// Who is refused is told under the id of its message, which clients write first or last.
+    /// A rejection names the id of the message, which clients write first or last.
     #[tokio::test]
-    async fn both_ends_of_a_refused_body_are_seen() {
+    async fn both_ends_of_a_rejected_body_are_recorded() {
         let long = String::leak("x".repeat(EDGE_LEN));
         let all = ["{\"id\":1,", long, long, ",\"id\"", ":1}"];
         let whole = all.concat();
         for limit in [0, 20, EDGE_LEN, 2 * EDGE_LEN + 12] {
-            let untaken = collect(pieces(&all), limit, DAY, || room(1 << 20)).await;
-            let ends = untaken.unwrap_err().excerpt;
-            assert_eq!(ends.head, whole.as_bytes()[..EDGE_LEN], "{limit}");
-            assert!(whole.as_bytes().ends_with(&ends.tail) && ends.tail.len() == EDGE_LEN);
+            let rejected = collect(pieces(&all), limit, DAY, || budget(1 << 20)).await;
+            let excerpt = rejected.unwrap_err().excerpt;
+            assert_eq!(excerpt.head, whole.as_bytes()[..EDGE_LEN], "{limit}");
+            assert!(whole.as_bytes().ends_with(&excerpt.tail) && excerpt.tail.len() == EDGE_LEN);
         }
-        let none = collect(pieces(&all), 1 << 20, DAY, || room(0)).await;
+        let none = collect(pieces(&all), 1 << 20, DAY, || budget(0)).await;
         assert_eq!(none.unwrap_err().excerpt.head, whole.as_bytes()[..EDGE_LEN]);
     }
 
-    fn room(bytes: u64) -> MessageBudget {
+    fn budget(bytes: u64) -> MessageBudget {
         let credit = Credit::new(bytes);
         MessageBudget::new(credit.clone(), credit)
     }
 
-    /// What is half sent is bounded whatever was announced; what is whole stays counted while it is held.
+    /// Memory is bounded whatever length was announced; a complete body stays counted until it is dropped.
     #[tokio::test]
-    async fn a_body_takes_room_as_it_comes_and_while_it_is_held() {
+    async fn a_body_reserves_memory_as_it_arrives_until_it_is_dropped() {
         let credit = Credit::new(64 << 10);
-        let room = || MessageBudget::new(credit.clone(), Credit::new(1 << 20));
+        let budget = || MessageBudget::new(credit.clone(), Credit::new(1 << 20));
         let part: &'static str = String::leak("x".repeat(20 << 10));
-        let taken = |count| collect(pieces(&vec![part; count]), 1 << 20, DAY, room);
+        let taken = |count| collect(pieces(&vec![part; count]), 1 << 20, DAY, budget);
         let whole = taken(2).await.unwrap();
         assert_eq!((whole.len(), credit.in_use_amount()), (40 << 10, 48 << 10));
         drop(whole);
@@ -308,16 +311,16 @@ mod tests {
         assert_eq!(credit.in_use_amount(), 0);
     }
 
-    /// A body that always comes, and never comes to an end.
+    /// A body that arrives slowly and never ends.
     #[tokio::test(start_paused = true)]
-    async fn a_trickle_runs_out_of_time() {
+    async fn a_trickling_body_times_out() {
         let trickle = stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Bytes::from_static(b"x"), ()))
         });
         let within = Duration::from_secs(10);
         let late = collect(ReplyBody::stream(trickle), 1 << 20, within, || {
-            room(1 << 20)
+            budget(1 << 20)
         })
         .await;
         assert_eq!(late.unwrap_err().error, BodyError::TooSlow { within });

@@ -1,13 +1,13 @@
-//! What the certificate of a client says, once its chain was judged.
+//! The names in a client certificate whose chain was verified.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Most names that are read of one certificate; what has more is no agent's.
+/// Most names that are read of one certificate; one with more belongs to no agent.
 const MAX_NAMES: usize = 64;
 
-/// The names in a certificate, as they stand there.
+/// The unchanged names in a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificate {
     /// URIs among its alternative names.
@@ -16,15 +16,15 @@ pub struct Certificate {
     pub hosts: Vec<String>,
     /// Common names of its subject.
     pub common_names: Vec<String>,
-    /// From then on it is good for nothing, in milliseconds since 1970.
+    /// The time of its expiry, in milliseconds since 1970.
     pub not_after_ms: u64,
 }
 
 impl Certificate {
-    /// Reads a certificate; `None` when it is none, or names too many.
+    /// Reads a certificate; `None` if it is malformed or has too many names.
     pub(super) fn parse(der: &CertificateDer<'_>) -> Option<Self> {
         let (_, read) = X509Certificate::from_der(der).ok()?;
-        let mut said = Self {
+        let mut certificate = Self {
             not_after_ms: end_ms(read.validity().not_after.timestamp()),
             ..Self::default()
         };
@@ -35,19 +35,21 @@ impl Certificate {
         }
         for name in names {
             if let GeneralName::URI(uri) = name {
-                said.uris.push((*uri).to_owned());
+                certificate.uris.push((*uri).to_owned());
             } else if let GeneralName::DNSName(host) = name {
-                said.hosts.push((*host).to_owned());
+                certificate.hosts.push((*host).to_owned());
             }
         }
         for name in read.subject().iter_common_name().take(MAX_NAMES) {
-            said.common_names.push(name.as_str().ok()?.to_owned());
+            certificate
+                .common_names
+                .push(name.as_str().ok()?.to_owned());
         }
-        Some(said)
+        Some(certificate)
     }
 }
 
-/// A certificate is good to the end of its last second.
+/// A certificate is valid to the end of its last second.
 fn end_ms(last_second: i64) -> u64 {
     let seconds = u64::try_from(last_second).map_or(0, |last| last.saturating_add(1));
     seconds.saturating_mul(1000)

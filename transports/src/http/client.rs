@@ -29,24 +29,23 @@ pub use self::pool::ResponseBody;
 pub use self::unary::{UnaryClient, UnaryResponse};
 pub use super::dial::DialError;
 
-/// Most characters of a foreign text that are repeated to a person.
+/// Most characters of an untrusted text that are shown to a person.
 const QUOTE_CHARS_MAX: usize = 300;
 
 /// Sends requests; clones share the connections.
 ///
-/// It sends what it is given and `Host`: no cookies, no credentials, no name of its own. It follows
-/// no redirects. The number of connections is the number of requests in flight, which the caller
-/// bounds, and those that are idle.
+/// It sends the given headers and `Host`: no cookies, no credentials, no user agent. It follows no redirects. The number
+/// of connections is the number of requests in flight, which the caller bounds, plus the idle ones.
 #[derive(Clone, Debug)]
 pub struct Client {
     pool: Arc<Pool>,
     dial: Dial,
 }
 
-/// The head of an answer, and its body as it comes. A body that is dropped before its end closes the connection.
+/// The head of an answer, and its body as a stream. A body that is dropped before its end closes the connection.
 #[derive(Debug)]
 pub struct Response {
-    /// Any but a redirect.
+    /// Any status but a redirect.
     pub status: StatusCode,
     /// The header fields.
     pub headers: HeaderMap,
@@ -57,24 +56,24 @@ pub struct Response {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing we could send a request to.
+    /// The URL cannot be used.
     #[error("{url:?} is no URL of a server: {why}")]
     BadUrl {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// There is no connection: the request was not sent.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The server lives elsewhere.
+    /// The server redirects.
     #[error("the server is redirected: set url = \"{to}\"")]
     Redirected {
-        /// Where to.
+        /// The target.
         to: String,
     },
-    /// The connection ended before the head of an answer: the request may have been carried out.
+    /// The connection ended before the head of an answer: the request may have been executed.
     #[error("{at} closed the connection without an answer: {why}")]
     Closed {
         /// The server, `host:port`.
@@ -82,20 +81,20 @@ pub enum ClientError {
         /// How it ended.
         why: String,
     },
-    /// What came back is no HTTP.
+    /// The answer is no HTTP.
     #[error("{at} does not answer in HTTP: {why}")]
     NotHttp {
         /// The server, `host:port`.
         at: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
 }
 
-/// Reads a URL that a person wrote.
+/// Parses a URL that a person wrote.
 ///
 /// # Errors
-/// [`ClientError::BadUrl`]: not `http://host…` or `https://host…`, or one with credentials in it.
+/// [`ClientError::BadUrl`]: not `http://host…` or `https://host…`, or with credentials in it.
 pub fn parse_url(url: &str) -> Result<Uri, ClientError> {
     let uri: Uri = url.parse().map_err(|e| bad_url(url, format!("{e}")))?;
     check_url(&uri)?;
@@ -123,7 +122,7 @@ fn bad_url(url: &str, why: String) -> ClientError {
     }
 }
 
-/// What is shown and logged holds no secret.
+/// Displayed and logged URLs contain no secret.
 fn strip_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     match rest.rsplit_once('@') {
@@ -133,14 +132,14 @@ fn strip_credentials(url: &str) -> String {
 }
 
 impl Client {
-    /// A client that trusts these authorities, and goes through these proxies.
+    /// A client that trusts these authorities, and uses these proxies.
     #[must_use]
     pub fn new(outbound: impl Into<Outbound>) -> Self {
         Self::with_scope(outbound, AddressScope::Any)
     }
 
-    /// The same, which connects to these addresses only, whatever names lead to. Through a proxy, too: the name
-    /// is looked up here, and the proxy is asked for a way to the address that was judged.
+    /// The same, connecting only to addresses in `scope`, whatever names resolve to. Also through a proxy: the name is
+    /// resolved here, and the proxy connects to the checked address.
     #[must_use]
     pub fn with_scope(outbound: impl Into<Outbound>, scope: AddressScope) -> Self {
         let outbound = outbound.into();
@@ -160,13 +159,13 @@ impl Client {
         self.pool.idle_connections()
     }
 
-    /// Sends one request and waits for the head of its answer, for as long as the caller does.
+    /// Sends one request and waits for the head of its answer, without a timeout.
     ///
-    /// A request that meets a connection which the server has closed meanwhile goes out on another
-    /// one. A request of which a byte was written is never sent again.
+    /// A request that meets a connection which the server has closed meanwhile is sent on another one. A request of which a
+    /// byte was written is never repeated.
     ///
     /// # Errors
-    /// [`ClientError`], in words for a person. An answer with an error status is an answer.
+    /// [`ClientError`]. An answer with an error status is an answer.
     pub async fn request(
         &self,
         method: Method,
@@ -179,7 +178,7 @@ impl Client {
         *request.method_mut() = method;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;
-        // Only a request that the proxy itself reads has its credentials.
+        // Only requests that the proxy itself reads carry its credentials.
         let reader = self.forward_proxy(url);
         if let Some(value) = reader.and_then(ProxyAddress::authorization) {
             let headers = request.headers_mut();
@@ -206,7 +205,7 @@ impl Client {
         })
     }
 
-    /// The proxy that is sent the whole request, as it is for `http://` (RFC 9112, section 3.2.2).
+    /// The proxy that reads the whole request, as for `http://` (RFC 9112, section 3.2.2).
     fn forward_proxy(&self, url: &Uri) -> Option<&ProxyAddress> {
         let plain = url.scheme() == Some(&Scheme::HTTP) && self.dial.scope == AddressScope::Any;
         let proxies = &self.dial.outbound.proxies;
@@ -244,7 +243,7 @@ fn to_absolute_url(location: &str, base: &Uri) -> String {
     }
 }
 
-/// A foreign text, fit to be shown: short, and without control characters.
+/// Shortens an untrusted text for display and removes control characters.
 fn quote(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
@@ -252,7 +251,7 @@ fn quote(text: &str) -> String {
         .collect()
 }
 
-/// Takes an answer of at most `limit` bytes whole, for as long as the caller waits.
+/// Reads an answer of at most `limit` bytes, without a timeout.
 ///
 /// # Errors
 /// [`BodyError::TooLarge`] or [`BodyError::Broken`].
@@ -279,10 +278,10 @@ pub struct SseEvents<B = ResponseBody> {
     decoder: sse::Decoder,
 }
 
-/// What came instead of an event.
+/// Why there is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
-    /// An event was thrown away; the next ones can be read.
+    /// An event was discarded; later ones can be read.
     #[error(transparent)]
     TooLarge(#[from] sse::TooLarge),
     /// The stream ended in the middle.
@@ -302,14 +301,13 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    /// The next event; `None` once the server ended the stream. A call that is dropped loses
-    /// nothing.
+    /// The next event; `None` once the server ended the stream. Cancel safe.
     ///
     /// # Errors
     /// [`EventsError`].
     pub async fn next(&mut self) -> Result<Option<sse::SseEvent>, EventsError> {
         loop {
-            // Other tasks have their turn after a hundred events or pieces, however fast a server writes.
+            // Yields to other tasks after a hundred events or pieces, however fast a server writes.
             consume_budget().await;
             if let Some(event) = self.decoder.next() {
                 return Ok(Some(event?));

@@ -1,4 +1,4 @@
-//! One connection to a door, from its first bytes to its end.
+//! One connection to a listener, from its first bytes to its end.
 
 mod frame_budget;
 pub(super) mod slots;
@@ -35,58 +35,58 @@ use super::guard::{AllowList, GuardRejection};
 use super::listener_tls::{ListenerTls, SecuredStream};
 use crate::stall::StallGuard;
 
-/// What no HTTP/1 request begins with, and every HTTP/2 connection does.
+/// The first bytes of every HTTP/2 connection, and of no HTTP/1 request.
 const HTTP2: &[u8] = b"PRI";
 
-/// What a TLS connection begins with: the type of a handshake record.
+/// The first byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
 const PLAINTEXT_RESPONSE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 43\r\nconnection: close\r\n\r\nthis door speaks TLS: begin with https://.\n";
 
-/// How long one who speaks in the clear has to take that news.
+/// How long an unencrypted client has to read the rejection.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most bytes of one connection that wait to be parsed or to be sent: a slow client holds no more.
+/// Most bytes of one connection that are buffered for parsing or sending: the bound for a slow client.
 const BUFFERED: usize = 64 * 1024;
 
-/// Requests at a time on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
 
-/// After this long without a byte we ask whether the peer is still there.
+/// After this long without a byte, keepalive probes are sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
-/// A peer that acknowledges nothing for this long is gone: its machine sleeps, or its cable is out.
+/// A peer that acknowledges nothing for this long is gone: its machine sleeps, or its cable is unplugged.
 const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a door allows its callers.
+/// The limits of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenerLimits {
-    /// Connections at a time. For one more the oldest goes on which nobody showed who it is, or else one of
-    /// whoever has most; without any, the next one is told 503 and closed.
+    /// Concurrent connections. A further one evicts the oldest unauthenticated connection, or otherwise one of the owner
+    /// with the most; without a candidate it is rejected with 503.
     pub connections: usize,
-    /// How long a connection may take until its first head, or the preface and settings of HTTP/2, is there.
+    /// The time limit for the first head of a connection, or the preface and settings of HTTP/2.
     pub first_request: Duration,
-    /// How long a connection may take until the next head is there, silence included. A slow head
-    /// holds no more than a silent connection does, so one deadline serves both.
+    /// The time limit for the next head, silence included. A slow head holds no more than a silent connection does, so one
+    /// deadline serves both.
     pub header_timeout: Duration,
-    /// Longest head of a request, in bytes; a longer one is told 431.
+    /// Longest head of a request, in bytes; a longer one is rejected with 431.
     pub header_bytes: usize,
-    /// How long a client may leave bytes untaken before it is dropped.
+    /// How long a client may leave bytes unread before it is dropped.
     pub stall: Duration,
-    /// How long requests in flight may go on after the door closes.
+    /// How long requests in flight may continue after the listener closes.
     pub grace: Duration,
 }
 
 impl Default for ListenerLimits {
     fn default() -> Self {
         Self {
-            // 10,000 idle sessions, and room for the calls beside them.
+            // 10,000 idle sessions, and capacity for calls.
             connections: 12_000,
-            // As long as a TLS handshake may take: a client connects because it has something to say.
+            // The same as for a TLS handshake: a client connects in order to send a request.
             first_request: Duration::from_secs(10),
-            // Common clients give an idle connection up after 90 s or less: they close first, and
-            // no request meets a connection that was just closed.
+            // Common clients close an idle connection after 90 s or less: they close first, and no request meets a connection
+            // that was just closed.
             header_timeout: Duration::from_secs(120),
             header_bytes: 32 * 1024,
             stall: Duration::from_secs(30),
@@ -95,18 +95,18 @@ impl Default for ListenerLimits {
     }
 }
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub struct HttpPeer {
-    /// The other end.
+    /// The remote address.
     pub addr: SocketAddr,
-    /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
+    /// Its verified certificate, if the listener's TLS requests one.
     pub certificate: Option<Arc<Certificate>>,
-    /// Where to report that it has shown who it is.
+    /// Receives the report that the client is authenticated.
     pub auth: ConnectionAuth,
 }
 
-/// What the connections of a door share.
+/// The shared state of a listener's connections.
 pub(super) struct ListenerContext<H> {
     limits: ListenerLimits,
     pub(super) slots: Arc<ConnectionSlots>,
@@ -153,41 +153,41 @@ impl<H> ListenerContext<H> {
     }
 }
 
-/// Serves one connection until either side ends it, or its place is needed for another one.
+/// Serves one connection until either side ends it, or it is evicted.
 pub(super) async fn serve<H, F>(
     stream: TcpStream,
     addr: SocketAddr,
-    hall: Arc<ListenerContext<H>>,
-    place: ConnectionSlot,
+    listener: Arc<ListenerContext<H>>,
+    slot: ConnectionSlot,
 ) where
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let first = async {
         configure_socket(&stream)?;
-        detect_protocol(&stream, hall.tls.is_some()).await
+        detect_protocol(&stream, listener.tls.is_some()).await
     };
-    let opened = tokio::select! {
+    let detected = tokio::select! {
         biased;
-        opened = timeout(hall.limits.first_request, first) => opened,
-        () = hall.closing.cancelled() => return,
-        () = place.wait_evicted() => return,
+        detected = timeout(listener.limits.first_request, first) => detected,
+        () = listener.closing.cancelled() => return,
+        () = slot.wait_evicted() => return,
     };
-    let Ok(Ok(opening)) = opened else { return };
+    let Ok(Ok(protocol)) = detected else { return };
     let peer = HttpPeer {
         addr,
         certificate: None,
-        auth: place.auth(),
+        auth: slot.auth(),
     };
-    match (opening, &hall.tls) {
-        // Both are large: they are not to make every other connection's task larger.
-        (DetectedProtocol::Http2, _) => Box::pin(serve_http2(stream, peer, &hall, &place)).await,
+    match (protocol, &listener.tls) {
+        // Both futures are large, and must not enlarge every other connection's task.
+        (DetectedProtocol::Http2, _) => Box::pin(serve_http2(stream, peer, &listener, &slot)).await,
         (DetectedProtocol::Tls, Some(tls)) => {
-            Box::pin(serve_tls(stream, peer, tls, &hall, &place)).await;
+            Box::pin(serve_tls(stream, peer, tls, &listener, &slot)).await;
         }
         (DetectedProtocol::Other, Some(_)) => reject_plaintext(stream).await,
         (DetectedProtocol::Tls | DetectedProtocol::Other, None) => {
-            serve_http1(stream, peer, &hall, &place).await;
+            serve_http1(stream, peer, &listener, &slot).await;
         }
     }
 }
@@ -195,20 +195,20 @@ pub(super) async fn serve<H, F>(
 async fn serve_http1<IO, H, F>(
     stream: IO,
     peer: HttpPeer,
-    hall: &Arc<ListenerContext<H>>,
-    place: &ConnectionSlot,
+    listener: &Arc<ListenerContext<H>>,
+    slot: &ConnectionSlot,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
-    let service = service_fn(|request| handle_request(hall, request, peer.clone()));
+    let io = TokioIo::new(StallGuard::new(stream, listener.limits.stall));
+    let service = service_fn(|request| handle_request(listener, request, peer.clone()));
     let never = CancellationToken::new();
     drive_connection(
-        hall.http1.serve_connection(io, service),
-        hall,
-        place,
+        listener.http1.serve_connection(io, service),
+        listener,
+        slot,
         &never,
     )
     .await;
@@ -217,23 +217,24 @@ async fn serve_http1<IO, H, F>(
 async fn serve_http2<IO, H, F>(
     stream: IO,
     peer: HttpPeer,
-    hall: &Arc<ListenerContext<H>>,
-    place: &ConnectionSlot,
+    listener: &Arc<ListenerContext<H>>,
+    slot: &ConnectionSlot,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let stream = StallGuard::new(stream, hall.limits.stall);
+    let stream = StallGuard::new(stream, listener.limits.stall);
     let spent = CancellationToken::new();
-    let frames = CountedFrames::new(stream, place.auth(), hall.limits.stall, spent.clone());
+    let frames = CountedFrames::new(stream, slot.auth(), listener.limits.stall, spent.clone());
     let io = TokioIo::new(frames);
-    let asked = Arc::clone(hall);
-    let service = service_fn(move |request| handle_request(&asked, request, peer.clone()));
+    let listener_context = Arc::clone(listener);
+    let service =
+        service_fn(move |request| handle_request(&listener_context, request, peer.clone()));
     drive_connection(
-        hall.http2.serve_connection(io, service),
-        hall,
-        place,
+        listener.http2.serve_connection(io, service),
+        listener,
+        slot,
         &spent,
     )
     .await;
@@ -243,23 +244,23 @@ async fn serve_tls<H, F>(
     stream: TcpStream,
     peer: HttpPeer,
     tls: &ListenerTls,
-    hall: &Arc<ListenerContext<H>>,
-    place: &ConnectionSlot,
+    listener: &Arc<ListenerContext<H>>,
+    slot: &ConnectionSlot,
 ) where
     H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let shaken = tokio::select! {
+    let handshake = tokio::select! {
         biased;
-        shaken = tls.accept(stream) => shaken,
-        () = hall.closing.cancelled() => return,
-        () = place.wait_evicted() => return,
+        handshake = tls.accept(stream) => handshake,
+        () = listener.closing.cancelled() => return,
+        () = slot.wait_evicted() => return,
     };
     let Some(SecuredStream {
         stream,
         certificate,
         http2,
-    }) = shaken
+    }) = handshake
     else {
         return;
     };
@@ -268,23 +269,23 @@ async fn serve_tls<H, F>(
         ..peer
     };
     if http2 {
-        serve_http2(stream, peer, hall, place).await
+        serve_http2(stream, peer, listener, slot).await
     } else {
-        serve_http1(stream, peer, hall, place).await
+        serve_http1(stream, peer, listener, slot).await
     }
 }
 
-/// Says to one who speaks in the clear how to speak. What it sent is read, or its kernel would throw
-/// the words away on our reset.
+/// Tells an unencrypted client to use TLS. Reads its bytes first, because its kernel would discard the answer on our
+/// reset.
 async fn reject_plaintext(mut stream: TcpStream) {
-    let said = async {
+    let response = async {
         stream.write_all(PLAINTEXT_RESPONSE).await?;
         stream.shutdown().await?;
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    let _ = timeout(REJECT_TIMEOUT, said).await;
+    let _ = timeout(REJECT_TIMEOUT, response).await;
 }
 
 fn configure_socket(stream: &TcpStream) -> io::Result<()> {
@@ -296,7 +297,7 @@ fn configure_socket(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What a connection opens with.
+/// The protocol of a connection by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DetectedProtocol {
     Tls,
@@ -304,7 +305,7 @@ enum DetectedProtocol {
     Other,
 }
 
-/// Looks at the first bytes and leaves them where they are.
+/// Peeks at the first bytes.
 async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedProtocol> {
     let peek = || {
         let mut first = [0; HTTP2.len()];
@@ -316,7 +317,7 @@ async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedPr
             });
         }
         let undecided = 0 < len && len < HTTP2.len() && HTTP2.starts_with(&first[..len]);
-        // Said in these words, the runtime wakes us when there is more, not when there is any.
+        // With this error, the runtime wakes us when there is more, not when there is any.
         if undecided {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -329,7 +330,7 @@ async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedPr
     loop {
         let ready = stream.ready(Interest::READABLE).await?;
         match stream.try_io(Interest::READABLE, peek) {
-            // It will never be more: a beginning of neither, which HTTP/1 turns away.
+            // No more bytes follow: this is the start of neither, which HTTP/1 rejects.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
                 return Ok(DetectedProtocol::Other);
             }
@@ -339,9 +340,9 @@ async fn detect_protocol(stream: &TcpStream, tls: bool) -> io::Result<DetectedPr
     }
 }
 
-/// Judges a request, has it handled, and ties a standing reply to the door.
+/// Checks a request, passes it to the handler, and ties a long-lived reply to the listener.
 fn handle_request<H, F>(
-    hall: &Arc<ListenerContext<H>>,
+    listener: &Arc<ListenerContext<H>>,
     request: Request<Incoming>,
     peer: HttpPeer,
 ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<H, F>
@@ -351,18 +352,18 @@ where
 {
     let request_use = peer.auth.begin_request();
     let request = request.map(RequestBody::from);
-    let handled = hall
+    let handled = listener
         .allow
         .check(request.uri(), request.headers())
-        .map(|()| (hall.handler)(request, peer));
-    let hall = Arc::clone(hall);
+        .map(|()| (listener.handler)(request, peer));
+    let listener = Arc::clone(listener);
     async move {
         let mut response = match handled {
             Ok(handled) => handled.await,
             Err(denied) => forbidden_response(&denied),
         };
         let body = response.body_mut();
-        body.close_with(&hall.closing);
+        body.close_with(&listener.closing);
         body.attach_request(request_use);
         Ok(response)
     }
@@ -376,32 +377,32 @@ fn forbidden_response(denied: &GuardRejection) -> Response<ReplyBody> {
     response
 }
 
-/// Runs a connection to its end. When the door closes it takes no new request, and what is in
-/// flight has the grace to finish; one of HTTP/2 whose frames carry nothing, or that gives its answers no
-/// room, is told to go and closed.
+/// Runs a connection to its end. When the listener closes, it accepts no new request, and requests in flight have the
+/// grace period to finish. An HTTP/2 connection whose frames carry nothing, or that does not read its answers, gets a
+/// GOAWAY and is closed.
 async fn drive_connection<C: GracefulConnection, H>(
     connection: C,
-    hall: &ListenerContext<H>,
-    place: &ConnectionSlot,
+    listener: &ListenerContext<H>,
+    slot: &ConnectionSlot,
     spent: &CancellationToken,
 ) where
     C::Error: std::fmt::Display,
 {
     let mut connection = pin!(connection);
     let silent = async {
-        tokio::time::sleep(hall.limits.first_request).await;
-        if place.has_handshaken() {
+        tokio::time::sleep(listener.limits.first_request).await;
+        if slot.has_handshaken() {
             std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {
-        // Asked first: a reply that is just being written then says that it is the last one.
+        // Polled first: a reply that is just being written then announces that it is the last one.
         biased;
-        () = hall.closing.cancelled() => {
+        () = listener.closing.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            timeout(hall.limits.grace, connection).await.ok()
+            timeout(listener.limits.grace, connection).await.ok()
         }
-        () = place.wait_evicted() => None,
+        () = slot.wait_evicted() => None,
         ended = connection.as_mut() => Some(ended),
         () = spent.cancelled() => {
             tracing::debug!("a connection of HTTP/2 sent too many empty frames, or read nothing");

@@ -1,4 +1,4 @@
-//! Connects to an upstream server: its name, its address, TLS.
+//! Connects to an upstream server: name resolution, TCP, TLS.
 
 use std::future::Future;
 use std::io;
@@ -25,17 +25,16 @@ use super::pooled_connection::PooledConnection;
 use super::proxy::{Outbound, ProxyAddress, open_tunnel};
 use super::tls::RootsError;
 
-/// Time for everything: the name, the address, TLS.
+/// The time limit for all steps.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an address has before the next one is tried beside it (RFC 8305).
+/// How long an address is tried before the next one is tried in parallel (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Most addresses of one name that are tried.
 const ADDRESSES: usize = 8;
 
-/// After this long without a byte we ask whether the server is still there, and give it as long to
-/// answer.
+/// After this long without a byte keepalive probes are sent, and as long is waited for an answer.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no connection to a server.
@@ -52,10 +51,10 @@ pub enum DialError {
     Unresolved {
         /// The server, `host:port`.
         at: String,
-        /// What the resolver said.
+        /// The resolver's error.
         why: String,
     },
-    /// Its addresses are not ones that may be gone to.
+    /// Its addresses are outside of the allowed scope.
     #[error(
         "{at} is on this machine or in a private network, where nobody but your own configuration may lead"
     )]
@@ -63,34 +62,34 @@ pub enum DialError {
         /// The server, `host:port`.
         at: String,
     },
-    /// The network does not lead there.
+    /// The network has no route.
     #[error("{at} could not be reached: {why}")]
     Unreachable {
         /// The server, `host:port`.
         at: String,
-        /// What the operating system said.
+        /// The system's error.
         why: String,
     },
-    /// There was no TLS connection: an unknown authority, another name, no TLS at all.
+    /// The TLS handshake failed: an unknown authority, another name, no TLS at all.
     #[error("TLS with {at} failed: {why}")]
     Tls {
         /// The server, `host:port`.
         at: String,
-        /// What is wrong with the handshake or the certificate.
+        /// The error of the handshake or the certificate.
         why: String,
     },
-    /// There is nothing to judge a certificate by.
+    /// There are no authorities to verify a certificate with.
     #[error(transparent)]
     Roots(#[from] RootsError),
-    /// The proxy gives no way there.
+    /// The proxy does not connect.
     #[error("the proxy {proxy} is of no use: {why}")]
     Proxy {
         /// The proxy, without credentials.
         proxy: String,
-        /// What it said, or what is wrong with it.
+        /// The proxy's answer or error.
         why: String,
     },
-    /// What a document names cannot be judged before a proxy is asked for it.
+    /// A name from a document cannot be resolved here, so its address cannot be checked before a proxy connects to it.
     #[error(
         "the host name of {at} could not be resolved here, so nobody knows where the proxy would lead; where its address is yours to name, write it into the entry"
     )]
@@ -98,22 +97,22 @@ pub enum DialError {
         /// The server, `host:port`.
         at: String,
     },
-    /// Nobody answered.
+    /// No address answered in time.
     #[error("{at} did not take the connection within {within:?}")]
     TimedOut {
         /// The server, `host:port`.
         at: String,
-        /// The time it had.
+        /// The time limit.
         within: Duration,
     },
 }
 
-/// Makes connections for the pool.
+/// Opens connections for the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Dial {
     pub(super) outbound: Outbound,
     pub(super) scope: AddressScope,
-    /// HTTP/2 is spoken on its connections, and nothing else.
+    /// Its connections use HTTP/2 only.
     pub(super) h2: bool,
 }
 
@@ -173,7 +172,7 @@ impl Dial {
         };
         let Some(config) = config else {
             let wire = PooledConnection::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
-            // Who is judged is asked by its address, in a tunnel, and reads the request itself.
+            // A checked address is reached by a tunnel, and the server reads the request itself.
             return Ok(
                 if proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
                     wire.with_proxy()
@@ -193,7 +192,7 @@ impl Dial {
         Ok(PooledConnection::new(stream.into(), self.h2))
     }
 
-    /// A connection to the proxy; for https, HTTP/2 and what is judged, with a way through it.
+    /// A connection to the proxy; with a tunnel for https, HTTP/2 and checked addresses.
     async fn connect_proxy(
         &self,
         proxy: &ProxyAddress,
@@ -206,23 +205,23 @@ impl Dial {
                 resolve_in_scope(server, scope).await?.to_string()
             }
         };
-        let no_use = |why: String| DialError::Proxy {
+        let failed = |why: String| DialError::Proxy {
             proxy: proxy.to_string(),
             why,
         };
         let at = proxy.url();
         let dialed = connect(&at, host(&at), AddressScope::Any).await;
-        let mut tcp = dialed.map_err(|e| no_use(e.to_string()))?;
+        let mut tcp = dialed.map_err(|e| failed(e.to_string()))?;
         if secure || self.h2 || self.scope != AddressScope::Any {
             open_tunnel(&mut tcp, proxy, &target)
                 .await
-                .map_err(no_use)?;
+                .map_err(failed)?;
         }
         Ok(tcp)
     }
 }
 
-/// The address that a proxy is asked for in the place of a name that leads only so far.
+/// The address in scope that a proxy connects to instead of the name.
 async fn resolve_in_scope(server: &Uri, scope: AddressScope) -> Result<SocketAddr, DialError> {
     let at = host_and_port(server);
     let Ok(addresses) = lookup_host((host(server), port(server))).await else {
@@ -243,7 +242,7 @@ async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStr
             });
         }
     };
-    // Judged here, where they are connected to: a name may have other addresses the next time.
+    // Checked here, right before connecting: the name may resolve to other addresses the next time.
     let admitted: Vec<_> = addresses.filter(|at| scope.contains(at.ip())).collect();
     if admitted.is_empty() && scope != AddressScope::Any {
         return Err(DialError::OutOfScope { at: at() });
@@ -262,16 +261,16 @@ async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStr
 
 /// The first address that answers; each has a head start before the next.
 async fn race_addresses(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-    let mut tries = FuturesUnordered::new();
+    let mut attempts = FuturesUnordered::new();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
         match addresses.next() {
-            Some(address) => tries.push(connect_tcp(address)),
-            None if tries.is_empty() => return Err(failure),
+            Some(address) => attempts.push(connect_tcp(address)),
+            None if attempts.is_empty() => return Err(failure),
             None => {}
         }
         tokio::select! {
-            Some(tried) = tries.next() => match tried {
+            Some(tried) = attempts.next() => match tried {
                 Ok(stream) => return Ok(stream),
                 Err(e) => failure = e,
             },
@@ -304,7 +303,7 @@ fn port(server: &Uri) -> u16 {
     server.port_u16().unwrap_or(if https { 443 } else { 80 })
 }
 
-/// `host:port`, as people write it.
+/// `host:port` for display.
 pub(super) fn host_and_port(server: &Uri) -> String {
     format!("{}:{}", server.host().unwrap_or_default(), port(server))
 }

@@ -1,35 +1,35 @@
-//! Who may speak to a door through a browser: guards against DNS rebinding and foreign pages.
+//! Guards a listener against DNS rebinding and foreign web pages.
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, Uri};
 
-/// The names a machine always has for itself.
+/// The names that every machine has for itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Most bytes of a refused value that are repeated in the refusal.
+/// Most bytes of a rejected value that the rejection repeats.
 const QUOTED: usize = 100;
 
-/// The hosts a door answers to, besides loopback, and the origins whose pages it lets in, besides its
-/// own: what another program of this machine serves on another port is as foreign as any page.
+/// The hosts that a listener answers to, besides loopback, and the origins whose pages it admits, besides its own: another
+/// port of this machine is as foreign as any page.
 #[derive(Clone, Debug, Default)]
 pub struct AllowList {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-/// Why a request was turned away: 403.
+/// Why a request was rejected with 403.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardRejection {
-    /// The request does not say which host it wants.
+    /// The request names no host.
     #[error("the request names no host")]
     NoHost,
-    /// Header fields that may stand once stand several times.
+    /// A header field that may occur once occurs several times.
     #[error("the request names more than one {0}")]
     RepeatedHeader(HeaderName),
-    /// The host asked for is not ours: DNS rebinding, or a name that was not configured.
+    /// The host is not ours: DNS rebinding, or a name that was not configured.
     #[error("host {0:?} is neither loopback nor among the configured hosts")]
     Host(String),
-    /// A page of this origin may not call.
+    /// Pages of this origin are not allowed.
     #[error("origin {0:?} is neither this door's own nor among `allowed_origins` of [http]")]
     Origin(String),
 }
@@ -49,10 +49,10 @@ impl AllowList {
         }
     }
 
-    /// Judges the target and the header of a request.
+    /// Checks the target and the headers of a request.
     ///
     /// # Errors
-    /// [`GuardRejection`], whose words can be told to the caller.
+    /// [`GuardRejection`], whose text may be sent to the caller.
     pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), GuardRejection> {
         let host = single_value(headers, &HOST)?;
         let authority = target.authority().map(http::uri::Authority::as_str);
@@ -77,7 +77,7 @@ impl AllowList {
         is_loopback(authority) || self.is_configured_host(authority)
     }
 
-    /// True for a host that is configured, by its name alone or with this port.
+    /// Whether a host is configured, by its name alone or with this port.
     #[must_use]
     pub fn is_configured_host(&self, authority: &str) -> bool {
         let same = |host: &String| {
@@ -87,7 +87,7 @@ impl AllowList {
         self.hosts.iter().any(same)
     }
 
-    /// `own` is the host and port that were asked: those of a page of this door itself.
+    /// `own` is the requested host and port: the origin of this listener's own pages.
     fn has_origin(&self, origin: &str, own: &str) -> bool {
         let host = origin
             .strip_prefix("http://")
@@ -98,14 +98,14 @@ impl AllowList {
     }
 }
 
-/// True for a name that this machine has for itself, with or without a port.
+/// Whether this is a loopback name, with or without a port.
 #[must_use]
 pub fn is_loopback(authority: &str) -> bool {
     let own = |name: &str| LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name));
     host_name(authority).is_some_and(own)
 }
 
-/// The name of `name[:port]`; `None` when what follows it is no port.
+/// The name of `name[:port]`; `None` if the port is malformed.
 fn host_name(authority: &str) -> Option<&str> {
     let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let Some(colon) = authority[end..].find(':') else {
@@ -116,7 +116,7 @@ fn host_name(authority: &str) -> Option<&str> {
     is_port.then_some(name)
 }
 
-/// The value of a field that may stand once; what is not text is no name of ours.
+/// The value of a field that may occur once; a value that is not text matches no name.
 fn single_value<'a>(
     headers: &'a HeaderMap,
     field: &HeaderName,
@@ -153,9 +153,9 @@ mod tests {
         allow.check(&Uri::from_static("/mcp"), &headers)
     }
 
-    /// MCP-080: a name that leads here by DNS rebinding is no name of ours.
+    /// MCP-080: a name that resolves to this machine by DNS rebinding is rejected.
     #[test]
-    fn only_our_own_hosts_are_answered() {
+    fn only_our_own_hosts_are_accepted() {
         for host in [
             "localhost",
             "LOCALHOST:7332",
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// MCP-080: pages of foreign origins are turned away, those of other ports of this machine too.
+    /// MCP-080: pages of foreign origins are rejected, also those of other ports of this machine.
     #[test]
-    fn only_our_own_origins_are_let_in() {
+    fn only_our_own_origins_are_accepted() {
         for (host, origin) in [
             ("localhost", "http://localhost"),
             ("localhost", "https://LOCALHOST"),
@@ -228,7 +228,7 @@ mod tests {
 
     /// MCP-080: HTTP/2 and absolute targets carry the host in the target; it must agree.
     #[test]
-    fn the_target_s_host_is_judged_too() {
+    fn the_host_in_the_target_is_checked_too() {
         let allow = AllowList::default();
         let target = |text: &'static str| Uri::from_static(text);
         let none = HeaderMap::new();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_stands_twice_is_refused() {
+    fn a_repeated_field_is_rejected() {
         let mut headers = HeaderMap::new();
         headers.append(HOST, HeaderValue::from_static("localhost"));
         headers.append(HOST, HeaderValue::from_static("evil.example"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_repeats_no_more_than_a_line() {
+    fn a_rejection_repeats_at_most_a_line() {
         let long = "x".repeat(5000);
         let denied = ask(&AllowList::default(), &long, None).unwrap_err();
         assert!(denied.to_string().len() < 250);

@@ -1,6 +1,6 @@
-//! The TLS of a door: the certificate it shows, and whose certificates it takes.
+//! The TLS of a listener: its certificate, and the client certificates it accepts.
 //!
-//! Everything is read from files and can be read again. A connection keeps what it was opened with.
+//! Everything is read from files and can be reloaded. A connection keeps the settings it was opened with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use tokio_rustls::server::TlsStream;
 
 use super::certificate::Certificate;
 
-/// How long a client may take until it is known who it is, its wait for a turn included.
+/// The time limit of a handshake, its time in the queue included.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Handshakes under way at a time: a few milliseconds of work each. The next ones wait for their turn.
+/// Concurrent handshakes: a few milliseconds of work each. Further ones are queued.
 const MAX_HANDSHAKES: usize = 512;
 
-/// What a client names that speaks HTTP/2 (RFC 9113, section 3.3).
+/// The ALPN id of HTTP/2 (RFC 9113, section 3.3).
 const HTTP2: &[u8] = b"h2";
 
-/// Longest file looked at: a bundle of all public authorities has a quarter of it.
+/// Longest file that is read: four times a bundle of all public authorities.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The files, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The door's certificate and what leads from it to an authority.
+    /// The listener's certificate and its chain to an authority.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Whose certificates clients may show.
+    /// The client certificates it accepts.
     pub client_auth: Option<ClientAuth>,
 }
 
-/// Whose certificates clients may show.
+/// The accepted client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuth {
     /// The authorities that sign them.
     pub ca: PathBuf,
-    /// Whether a client without one is turned away.
+    /// Whether a client without a certificate is rejected.
     pub required: bool,
 }
 
@@ -65,30 +65,30 @@ impl TlsFiles {
     }
 }
 
-/// Why the files are of no use. Nothing of a key is repeated.
+/// Why the files cannot be used. Nothing of a key is repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// It cannot be read.
     #[error("{0} cannot be read: {1}")]
     Unreadable(PathBuf, std::io::Error),
-    /// It holds something else.
+    /// It has other contents.
     #[error("{0} holds no {1} in PEM")]
     WrongContents(PathBuf, &'static str),
-    /// The certificate and the key do not go together, or are of a kind that is not known.
+    /// The certificate and the key do not match, or are of an unknown kind.
     #[error("{0} and its key cannot be used together: {1}")]
     KeyMismatch(PathBuf, rustls::Error),
-    /// The authorities are none.
+    /// The authorities cannot be used.
     #[error("{0} holds no certificate of an authority that can be used: {1}")]
     InvalidAuthority(PathBuf, String),
 }
 
-/// What was read last, and what became of it.
+/// The contents of the files, and the settings made from them.
 struct LoadedTls {
     texts: Vec<Vec<u8>>,
     config: Arc<ServerConfig>,
 }
 
-/// The TLS of a door; clones share it.
+/// The TLS of a listener; clones share it.
 #[derive(Clone)]
 pub struct ListenerTls {
     files: Arc<TlsFiles>,
@@ -99,7 +99,7 @@ pub struct ListenerTls {
 /// A connection after its handshake.
 pub(super) struct SecuredStream {
     pub(super) stream: TlsStream<TcpStream>,
-    /// What the client showed.
+    /// The client's certificate.
     pub(super) certificate: Option<Arc<Certificate>>,
     /// The client chose HTTP/2.
     pub(super) http2: bool,
@@ -116,11 +116,11 @@ impl ListenerTls {
     ///
     /// # Errors
     /// [`TlsError`].
-    pub fn open(papers: TlsFiles) -> Result<Self, TlsError> {
-        let texts = read_files(&papers)?;
-        let config = build_config(&papers, &texts)?;
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let texts = read_files(&files)?;
+        let config = build_config(&files, &texts)?;
         Ok(Self {
-            files: Arc::new(papers),
+            files: Arc::new(files),
             loaded: Arc::new(Snapshot::new(LoadedTls { texts, config })),
             handshake_permits: Arc::new(Semaphore::new(MAX_HANDSHAKES)),
         })
@@ -132,10 +132,10 @@ impl ListenerTls {
         &self.files
     }
 
-    /// Reads the files again, for the connections to come; true when they say something else.
+    /// Reloads the files for future connections; true when they have changed.
     ///
     /// # Errors
-    /// [`TlsError`]; then everything stays as it was.
+    /// [`TlsError`]; the settings are unchanged then.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let texts = read_files(&self.files)?;
         if texts == self.loaded.load().texts {
@@ -146,21 +146,21 @@ impl ListenerTls {
         Ok(true)
     }
 
-    /// Finds out who is there; `None` when that failed. Takes at most [`HANDSHAKE`].
+    /// Performs the handshake; `None` when it failed. Takes at most [`HANDSHAKE`].
     pub(super) async fn accept(&self, stream: TcpStream) -> Option<SecuredStream> {
-        let shaken = async {
-            let _turn = self.handshake_permits.acquire().await.ok()?;
+        let handshake = async {
+            let _permit = self.handshake_permits.acquire().await.ok()?;
             let acceptor = TlsAcceptor::from(self.loaded.load().config.clone());
-            let shaken = acceptor.accept(stream).await;
-            shaken
-                .inspect_err(|error| tracing::debug!(%error, "a client was not let in"))
+            let handshake = acceptor.accept(stream).await;
+            handshake
+                .inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed"))
                 .ok()
         };
-        let stream = tokio::time::timeout(HANDSHAKE, shaken).await.ok()??;
+        let stream = tokio::time::timeout(HANDSHAKE, handshake).await.ok()??;
         let (_, session) = stream.get_ref();
-        let shown = session.peer_certificates();
-        let certificate = match shown.and_then(<[_]>::first) {
-            // One that was shown and cannot be read is not as if none had been shown.
+        let certificates = session.peer_certificates();
+        let certificate = match certificates.and_then(<[_]>::first) {
+            // A malformed certificate does not count as none.
             Some(first) => Some(Arc::new(Certificate::parse(first)?)),
             None => None,
         };
@@ -173,8 +173,8 @@ impl ListenerTls {
     }
 }
 
-fn read_files(papers: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
-    papers
+fn read_files(files: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
+    files
         .all_files()
         .iter()
         .map(|file| read_file(file))
@@ -183,8 +183,8 @@ fn read_files(papers: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
 
 fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
     let unread = |error| TlsError::Unreadable(file.to_owned(), error);
-    let found = std::fs::metadata(file).map_err(unread)?;
-    if !found.is_file() || found.len() > FILE_BYTES_MAX {
+    let metadata = std::fs::metadata(file).map_err(unread)?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
         return Err(unread(std::io::Error::other(format!(
             "it is no file of at most {FILE_BYTES_MAX} bytes"
         ))));
@@ -192,18 +192,18 @@ fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(file).map_err(unread)
 }
 
-fn build_config(papers: &TlsFiles, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
+fn build_config(files: &TlsFiles, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let [cert, key, ca @ ..] = texts else {
         unreachable!("a certificate and a key are always read");
     };
-    let chain = parse_certificates(&papers.cert, cert)?;
+    let chain = parse_certificates(&files.cert, cert)?;
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_: pem::Error| TlsError::WrongContents(papers.key.clone(), "private key"))?;
+        .map_err(|_: pem::Error| TlsError::WrongContents(files.key.clone(), "private key"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring knows the default versions");
-    let builder = match (&papers.client_auth, ca.first()) {
+    let builder = match (&files.client_auth, ca.first()) {
         (Some(clients), Some(ca)) => builder.with_client_cert_verifier(build_verifier(
             clients,
             parse_certificates(&clients.ca, ca)?,
@@ -212,10 +212,10 @@ fn build_config(papers: &TlsFiles, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|error| TlsError::KeyMismatch(papers.cert.clone(), error))?;
+        .map_err(|error| TlsError::KeyMismatch(files.cert.clone(), error))?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    if papers.client_auth.is_some() {
-        // A resumed session would bring a certificate that nobody judges again.
+    if files.client_auth.is_some() {
+        // A resumed session would bring a certificate that is not verified again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }

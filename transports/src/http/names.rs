@@ -1,4 +1,4 @@
-//! Names of HTTP headers that MCP and W3C Trace Context give, on both sides of the kernel.
+//! Names of HTTP headers of MCP and W3C Trace Context, for both sides of the kernel.
 
 use http::header::HeaderName;
 

@@ -1,8 +1,8 @@
-//! A pooled connection that looks before it writes: a server that closed it while it was idle gets
-//! no request that it would never answer.
+//! A pooled connection that is checked before each request: a server that closed it while it was idle gets no request that
+//! it would never answer.
 //!
-//! The runtime may learn of a close later than the socket does. A request written in between would
-//! be lost, and nobody could tell whether it was carried out.
+//! The runtime may learn of a close later than the socket does. A request written in between would be lost, with an
+//! unknown outcome.
 
 use std::error::Error;
 use std::fmt;
@@ -23,17 +23,17 @@ type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// A connection to a server, TLS included.
 pub(super) struct PooledConnection {
     stream: Stream,
-    /// Something came: from now on silence reigns between an answer and the next request.
+    /// Something was read: from now on there is silence between an answer and the next request.
     used: bool,
-    /// Part of a request is written. The whole of it is handed over at once, so a flush ends it.
+    /// Part of a request is written. A request is written at once, so a flush ends it.
     mid_request: bool,
-    /// A proxy reads the requests, and wants the whole URL in each (RFC 9112, section 3.2.2).
+    /// A proxy reads the requests, and needs the whole URL in each (RFC 9112, section 3.2.2).
     via_proxy: bool,
-    /// Requests go side by side: something to read says nothing about the next one.
+    /// Requests are concurrent: readable bytes do not concern the next one.
     shared: bool,
 }
 
-/// The error of a write before which the connection turned out to be closed.
+/// The error of a write on a connection that turned out to be closed.
 #[derive(Debug)]
 struct UnsentError;
 
@@ -45,7 +45,7 @@ impl fmt::Display for UnsentError {
 
 impl Error for UnsentError {}
 
-/// True when a request failed before it was written: it can be sent again.
+/// Whether a request failed before it was written, so that it can be repeated.
 pub(super) fn is_unsent(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     match io.and_then(io::Error::get_ref) {
@@ -65,7 +65,7 @@ impl PooledConnection {
         }
     }
 
-    /// Its requests are read by a proxy.
+    /// Marks the connection as one to a proxy that reads the requests.
     pub(super) fn with_proxy(self) -> Self {
         Self {
             via_proxy: true,
@@ -78,8 +78,8 @@ impl PooledConnection {
         self.via_proxy
     }
 
-    /// Whatever can be read before a request, a close, the end of TLS or a late complaint, says that
-    /// the server is done with this connection.
+    /// Readable bytes before a request (a close, the end of TLS or a late error) mean that the server is done with this
+    /// connection.
     fn check(&self) -> io::Result<()> {
         let tcp = match &self.stream {
             MaybeHttpsStream::Http(tcp) => tcp.inner(),

@@ -1,4 +1,4 @@
-//! How the network is reached: directly or through a proxy, and whose certificates count.
+//! Settings of outbound connections: direct or through a proxy, and the trusted authorities.
 
 mod exceptions;
 mod tunnel;
@@ -17,7 +17,7 @@ use super::tls::Tls;
 pub use self::exceptions::ProxyExceptions;
 pub(super) use self::tunnel::{explain_refusal, open_tunnel};
 
-/// The port of a proxy whose address names none.
+/// The default port of a proxy.
 const PORT: u16 = 80;
 
 /// The proxy of an HTTP client, `http://[USER:PASSWORD@]HOST[:PORT]`. Neither its text form nor its debug form
@@ -29,36 +29,36 @@ pub struct ProxyAddress {
     authorization: Option<HeaderValue>,
 }
 
-/// An address of a proxy that cannot be used; never repeats the address, which may hold a password.
+/// An unusable proxy address; never repeats the address, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyAddressError {
     /// Another kind of proxy.
     #[error("a proxy reached by {0}:// is not supported; write http://HOST:PORT")]
     UnsupportedScheme(String),
-    /// No address at all.
+    /// It is no address.
     #[error(
         "it is no address of a proxy; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
     )]
     InvalidAddress,
 }
 
-/// Through which proxy each address is reached.
+/// The proxies, and the addresses that are reached directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyRules {
     /// For `http://`.
     pub http: Option<Result<ProxyAddress, ProxyAddressError>>,
     /// For `https://`.
     pub https: Option<Result<ProxyAddress, ProxyAddressError>>,
-    /// What is reached directly.
+    /// Addresses that are reached directly.
     pub exceptions: ProxyExceptions,
 }
 
-/// What a client needs to reach a server: clones share it.
+/// The settings of a client; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Outbound {
-    /// Whose certificates count.
+    /// The trusted authorities.
     pub tls: Tls,
-    /// Through whom.
+    /// The proxies.
     pub proxies: Arc<ProxyRules>,
 }
 
@@ -72,7 +72,7 @@ impl From<Tls> for Outbound {
 }
 
 impl ProxyAddress {
-    /// Reads what a person wrote; without a scheme, http is meant. In the credentials `%XX` stands for a byte.
+    /// Parses an address as a person writes it; the default scheme is http. In the credentials `%XX` stands for a byte.
     ///
     /// # Errors
     /// [`ProxyAddressError`].
@@ -87,11 +87,11 @@ impl ProxyAddress {
                 ProxyAddressError::InvalidAddress
             });
         }
-        let (credentials, place) = match rest.rsplit_once('@') {
-            Some((credentials, place)) => (Some(credentials), place),
+        let (credentials, address) = match rest.rsplit_once('@') {
+            Some((credentials, address)) => (Some(credentials), address),
             None => (None, rest),
         };
-        let url: Uri = format!("http://{place}")
+        let url: Uri = format!("http://{address}")
             .parse()
             .map_err(|_| ProxyAddressError::InvalidAddress)?;
         let host = url.host().filter(|host| !host.is_empty());
@@ -148,7 +148,7 @@ fn authorization(credentials: &str) -> Result<HeaderValue, ProxyAddressError> {
     Ok(value)
 }
 
-/// With `%XX` read as bytes (RFC 3986, section 2.1); what is none of them stays as it is.
+/// Decodes `%XX` (RFC 3986, section 2.1); malformed escapes are unchanged.
 #[must_use]
 pub fn percent_decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -174,27 +174,26 @@ pub fn percent_decode(text: &str) -> Vec<u8> {
 }
 
 impl ProxyRules {
-    /// What the variables say that curl, npm and Python read, too: `https_proxy`, `http_proxy`, `all_proxy` and
-    /// `no_proxy`, in small letters or capitals; the small ones go first, as an empty text means none.
+    /// Reads the variables of curl, npm and Python: `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy`, in lower or
+    /// upper case; lower case takes precedence, and an empty text means none.
     #[must_use]
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let said = |name: &str| variable(name).or_else(|| variable(&name.to_ascii_uppercase()));
+        let value_of = |name: &str| variable(name).or_else(|| variable(&name.to_ascii_uppercase()));
         let proxy = |name: &str| {
-            let text = said(name).or_else(|| said("all_proxy"))?;
+            let text = value_of(name).or_else(|| value_of("all_proxy"))?;
             (!text.trim().is_empty()).then(|| ProxyAddress::parse(&text))
         };
         Self {
             http: proxy("http_proxy"),
             https: proxy("https_proxy"),
-            exceptions: ProxyExceptions::parse_lenient(&said("no_proxy").unwrap_or_default()),
+            exceptions: ProxyExceptions::parse_lenient(&value_of("no_proxy").unwrap_or_default()),
         }
     }
 
-    /// The proxy for this address; `None` for one that is reached directly, as everything on this machine is.
+    /// The proxy for this address; `None` for one that is reached directly, as is everything on this machine.
     ///
     /// # Errors
-    /// The proxy that was written down is none. Going there directly instead would show the network what was
-    /// not meant for it.
+    /// The configured proxy cannot be used. Connecting directly instead would reveal the traffic to the network.
     pub fn proxy_for(&self, url: &Uri) -> Result<Option<&ProxyAddress>, &ProxyAddressError> {
         let secure = url.scheme() == Some(&Scheme::HTTPS);
         let Some(proxy) = (if secure { &self.https } else { &self.http }) else {
@@ -209,13 +208,13 @@ impl ProxyRules {
     }
 }
 
-/// A host as it is compared: without brackets, the dot at its end, and capitals.
+/// Normalizes a host for comparison: without brackets, final dot, and capitals.
 fn normalize_host(host: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// An address as it is compared: an IPv4 address is one however it is written.
+/// Normalizes an address for comparison: an IPv4-mapped address becomes IPv4.
 fn normalize_ip(ip: IpAddr) -> IpAddr {
     let v4 = |ip: Ipv6Addr| ip.to_ipv4_mapped().map(IpAddr::V4);
     match ip {
@@ -250,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Decision 0056: each scheme has its proxy, in small letters or capitals, and this machine has none.
+    /// Decision 0056: each scheme has its proxy, in lower or upper case, and this machine has none.
     #[test]
     fn the_proxy_of_an_address() {
         let both = rules(&[
@@ -277,10 +276,9 @@ mod tests {
         assert_eq!(through(&rules(&[]), "https://a.test/"), "-");
     }
 
-    /// Decision 0056: the login of a proxy is in no text of it, and a proxy that cannot be used is no way
-    /// around it.
+    /// Decision 0056: the credentials of a proxy are never displayed, and an unusable proxy is not bypassed.
     #[test]
-    fn the_password_of_a_proxy_is_shown_nowhere() {
+    fn the_password_of_a_proxy_is_never_displayed() {
         let proxy = ProxyAddress::parse("http://ada:p%40ss:w%2Ford@proxy.test:3128").unwrap();
         let sent = proxy.authorization().unwrap();
         let pair = sent.to_str().unwrap().strip_prefix("Basic ").unwrap();
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_stays() {
+    fn malformed_escapes_are_unchanged() {
         assert_eq!(percent_decode("%41%2f%zz%4"), b"A/%zz%4");
         assert_eq!(percent_decode("%é%"), "%é%".as_bytes());
     }

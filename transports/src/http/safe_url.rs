@@ -1,8 +1,8 @@
-//! URLs whose answers nobody on the way can change.
+//! URLs whose answers cannot be changed in transit.
 
 use super::client::parse_url;
 
-/// True for https, and for http to this machine: keys that anybody on the way could change are none.
+/// True for https, and for http to this machine: keys that can be changed in transit are worthless.
 #[must_use]
 pub fn is_safe_url(url: &str) -> bool {
     let Ok(url) = parse_url(url) else {
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_fetched_where_nobody_can_change_them() {
+    fn keys_are_fetched_only_where_they_cannot_be_changed_in_transit() {
         for safe in [
             "https://a.example/k",
             "http://127.0.0.1:1/k",

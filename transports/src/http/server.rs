@@ -1,4 +1,4 @@
-//! A door: accepts connections and hands their requests on.
+//! A listener: accepts connections and passes their requests to a handler.
 
 use std::future::Future;
 use std::io;
@@ -20,23 +20,23 @@ pub use super::connection::{ConnectionAuth, HttpPeer, ListenerLimits};
 use super::guard::AllowList;
 use super::listener_tls::ListenerTls;
 
-/// Connections the kernel may hold ready for us; a burst of agents that start together fits.
+/// Connections that wait to be accepted; a burst of agents that start together fits.
 const BACKLOG: u32 = 4096;
 
-/// How many connections are told at a time that there is no room; more are closed without a word.
+/// Concurrent rejections with an answer; further connections are closed without one.
 const MAX_REJECTIONS: usize = 64;
 
-/// How long a connection that is turned away has to take the news.
+/// How long a rejected connection has to read the answer.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait when the machine is out of descriptors or memory.
+/// The delay when the machine is out of descriptors or memory.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 const OVERLOAD_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
     content-length: 22\r\nretry-after: 1\r\nconnection: close\r\n\r\ntoo many connections.\n";
 
-/// A bound address that nobody answers at yet.
+/// A bound address that is not served yet.
 #[derive(Debug)]
 pub struct HttpListener {
     listener: TcpListener,
@@ -48,7 +48,7 @@ impl HttpListener {
     /// Binds the address; port 0 picks a free one.
     ///
     /// # Errors
-    /// What the kernel says: the address is in use, is not ours, or needs a privilege.
+    /// The system's error: the address is in use, is not ours, or needs a privilege.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         let socket = match addr {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -65,7 +65,7 @@ impl HttpListener {
         })
     }
 
-    /// Speaks TLS only.
+    /// Uses TLS only.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<ListenerTls>) -> Self {
         self.tls = tls;
@@ -78,8 +78,7 @@ impl HttpListener {
         self.addr
     }
 
-    /// What is bound at this address, as programs of this machine reach it: nobody can be asked at the address of all
-    /// networks.
+    /// The address at which programs of this machine reach a bound one: the unspecified address cannot be connected to.
     #[must_use]
     pub fn reachable_address(bound: SocketAddr) -> SocketAddr {
         let ip = match bound.ip() {
@@ -90,10 +89,10 @@ impl HttpListener {
         SocketAddr::new(ip, bound.port())
     }
 
-    /// Serves HTTP/1.1, and HTTP/2 to those who open with it or, behind TLS, choose it, until `closing`; then
-    /// ends standing streams, lets requests in flight finish within the grace, and returns.
+    /// Serves HTTP/1.1, and HTTP/2 with prior knowledge or, with TLS, by ALPN, until `closing`; then ends long-lived streams,
+    /// lets requests in flight finish within the grace period, and returns.
     ///
-    /// A handler's future is dropped when its client goes away.
+    /// A handler's future is dropped when its client disconnects.
     pub async fn serve<H, F>(
         self,
         limits: ListenerLimits,
@@ -104,34 +103,34 @@ impl HttpListener {
         H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
-        let visits = TaskTracker::new();
-        let porch = Arc::new(Semaphore::new(MAX_REJECTIONS));
+        let connections = TaskTracker::new();
+        let rejection_permits = Arc::new(Semaphore::new(MAX_REJECTIONS));
         let grace = limits.grace;
-        let hall = Arc::new(ListenerContext::new(
+        let context = Arc::new(ListenerContext::new(
             limits,
             allow,
             handler,
             closing,
             self.tls.clone(),
         ));
-        while let Some((stream, peer)) = self.accept(&hall.closing).await {
-            match hall.slots.acquire() {
-                Some(place) => {
-                    let visit = connection::serve(stream, peer, Arc::clone(&hall), place);
-                    visits.spawn(visit);
+        while let Some((stream, peer)) = self.accept(&context.closing).await {
+            match context.slots.acquire() {
+                Some(slot) => {
+                    let connection = connection::serve(stream, peer, Arc::clone(&context), slot);
+                    connections.spawn(connection);
                 }
-                // In the clear, nothing could be told to one who speaks TLS.
+                // A TLS client could not read an unencrypted answer.
                 None if self.tls.is_some() => drop(stream),
-                None => reject_connection(stream, &porch),
+                None => reject_connection(stream, &rejection_permits),
             }
         }
         drop(self.listener);
-        visits.close();
-        // Every connection keeps the grace itself; one that cannot is not worth waiting for.
-        let _ = timeout(grace + REJECT_TIMEOUT, visits.wait()).await;
+        connections.close();
+        // Every connection applies the grace period itself; the timeout is for one that hangs.
+        let _ = timeout(grace + REJECT_TIMEOUT, connections.wait()).await;
     }
 
-    /// The next connection; `None` once the door closes.
+    /// The next connection; `None` once the listener closes.
     async fn accept(&self, closing: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             let accepted = tokio::select! {
@@ -151,7 +150,7 @@ impl HttpListener {
     }
 }
 
-/// True when only this one connection failed, before it was accepted.
+/// Whether only this one connection failed, before it was accepted.
 fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
@@ -160,25 +159,24 @@ fn is_peer_error(error: &io::Error) -> bool {
     )
 }
 
-async fn run_with_permit(place: OwnedSemaphorePermit, visit: impl Future<Output = ()>) {
-    visit.await;
-    drop(place);
+async fn run_with_permit(slot: OwnedSemaphorePermit, connection: impl Future<Output = ()>) {
+    connection.await;
+    drop(slot);
 }
 
-/// Says that there is no room. What the client already sent is read, or its kernel would throw the
-/// reply away on our reset.
-fn reject_connection(mut stream: TcpStream, porch: &Arc<Semaphore>) {
-    let Ok(place) = Arc::clone(porch).try_acquire_owned() else {
+/// Rejects a connection at the limit. Reads its bytes first, because its kernel would discard the reply on our reset.
+fn reject_connection(mut stream: TcpStream, rejection_permits: &Arc<Semaphore>) {
+    let Ok(slot) = Arc::clone(rejection_permits).try_acquire_owned() else {
         return;
     };
-    let farewell = async move {
+    let rejection = async move {
         stream.write_all(OVERLOAD_RESPONSE).await?;
         stream.shutdown().await?;
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    tokio::spawn(run_with_permit(place, async {
-        let _ = timeout(REJECT_TIMEOUT, farewell).await;
+    tokio::spawn(run_with_permit(slot, async {
+        let _ = timeout(REJECT_TIMEOUT, rejection).await;
     }));
 }

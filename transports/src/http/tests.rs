@@ -1,4 +1,4 @@
-//! Real doors, clients and servers on loopback.
+//! Real listeners, clients and servers on loopback.
 
 mod client;
 mod door;
@@ -25,13 +25,13 @@ use super::guard::AllowList;
 use super::server::{HttpListener, HttpPeer, ListenerLimits};
 use crate::budget::MessageBudget;
 
-/// What should happen at all happens within this time.
+/// The time limit for anything that should happen.
 async fn soon<T>(event: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(60), event).await;
     done.expect("it happens soon")
 }
 
-/// A door that is served until it is closed.
+/// A listener that is served until it is closed.
 struct Open {
     at: String,
     closing: CancellationToken,
@@ -54,7 +54,7 @@ where
     }
 }
 
-/// Answers with the body of the request, or with why it could not be taken.
+/// Answers with the body of the request, or with the reason of its rejection.
 async fn echo(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody> {
     let room = || MessageBudget::new(Credit::new(1 << 20), Credit::new(1 << 20));
     match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
@@ -67,7 +67,7 @@ async fn echo(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody>
     }
 }
 
-/// A client that says and hears bytes.
+/// A client that sends and receives bytes.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -79,7 +79,7 @@ impl Raw {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Everything up to and with `end`.
+    /// Everything up to and including `end`.
     async fn hear(&mut self, end: &str) -> String {
         let mut heard = Vec::new();
         while !heard.ends_with(end.as_bytes()) {
@@ -90,7 +90,7 @@ impl Raw {
         String::from_utf8(heard).unwrap()
     }
 
-    /// As much as comes up to the end of an answer of `hi`, or of the connection.
+    /// The bytes up to the end of an answer of `hi`, or of the connection.
     async fn rest_of_answer(&mut self) -> String {
         let mut heard = Vec::new();
         while !heard.ends_with(b"\r\n\r\nhi") {
@@ -102,7 +102,7 @@ impl Raw {
         String::from_utf8(heard).unwrap()
     }
 
-    /// Everything until the other side is done, a reset included.
+    /// Everything until the other side ends, a reset included.
     async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         let _ = soon(self.0.read_to_end(&mut rest)).await;
@@ -128,7 +128,7 @@ impl Drop for Tell {
     }
 }
 
-/// A stream of `item` that never ends, ready whenever it is asked, and tells when it is dropped.
+/// A stream of `item` that never ends, is always ready, and reports its drop.
 fn endless(item: Bytes, tell: Tell) -> impl futures_util::Stream<Item = Bytes> + Send {
     futures_util::stream::repeat_with(move || {
         let _held = &tell;
@@ -136,7 +136,7 @@ fn endless(item: Bytes, tell: Tell) -> impl futures_util::Stream<Item = Bytes> +
     })
 }
 
-/// A stream that never says anything, and tells when it is dropped.
+/// A stream that never yields, and reports its drop.
 fn silent(tell: Tell) -> impl futures_util::Stream<Item = Bytes> + Send {
     futures_util::stream::poll_fn(move |_| {
         let _held = &tell;
@@ -144,7 +144,7 @@ fn silent(tell: Tell) -> impl futures_util::Stream<Item = Bytes> + Send {
     })
 }
 
-/// A server that does `play` with each of its connections.
+/// A server that runs `play` with each of its connections.
 fn upstream<F>(play: impl Fn(Raw) -> F + Send + 'static) -> Uri
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Whom we trust when an upstream server is reached by https.
+//! The trusted authorities for upstream servers with https.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use tokio::sync::OnceCell;
 
-/// The certificate authorities to trust; clones share them.
+/// The trusted certificate authorities; clones share them.
 ///
-/// The crypto provider is part of it: nothing has to be installed for the process.
+/// Includes the crypto provider: nothing has to be installed for the process.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     config: Arc<OnceCell<Arc<ClientConfig>>>,
-    /// More authorities than the machine has.
+    /// Authorities besides those of the machine.
     extra_authorities: Option<PathBuf>,
 }
 
-/// There is nothing to judge a certificate by.
+/// There are no authorities to verify a certificate with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootsError {
-    /// The machine has no certificate authorities to trust.
+    /// The machine has no trusted certificate authorities.
     #[error(
         "this machine trusts no certificate authority (install ca-certificates, or mend SSL_CERT_FILE where it is set): {0}"
     )]
     Machine(String),
-    /// The file that was named has none.
+    /// The configured file has none.
     #[error("the certificate authorities in {} cannot be had: {why}", path.display())]
     File {
-        /// As it was named.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
 }
 
 impl Tls {
-    /// The authorities this machine trusts, read from disk when first needed: those of `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR` instead where they are set, as OpenSSL, curl and Go have it.
+    /// The authorities that this machine trusts, read from disk when first needed: those of `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` if these are set, as in OpenSSL, curl and Go.
     #[must_use]
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// And those in this file, in PEM.
+    /// The machine's authorities, and those in this PEM file.
     #[must_use]
     pub fn system_with_file(file: Option<PathBuf>) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl Tls {
         }
     }
 
-    /// The settings of a connection, on which HTTP/2 is agreed on where that is all that is spoken. A machine
-    /// without roots is asked again the next time.
+    /// The settings of a connection; with `h2`, ALPN offers only HTTP/2. On a machine without roots, the next call tries
+    /// again.
     pub(super) async fn config(&self, h2: bool) -> Result<Arc<ClientConfig>, RootsError> {
         let read = || async {
             let more = self.extra_authorities.clone();
@@ -115,7 +115,7 @@ fn add_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a file of certificate authorities, in words.
+/// The defect of a file of certificate authorities, as text.
 #[must_use]
 pub fn validate_authorities(file: &Path) -> Option<String> {
     add_roots(file, &mut RootCertStore::empty()).err()

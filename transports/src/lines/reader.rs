@@ -1,4 +1,4 @@
-//! Reading frames: big reads while bytes flow, no buffer while a stream is idle.
+//! Reads frames: big reads while bytes flow, no buffer while a stream is idle.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,48 +16,48 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::budget::{MessageBudget, Reservation};
 
-/// Room for one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
+/// The size of one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
 pub const READ_AHEAD: usize = 128 << 10;
 
-/// How many times `max_frame` one line may grow before the stream is given up.
+/// A line that grows beyond this multiple of `max_frame` ends the stream.
 pub const OVERRUN_FACTOR_MAX: u64 = 16;
 
-/// How long a peer may pause within a line over the limit. Until the line ends all it says is lost,
-/// and others wait for their answers.
+/// How long a peer may pause within a line over the limit. Until the line ends, everything the peer sends is lost, and
+/// callers wait for their answers.
 pub const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a line may take from its first big part to its end, where lines take room.
+/// The time limit of a line from its first big part to its end, if lines reserve memory.
 pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A line of which less has come takes no room, in bytes: a connection costs as much while it exists.
+/// A shorter partial line reserves no memory, in bytes: its connection costs as much.
 const SMALL: usize = 16 << 10;
 
-/// The first read after a pause goes through the stack, in bytes: thousands of idle streams then
-/// hold no buffer at all, and the frames of a small read share one allocation of just their size.
+/// The first read after a pause uses the stack, in bytes: thousands of idle streams then hold no buffer, and the frames
+/// of a small read share one allocation of their size.
 const FIRST_READ: usize = 16 << 10;
 
-/// Less than this much of a big buffer is moved out of it, in bytes, so that the rest can be freed.
+/// A smaller rest of a big buffer is copied out of it, in bytes, so that the buffer can be freed.
 const LEFTOVER: usize = 4 << 10;
 
-/// How reading ended.
+/// Why reading ended.
 #[derive(Debug)]
 pub enum ReadEnd {
-    /// The peer closed its side. A last line without newline was still handed out.
+    /// The peer closed its side. A last line without newline was still delivered.
     Eof,
-    /// A line over the limit grew beyond [`OVERRUN_FACTOR_MAX`] times the limit, or did not go on for
-    /// [`PAUSE_TIMEOUT`]: the peer speaks no newlines. Or a line that took room did not end within [`LINE_TIMEOUT`].
+    /// A line over the limit grew beyond [`OVERRUN_FACTOR_MAX`] times the limit, or paused for [`PAUSE_TIMEOUT`]: the peer
+    /// sends no newlines. Or a line that reserved memory did not end within [`LINE_TIMEOUT`].
     Runaway,
-    /// The stream broke.
+    /// The stream failed.
     Failed(io::Error),
 }
 
-/// Reads until the stream ends and hands every frame to `on`.
+/// Reads until the stream ends, and passes every frame to `on`.
 ///
-/// A line over `max_frame` bytes is dropped and reported as [`Frame::LimitExceeded`] as soon as it is, and
-/// as [`Frame::Oversized`] at its end; blank lines are
-/// passed over (CMCP-015). Frames are slices of what was read and keep it alive.
+/// A line over `max_frame` bytes is dropped and reported as [`Frame::LimitExceeded`] as soon as it exceeds the limit, and
+/// as [`Frame::Oversized`] at its end; blank lines are skipped (CMCP-015). Frames are slices of the read buffer and keep
+/// it alive.
 ///
-/// However much a peer writes, other tasks have their turn after a hundred frames and after each big read.
+/// However much a peer writes, other tasks run after a hundred frames and after each big read.
 pub async fn read_lines<R: AsyncRead + Unpin>(
     stream: R,
     max_frame: usize,
@@ -66,20 +66,20 @@ pub async fn read_lines<R: AsyncRead + Unpin>(
     read_lines_with_budget(stream, max_frame, None, on).await
 }
 
-/// The same for a peer whose lines take room as they come, until nobody holds a part of them any more.
-/// A line that finds none is dropped and reported like one over the limit, with a length below it.
+/// As [`read_lines`], with memory reserved for lines as they arrive, until their last part is dropped. A line that
+/// finds no memory is dropped and reported like one over the limit, with a length below it.
 pub async fn read_lines_with_budget<R: AsyncRead + Unpin>(
     mut stream: R,
     max_frame: usize,
     room: Option<MessageBudget>,
     mut on: impl FnMut(Frame),
 ) -> ReadEnd {
-    let mut half = PartialLine::default();
-    let runaway = OVERRUN_FACTOR_MAX.saturating_mul(max_frame as u64);
+    let mut partial_line = PartialLine::default();
+    let overrun_limit = OVERRUN_FACTOR_MAX.saturating_mul(max_frame as u64);
     let mut framer = Framer::new(max_frame);
     let mut buffer = Buffer::default();
     loop {
-        let filled = match (framer.discarded_bytes(), half.due) {
+        let filled = match (framer.discarded_bytes(), partial_line.due) {
             (0, None) => Ok(buffer.fill(&mut stream).await),
             (0, Some(due)) => timeout_at(due, buffer.fill(&mut stream)).await,
             _ => timeout(PAUSE_TIMEOUT, buffer.fill(&mut stream)).await,
@@ -93,22 +93,22 @@ pub async fn read_lines_with_budget<R: AsyncRead + Unpin>(
             buffer.bytes.extend_from_slice(b"\n");
         }
         while let Some(frame) = framer.next(&mut buffer.bytes) {
-            on(half.complete(frame));
+            on(partial_line.complete(frame));
             consume_budget().await;
         }
         if let Some(room) = &room
-            && !half.grow_to(room, buffer.bytes.len())
+            && !partial_line.grow_to(room, buffer.bytes.len())
         {
             framer.discard_line();
             while let Some(frame) = framer.next(&mut buffer.bytes) {
-                on(half.complete(frame));
+                on(partial_line.complete(frame));
                 consume_budget().await;
             }
         }
         if ended {
             return ReadEnd::Eof;
         }
-        if framer.discarded_bytes() > runaway {
+        if framer.discarded_bytes() > overrun_limit {
             return ReadEnd::Runaway;
         }
         buffer.release_idle();
@@ -118,7 +118,7 @@ pub async fn read_lines_with_budget<R: AsyncRead + Unpin>(
     }
 }
 
-/// A line that takes room, while it is not whole.
+/// An incomplete line that reserves memory.
 #[derive(Debug, Default)]
 struct PartialLine {
     reservation: Option<Reservation>,
@@ -126,7 +126,7 @@ struct PartialLine {
 }
 
 impl PartialLine {
-    /// So much of it is there; false when there is no room for it.
+    /// Grows with the line; false when the budget is exhausted.
     fn grow_to(&mut self, room: &MessageBudget, bytes: usize) -> bool {
         if bytes <= SMALL {
             return true;
@@ -139,7 +139,7 @@ impl PartialLine {
         held.grow_to(bytes)
     }
 
-    /// It has ended, one way or the other.
+    /// Ends the line, complete or not.
     fn complete(&mut self, frame: Frame) -> Frame {
         self.due = None;
         match (frame, self.reservation.take()) {
@@ -149,16 +149,16 @@ impl PartialLine {
     }
 }
 
-/// Bytes that are not yet a whole line.
+/// Bytes of incomplete lines.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: BytesMut,
-    /// The last read filled all its room: more is waiting.
+    /// The last read filled its buffer: more is available.
     flowing: bool,
 }
 
 impl Buffer {
-    /// Reads once and answers how many bytes came, 0 at the end of the stream.
+    /// Reads once and returns the number of bytes, 0 at the end of the stream.
     async fn fill<R: AsyncRead + Unpin>(&mut self, stream: &mut R) -> io::Result<usize> {
         if !self.flowing || self.bytes.is_empty() {
             return poll_fn(|cx| self.poll_first(stream, cx)).await;
@@ -186,7 +186,7 @@ impl Buffer {
         Poll::Ready(Ok(count))
     }
 
-    /// Frees what a stream that pauses now does not need.
+    /// Frees the buffer of a stream that pauses.
     fn release_idle(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = BytesMut::new();
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// MCP-068, CMCP-015: one frame per line whatever its size, blank lines are nothing.
+    /// MCP-068, CMCP-015: one frame per line whatever its size; blank lines are skipped.
     #[tokio::test]
     async fn frames_of_every_size_come_out_whole() {
         let sizes = [1, 200, FIRST_READ - 1, FIRST_READ, READ_AHEAD, 20 << 20, 3];
@@ -244,7 +244,7 @@ mod tests {
 
     /// MCP-072: a banner, binary noise and half a message do not end the connection.
     #[tokio::test]
-    async fn garbage_is_read_past() {
+    async fn garbage_does_not_end_the_connection() {
         let (frames, end) = frames_of(b"Server v1 ready!\n\0\xff\xfe\n{\"a\":\n{}\n", 64).await;
         assert_eq!(frames.len(), 4);
         assert_eq!(line(&frames[3]), b"{}");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_oversized_line_is_reported_and_the_next_one_read() {
+    async fn an_oversized_line_is_reported_and_the_next_one_is_read() {
         let input = [&vec![b'x'; 100_000][..], b"\n{}\n"].concat();
         let (frames, _) = frames_of(&input, 65_536).await;
         assert!(matches!(frames[0], Frame::LimitExceeded { .. }));
@@ -281,10 +281,9 @@ mod tests {
         Some(MessageBudget::new(credit.clone(), Credit::new(1 << 30)))
     }
 
-    /// A line that finds no room is dropped, the next one is read; one that is whole stays counted while
-    /// it is held.
+    /// A line without memory is dropped, and the next one is read; a complete one stays counted until it is dropped.
     #[tokio::test]
-    async fn a_line_without_room_is_dropped_and_the_next_one_read() {
+    async fn a_line_without_memory_is_dropped_and_the_next_one_is_read() {
         let credit = Credit::new(1 << 19);
         let mut frames = Vec::new();
         let long = [&vec![b'x'; 1 << 20][..], b"\n"].concat();
@@ -313,9 +312,9 @@ mod tests {
         assert_eq!(credit.in_use_amount(), 0);
     }
 
-    /// Half a line does not keep its room for ever.
+    /// An incomplete line does not hold its memory forever.
     #[tokio::test(start_paused = true)]
-    async fn half_a_line_ends_the_read_in_time() {
+    async fn an_incomplete_line_ends_the_read_in_time() {
         let credit = Credit::new(4 << 20);
         let (near, mut far) = tokio::io::duplex(4 << 20);
         far.write_all(&[b'x'; 1 << 20]).await.unwrap();
@@ -342,24 +341,24 @@ mod tests {
         }
     }
 
-    /// Others have their turn on the same thread, however fast a peer writes.
+    /// Other tasks run on the same thread, however fast a peer writes.
     #[tokio::test]
-    async fn a_peer_that_never_pauses_lets_others_run() {
+    async fn a_peer_that_never_pauses_lets_other_tasks_run() {
         for said in [&b"x\n"[..], b"\n", b"{}\n\r\n"] {
             let seen = std::cell::Cell::new(0);
             let reading = read_lines(Endless(said), 1024, |_| seen.set(seen.get() + 1));
             tokio::pin!(reading);
-            for turn in 1..=10 {
+            for poll in 1..=10 {
                 let polled = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
                 assert!(polled.is_pending());
-                assert!(seen.get() <= 200 * turn, "{said:?}: {} lines", seen.get());
+                assert!(seen.get() <= 200 * poll, "{said:?}: {} lines", seen.get());
                 yield_now().await;
             }
         }
     }
 
     #[tokio::test]
-    async fn a_stream_at_rest_keeps_no_buffer() {
+    async fn an_idle_stream_has_no_buffer() {
         let (mut near, mut far) = tokio::io::duplex(1 << 20);
         let (mut framer, mut buffer) = (Framer::new(1 << 20), Buffer::default());
         let burst = [&vec![b'x'; 300_000][..], b"\nrest"].concat();

@@ -1,4 +1,4 @@
-//! The queue between everyone who has a frame to send and the one writer that sends them.
+//! The queue between all senders of frames and the one writer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use mgp_protocol::framing::to_one_line;
 
-/// How much may wait for a reader that is slower than its writers.
+/// The maximum backlog of a reader that is slower than its writers.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// Frames queued or being written. 1,024 by default: more requests than that in flight on one
-    /// stream means that its reader has stopped.
+    /// Frames queued or being written. 1,024 by default: more requests than that in flight on one stream mean that its
+    /// reader has stopped.
     pub frames: usize,
-    /// Bytes of those frames. 64 MiB by default: a few of the largest frames allowed, and with it
-    /// the most that one stuck peer can hold of the kernel's memory.
+    /// Bytes of those frames. 64 MiB by default: a few of the largest frames, and the maximum memory that one stuck peer
+    /// can hold.
     pub bytes: usize,
 }
 
@@ -30,10 +30,10 @@ impl Default for QueueLimits {
 /// Why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The queue is at one of its [`QueueLimits`]; the frame was not taken.
+    /// The queue is at one of its [`QueueLimits`]; the frame was not queued.
     #[error("the peer does not keep up: the queue of frames to it is full")]
     Full,
-    /// The stream has ended or is ending; nothing will be sent any more.
+    /// The stream has ended or is ending; nothing more is sent.
     #[error("the stream is closed")]
     Closed,
 }
@@ -48,17 +48,17 @@ pub(super) fn queue(limits: QueueLimits) -> (LineSink, QueueReceiver) {
     (sink, QueueReceiver(queue))
 }
 
-/// Where frames go in. All clones feed the same stream, each frame whole (CMCP-016).
+/// The sending end. All clones feed the same stream, each frame whole (CMCP-016).
 ///
-/// When the last clone is dropped the writer finishes what is queued and ends.
+/// When the last clone is dropped, the writer sends the queued frames and ends.
 #[derive(Clone, Debug)]
 pub struct LineSink(Arc<QueueSender>);
 
 impl LineSink {
     /// Queues one frame, given without its newline. Never waits.
     ///
-    /// A frame that spans lines is put on one, whatever its reader takes for the end of a line: one let
-    /// through would make one caller's frame into two (MCP-068).
+    /// A frame that spans lines is put on one line, for any reader's line ends: otherwise one caller's frame would become
+    /// two (MCP-068).
     ///
     /// # Errors
     /// [`SendError`]: the queue is full, or the stream has ended.
@@ -67,8 +67,8 @@ impl LineSink {
         queue.push(to_one_line(frame), queue.limits)
     }
 
-    /// Queues a frame that may be lost, as [`send`](Self::send) does, but takes no more than half of
-    /// the queue: the other half is for those that may not.
+    /// Queues a frame that may be lost, as [`send`](Self::send) does, but only in half of the queue: the other half is for
+    /// frames that must not be lost.
     ///
     /// # Errors
     /// [`SendError`]: half of the queue is full, or the stream has ended.
@@ -81,28 +81,27 @@ impl LineSink {
         queue.push(to_one_line(frame), half)
     }
 
-    /// Queues a frame that can be sent later, as [`send`](Self::send) does, but takes no more than this much
-    /// room of the queue.
+    /// Queues a frame that can be sent later, as [`send`](Self::send) does, but only within these limits.
     ///
     /// # Errors
-    /// [`SendError`]: so much waits already, or the stream has ended.
+    /// [`SendError`]: these limits are reached, or the stream has ended.
     pub fn send_within(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
         self.0.0.push(to_one_line(frame), room)
     }
 
-    /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
+    /// Ends the stream after the queued frames. Later frames are rejected.
     pub fn close(&self) {
         self.0.0.close();
     }
 
-    /// Frames that are queued or being written, and those a writer that ended did not write.
+    /// Frames that are queued or being written, and those that an ended writer did not write.
     #[must_use]
     pub fn queued_frames(&self) -> usize {
         self.0.0.lock().load.frames
     }
 }
 
-/// All sinks of a stream together: its end is theirs.
+/// All sinks of a stream; dropping the last one ends the stream.
 #[derive(Debug)]
 struct QueueSender(Arc<FrameQueue>);
 
@@ -112,13 +111,13 @@ impl Drop for QueueSender {
     }
 }
 
-/// The writer's end of the queue. Dropped, it refuses further frames and frees the queued ones.
+/// The writer's end of the queue. Dropping it rejects further frames and frees the queued ones.
 #[derive(Debug)]
 pub(super) struct QueueReceiver(Arc<FrameQueue>);
 
 impl QueueReceiver {
-    /// Gives back what was `written` and, when `batch` is used up, moves all that is queued into
-    /// it. `false` when the stream is closed and everything has been taken.
+    /// Releases the `written` frames and, when `batch` is empty, moves all queued frames into it. `false` when the stream is
+    /// closed and the queue is empty.
     pub(super) fn poll_refill(
         &self,
         batch: &mut VecDeque<Bytes>,
@@ -165,18 +164,18 @@ struct FrameQueue {
     state: Mutex<QueueState>,
 }
 
-/// Invariant: `load` is what lies in `frames` and in the writer's hands.
+/// Invariant: `load` counts `frames` and the writer's batch.
 #[derive(Debug, Default)]
 struct QueueState {
     frames: VecDeque<Bytes>,
     load: Load,
     closed: bool,
-    /// Set while the writer sleeps, so that a batch costs one wake.
+    /// Set while the writer sleeps, so that a batch costs one wakeup.
     writer: Option<Waker>,
 }
 
 impl QueueState {
-    /// Room kept by a stream that has nothing to send: thousands of them idle at once.
+    /// The capacity that an idle stream keeps: thousands of them are idle at once.
     const IDLE_ROOM: usize = 32;
 
     fn park(&mut self, batch: &mut VecDeque<Bytes>, writer: &Waker) {
@@ -209,13 +208,13 @@ impl FrameQueue {
         wake(state);
     }
 
-    /// No code panics while it holds the lock, so a poisoned state is a whole one.
+    /// No code panics while it holds the lock, so a poisoned state is consistent.
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Wakes the writer if it sleeps, after the lock is free again.
+/// Wakes the writer if it sleeps, after releasing the lock.
 fn wake(mut state: MutexGuard<'_, QueueState>) {
     let writer = state.writer.take();
     drop(state);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_by_count_and_by_size() {
+    fn a_full_queue_rejects_by_count_and_by_size() {
         let (sink, _writer) = line_channel(SMALL);
         assert_eq!(sink.send(frame(11)), Err(SendError::Full));
         assert_eq!(sink.send(frame(1)), Ok(()));
@@ -248,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_written_still_counts_until_it_is_written() {
+    fn a_frame_counts_until_it_is_written() {
         let queue = Arc::new(FrameQueue {
             limits: SMALL,
             state: Mutex::default(),
         });
-        let (outlet, mut batch) = (QueueReceiver(Arc::clone(&queue)), VecDeque::new());
+        let (receiver, mut batch) = (QueueReceiver(Arc::clone(&queue)), VecDeque::new());
         let refill = |written: &mut Load, batch: &mut VecDeque<Bytes>| {
-            outlet.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
+            receiver.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
         };
         queue.push(frame(4), SMALL).unwrap();
         queue.push(frame(4), SMALL).unwrap();
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_lost_leaves_room_for_what_may_not() {
+    fn low_priority_frames_leave_capacity_for_others() {
         let (sink, _writer) = line_channel(SMALL);
         assert_eq!(sink.send_low_priority(frame(6)), Err(SendError::Full));
         assert_eq!(sink.send_low_priority(frame(5)), Ok(()));
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_writer_refuses_and_holds_nothing() {
+    fn a_queue_without_writer_rejects_and_holds_nothing() {
         let (sink, writer) = line_channel(QueueLimits::default());
         let mut held = frame(1000);
         sink.send(held.clone()).unwrap();
@@ -293,7 +292,7 @@ mod tests {
         assert_eq!(held.len(), 1000);
     }
 
-    /// MCP-068: a frame from a pretty-printing caller stays one frame, whichever way it goes in.
+    /// MCP-068: a frame from a pretty-printing caller stays one frame with every way to send.
     #[tokio::test]
     async fn a_frame_never_spans_lines() {
         let (sink, writer) = line_channel(QueueLimits::default());

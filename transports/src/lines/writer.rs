@@ -1,4 +1,4 @@
-//! The one task that writes to a stream: batches in, one system call each, EOF at the end.
+//! The one task that writes to a stream: batches of frames, one system call each, EOF at the end.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,8 +13,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::sink::{Load, QueueReceiver};
 use crate::stall::{self, StallGuard};
 
-/// Frames per system call: their slices stay on the stack, and what a longer batch would save is
-/// less than a percent of the call.
+/// Frames per system call: their slices fit on the stack, and a longer batch would save less than a percent of the call.
 const FRAMES_PER_WRITE: usize = 64;
 
 /// How writing ended.
@@ -22,9 +21,9 @@ const FRAMES_PER_WRITE: usize = 64;
 pub enum WriteEnd {
     /// The sinks were closed, everything queued was written and the stream was shut down.
     Closed,
-    /// The peer took nothing for the time allowed. What was queued is lost.
+    /// The peer accepted nothing for the timeout. Queued frames are lost.
     Stalled,
-    /// The stream broke, most often because the peer is gone. What was queued is lost.
+    /// The stream failed, usually because the peer is gone. Queued frames are lost.
     Failed(io::Error),
 }
 
@@ -53,8 +52,8 @@ impl LineWriter {
         }
     }
 
-    /// Writes until the sinks are closed or the stream ends. `stall` bounds the time in which the
-    /// peer takes nothing. The stream is shut down and dropped, which a child sees as EOF.
+    /// Writes until the sinks are closed or the stream ends. `stall` limits the time without progress. The stream is shut
+    /// down and dropped, which a child sees as EOF.
     pub async fn run<W: AsyncWrite + Unpin>(mut self, stream: W, stall: Duration) -> WriteEnd {
         let mut stream = StallGuard::new(stream, stall);
         match self.pump(&mut stream).await {
@@ -75,13 +74,13 @@ impl LineWriter {
     }
 }
 
-/// Frames on their way into the stream, each followed by a newline.
+/// Frames being written, each followed by a newline.
 #[derive(Debug, Default)]
 struct WriteBatch {
     frames: VecDeque<Bytes>,
-    /// The first frame is out and only its newline is missing.
+    /// The first frame is written except for its newline.
     newline_due: bool,
-    /// Written since the queue was last told.
+    /// Written since the queue was last updated.
     written: Load,
 }
 
@@ -144,7 +143,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Takes at most `bite` bytes a call and counts the calls.
+    /// Accepts at most `bite` bytes for each call and counts the calls.
     #[derive(Default)]
     struct Nibbler {
         bite: usize,
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_is_queued_leaves_with_one_write() {
+    async fn all_queued_frames_leave_with_one_write() {
         let (sink, writer) = line_channel(QueueLimits::default());
         for n in 0..FRAMES_PER_WRITE {
             sink.send(text(&n.to_string())).unwrap();
@@ -275,7 +274,7 @@ mod tests {
         drop(far);
     }
 
-    /// CMCP-071: a peer that is gone is noticed, and later frames are refused.
+    /// CMCP-071: the loss of a peer is detected, and later frames are rejected.
     #[tokio::test]
     async fn a_peer_that_is_gone_fails_the_writer() {
         let (near, far) = UnixStream::pair().unwrap();

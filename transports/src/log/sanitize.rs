@@ -1,17 +1,17 @@
-//! Text from strangers, made safe to print on a terminal.
+//! Makes untrusted text safe to print on a terminal.
 
 use std::fmt::Write as _;
 
-/// The bytes as printable text: colours are taken out, every other control character, every mark that reorders text
-/// and everything that nobody sees is shown by its number, bytes that are no UTF-8 become U+FFFD.
+/// The bytes as printable text: colours are removed; every other control character, every character that reorders text
+/// and every invisible one is replaced by its number; bytes that are no UTF-8 become U+FFFD.
 #[must_use]
 pub fn sanitize(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.trim_end_matches('\r');
-    while let Some(at) = rest.find(is_hidden) {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
+    while let Some(index) = rest.find(is_hidden) {
+        out.push_str(&rest[..index]);
+        rest = &rest[index..];
         if let Some(end) = joiner_length(rest, &out) {
             out.push_str(&rest[..end]);
             rest = &rest[end..];
@@ -26,9 +26,9 @@ pub fn sanitize(bytes: &[u8]) -> String {
     out
 }
 
-/// True of what drives a terminal, breaks or reorders lines, or is not seen at all, so that two names look the same or
-/// a model reads what no person does: control characters but the tab, format characters, tags, selectors of variants,
-/// private use. (Unicode 16: `Cc`, `Cf`, `Co`, `Zl`, `Zp`, and what else is ignored by default.)
+/// Whether a character drives a terminal, breaks or reorders lines, or is invisible, so that two names look the same or
+/// a model reads more than a person: control characters but the tab, format characters, tags, variation selectors,
+/// private use. (Unicode 16: `Cc`, `Cf`, `Co`, `Zl`, `Zp`, and the other default ignorable characters.)
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     (c.is_control() && c != '\t')
@@ -42,17 +42,17 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
-/// The length of a joiner or a selector that stands behind a letter or a picture which may need it: many scripts do,
-/// and so do pictures of several parts. One, for two have no use.
+/// The length of a joiner or selector after a letter or emoji that may need it, as in many scripts and in emoji of
+/// several parts. Only one: a second one has no use.
 fn joiner_length(rest: &str, before: &str) -> Option<usize> {
     let joins = |c: &char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
     let c = rest.chars().next().filter(joins)?;
-    let needs = before.chars().next_back()?;
-    let repeated = is_hidden(needs) && !matches!(needs, '\u{fe0f}' if c == '\u{200d}');
-    (!needs.is_ascii() && !repeated).then(|| c.len_utf8())
+    let previous = before.chars().next_back()?;
+    let repeated = is_hidden(previous) && !matches!(previous, '\u{fe0f}' if c == '\u{200d}');
+    (!previous.is_ascii() && !repeated).then(|| c.len_utf8())
 }
 
-/// The length of the terminal control sequence (`ESC [ … letter`) that `text` begins with.
+/// The length of the terminal control sequence (`ESC [ … letter`) at the start of `text`.
 fn control_sequence_length(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
     let parameters = body
@@ -63,7 +63,7 @@ fn control_sequence_length(text: &str) -> Option<usize> {
     (b'@'..=b'~').contains(&last).then_some(2 + parameters + 1)
 }
 
-/// Writes the first character by its number and answers what follows it.
+/// Writes the first character by its number, and returns the rest.
 fn escape_first<'a>(text: &'a str, out: &mut String) -> &'a str {
     let mut chars = text.chars();
     if let Some(hidden) = chars.next() {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_stays() {
+    fn plain_text_is_unchanged() {
         assert_eq!(sanitize("a\tb é 漢 🦀\r".as_bytes()), "a\tb é 漢 🦀");
         assert_eq!(sanitize(b"\xff\xfe ok"), "\u{fffd}\u{fffd} ok");
         let joined = "\u{645}\u{6cc}\u{200c}\u{62e} \u{1f469}\u{200d}\u{1f4bb} \u{2764}\u{fe0f}\u{200d}\u{1f525}";
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_go_and_other_commands_show() {
+    fn colours_are_removed_and_other_commands_are_escaped() {
         assert_eq!(sanitize(b"\x1b[1;31mred\x1b[0m \x1b[2J"), "red ");
         assert_eq!(sanitize(b"\x1b]0;title\x07"), "\\u{1b}]0;title\\u{7}");
         assert_eq!(sanitize(b"50%\r60%"), "50%\\u{d}60%");
@@ -95,9 +95,9 @@ mod tests {
         );
     }
 
-    /// What nobody sees is shown, for a model reads it and a name is told apart by it.
+    /// Invisible characters are shown, because a model reads them and names differ by them.
     #[test]
-    fn what_is_not_seen_is_shown_by_its_number() {
+    fn invisible_characters_are_shown_by_their_number() {
         for (text, shown) in [
             ("read\u{200b}file", "read\\u{200b}file"),
             ("a\u{61c}b", "a\\u{61c}b"),
@@ -112,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_drives_a_terminal_survives() {
+    fn no_terminal_command_survives() {
         let mut bytes: Vec<u8> = (0..=255).cycle().take(2000).collect();
-        for at in 0..bytes.len() {
-            bytes[at] = 0x1b;
-            let text = sanitize(&bytes[at.saturating_sub(9)..bytes.len().min(at + 9)]);
+        for index in 0..bytes.len() {
+            bytes[index] = 0x1b;
+            let text = sanitize(&bytes[index.saturating_sub(9)..bytes.len().min(index + 9)]);
             assert!(
                 !text.chars().any(|c| c.is_control() && c != '\t'),
                 "{text:?}"

@@ -1,4 +1,4 @@
-//! Who dials this node: handshakes under way, bounded, each within its time.
+//! Accepts connections: bounded handshakes, each with a timeout.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,16 +19,16 @@ use super::negotiation::{EndpointCore, HandshakenConnection, LinkError};
 use super::pairing::PairingLink;
 use super::pinned::close_connection;
 
-/// Who dialed.
+/// An accepted peer.
 #[derive(Debug)]
 pub enum AcceptedPeer {
     /// A pinned node.
     Link(Box<NewLink>),
-    /// A node that asks to become one; it has shown a key, and nothing else.
+    /// A node that requests pairing; it has proven a key, and nothing else.
     Pairing(Box<PairingLink>),
 }
 
-/// Takes links. Nothing that a peer does ends it: it ends with the endpoint.
+/// Accepts links. No peer can end it: it ends with the endpoint.
 pub struct Acceptor {
     core: Arc<EndpointCore>,
     handshakes: FuturesUnordered<BoxFuture<'static, (IpAddr, Option<AcceptedPeer>)>>,
@@ -50,15 +50,15 @@ impl Acceptor {
         }
     }
 
-    /// The next one who dialed and was taken. `None` when the endpoint was closed.
+    /// The next accepted peer; `None` when the endpoint was closed.
     pub async fn next(&mut self) -> Option<AcceptedPeer> {
         loop {
             tokio::select! {
                 incoming = self.core.socket.accept() => self.begin_direct(incoming?),
                 incoming = self.core.relayed.accept() => self.begin_relayed(incoming?),
                 Some((from, accepted)) = self.handshakes.next() => {
-                    if let Some(at) = self.sources.iter().position(|other| *other == from) {
-                        self.sources.swap_remove(at);
+                    if let Some(index) = self.sources.iter().position(|other| *other == from) {
+                        self.sources.swap_remove(index);
                     }
                     if let Some(accepted) = accepted {
                         return Some(accepted);
@@ -68,15 +68,15 @@ impl Acceptor {
         }
     }
 
-    /// Handshakes under way.
+    /// The number of handshakes in flight.
     #[must_use]
     pub fn pending_handshakes(&self) -> usize {
         self.handshakes.len()
     }
 
     fn begin_direct(&mut self, incoming: Incoming) {
-        // Whoever has not shown that it is where it says gets one small packet, whatever it sends:
-        // nobody is flooded with our answers.
+        // A peer that has not proven its address gets one small packet, whatever it sends: we cannot be used to flood
+        // anybody.
         if !incoming.remote_address_validated() {
             if let Err(error) = incoming.retry() {
                 error.into_incoming().ignore();
@@ -86,7 +86,7 @@ impl Acceptor {
         self.begin_handshake(incoming, None);
     }
 
-    /// Where the packets come from is said by the relay, a node that was let in.
+    // The relay, which is a pinned node, names the origin of the packets.
     fn begin_relayed(&mut self, incoming: Incoming) {
         match self.core.relay.resolve_address(incoming.remote_address()) {
             Some((_, relay)) => self.begin_handshake(incoming, Some(relay)),
@@ -96,15 +96,15 @@ impl Acceptor {
 
     fn begin_handshake(&mut self, incoming: Incoming, relay: Option<NodeId>) {
         let from = incoming.remote_address().ip();
-        let of_one = self.sources.iter().filter(|other| **other == from).count();
-        if self.sources.len() >= MAX_HANDSHAKES || of_one >= HANDSHAKES_PER_ADDRESS {
+        let from_address = self.sources.iter().filter(|other| **other == from).count();
+        if self.sources.len() >= MAX_HANDSHAKES || from_address >= HANDSHAKES_PER_ADDRESS {
             incoming.refuse();
             return;
         }
         let (crypto, findings) = self.core.handshakes.server_config();
         let mut config = self.core.server.clone();
         config.crypto = Arc::new(crypto);
-        // One that cannot be taken any more was lost meanwhile.
+        // One that cannot be accepted any more was lost meanwhile.
         let Ok(connecting) = incoming.accept_with(Arc::new(config)) else {
             return;
         };
@@ -138,23 +138,23 @@ async fn accept_peer(
     let connected = timeout(HANDSHAKE_TIMEOUT, connecting).await;
     let connected = connected.map_err(|_| failed("it took too long".to_owned()))?;
     let connection = connected.map_err(|error| failed(describe_error(&error)))?;
-    let shaken = |key| HandshakenConnection {
+    let handshaken = |key| HandshakenConnection {
         connection: connection.clone(),
         key,
         relay,
     };
     match findings.peer() {
         Some((LinkPurpose::Link, key)) => {
-            let linked = core.negotiate(shaken(key), false).await?;
+            let linked = core.negotiate(handshaken(key), false).await?;
             Ok(AcceptedPeer::Link(Box::new(linked)))
         }
-        // Only nodes that are in the cluster already are reached through others.
+        // Only cluster members are reached through others.
         Some((LinkPurpose::Pair, _)) if relay.is_some() => {
             close_connection(&connection, LinkClose::NotPinned);
             Err(LinkError::LinkRejected(LinkClose::NotPinned))
         }
         Some((LinkPurpose::Pair, key)) => {
-            let paired = accept_pairing(core, shaken(key)).await?;
+            let paired = accept_pairing(core, handshaken(key)).await?;
             Ok(AcceptedPeer::Pairing(Box::new(paired)))
         }
         None => Err(failed("it has shown no key".to_owned())),
@@ -163,24 +163,24 @@ async fn accept_peer(
 
 async fn accept_pairing(
     core: &EndpointCore,
-    shaken: HandshakenConnection,
+    handshaken: HandshakenConnection,
 ) -> Result<PairingLink, LinkError> {
     let guest = core
         .handshakes
         .pairing_gate
-        .admit_guest(&shaken.connection)
+        .admit_guest(&handshaken.connection)
         .map_err(|why| {
-            close_connection(&shaken.connection, why);
+            close_connection(&handshaken.connection, why);
             LinkError::LinkRejected(why)
         })?;
-    let opened = timeout(HANDSHAKE_TIMEOUT, shaken.connection.accept_bi()).await;
+    let opened = timeout(HANDSHAKE_TIMEOUT, handshaken.connection.accept_bi()).await;
     let opened = match opened {
         Ok(Ok(opened)) => opened,
-        Ok(Err(gone)) => return Err(StreamFailure::from_connection_error(&gone).into()),
+        Ok(Err(error)) => return Err(StreamFailure::from_connection_error(&error).into()),
         Err(_) => {
-            close_connection(&shaken.connection, LinkClose::Silent);
+            close_connection(&handshaken.connection, LinkClose::Silent);
             return Err(StreamFailure::DeadlineExceeded.into());
         }
     };
-    Ok(core.new_pairing_link(shaken, opened, Some(guest)))
+    Ok(core.new_pairing_link(handshaken, opened, Some(guest)))
 }

@@ -1,4 +1,4 @@
-//! The stream of control messages: read and written before all others.
+//! The stream of control messages, which has priority over all others.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use tokio::time::timeout;
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::pinned::close_connection;
 
-/// Longest that a peer may leave its control stream unread: whoever does is as good as gone.
+/// How long a peer may leave its control stream unread; then it counts as lost.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Goes before all other streams.
+/// Above all other streams.
 const PRIORITY: i32 = 10;
 
-/// What the peer says. What cannot be read ends the link, with a reason the peer is told.
+/// Receives control messages. A malformed one ends the link with a reason for the peer.
 #[derive(Debug)]
 pub struct ControlInput {
     reader: FrameReader,
     connection: quinn::Connection,
 }
 
-/// What the peer is told.
+/// Sends control messages.
 #[derive(Debug)]
 pub struct ControlOutput {
     writer: FrameWriter,
@@ -37,10 +37,10 @@ impl ControlInput {
         Self { reader, connection }
     }
 
-    /// The next message; those of kinds that are not known, too.
+    /// The next message, including those of unknown kinds.
     ///
     /// # Errors
-    /// [`StreamFailure`]; the link is over then.
+    /// [`StreamFailure`]; the link has ended then.
     pub async fn next(&mut self) -> Result<Control, StreamFailure> {
         let read = match self.read().await {
             Ok(Control::Hello(_)) => Err(StreamFailure::Malformed("a second hello")),
@@ -61,7 +61,7 @@ impl ControlInput {
         self.close_on_failure(read)
     }
 
-    /// The first message. One of a link that is closed by now is not taken.
+    /// The first message. That of a link that is already closed is not accepted.
     pub(super) async fn read_hello(&mut self) -> Result<Hello, StreamFailure> {
         let read = match self.read().await {
             Ok(Control::Hello(hello)) => match self.connection.close_reason() {
@@ -123,16 +123,16 @@ impl ControlOutput {
         Self { writer, connection }
     }
 
-    /// For a peer that keeps to no rule.
+    /// For a misbehaving peer.
     #[cfg(test)]
     pub(super) fn writer(&mut self) -> &mut FrameWriter {
         &mut self.writer
     }
 
-    /// Writes one message. Given up half way, the link can only be closed.
+    /// Writes one message. Not cancel safe: the link can only be closed then.
     ///
     /// # Errors
-    /// [`WriteFailure`]. One that is too large leaves the link as it was, any other ends it.
+    /// [`WriteFailure`]. A message that is too large leaves the link unchanged, any other failure ends it.
     pub async fn send(&mut self, message: &Control) -> Result<(), WriteFailure> {
         let body = Bytes::from(message.encode());
         let writing = self.writer.write(FrameKind::Message, body);

@@ -1,4 +1,4 @@
-//! The socket of a node, and whom it dials.
+//! The socket of a node, and dialing.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,15 +23,15 @@ use super::packets::relay::{Relay, RelayedPair};
 use super::pairing::{PairingGate, PairingGuard, PairingLink, is_handshake_refused};
 use super::pinned::PinnedNodes;
 
-/// What an endpoint needs.
+/// The settings of an endpoint.
 pub struct LinkConfig {
     /// The key and its certificate.
     pub identity: NodeIdentity,
-    /// What is said first on each link.
+    /// Makes the first message of each link.
     pub hello: HelloProvider,
-    /// What the messages of all links may take.
+    /// The memory for messages of all links.
     pub memory: Arc<Credit>,
-    /// Whether packets are passed on between nodes that have no link to each other.
+    /// Whether this node relays packets between nodes without a link to each other.
     pub relay: bool,
 }
 
@@ -41,30 +41,30 @@ impl fmt::Debug for LinkConfig {
     }
 }
 
-/// The socket of a node; clones are the same one.
+/// The socket of a node; clones share it.
 #[derive(Clone, Debug)]
 pub struct LinkEndpoint(Arc<EndpointCore>);
 
 impl LinkEndpoint {
-    /// Takes a socket that is bound already. No key is pinned yet.
+    /// Uses a bound socket. No key is pinned yet.
     ///
     /// # Errors
     /// The socket cannot be used.
     pub fn new(socket: UdpSocket, config: LinkConfig) -> io::Result<(Self, Acceptor)> {
-        let door = Arc::new(PairingGate::default());
+        let gate = Arc::new(PairingGate::default());
         let (here, pinned) = (config.identity.id(), PinnedNodes::new());
-        let handshakes = HandshakeConfig::new(config.identity, Arc::clone(&pinned), door);
+        let handshakes = HandshakeConfig::new(config.identity, Arc::clone(&pinned), gate);
         let mut server = ServerConfig::with_crypto(Arc::new(handshakes.server_config().0));
         server.transport_config(limits::guest_transport());
         limits::bound_incoming(&mut server);
         let runtime = Arc::new(TokioRuntime);
-        let of_socket = limits::socket_config();
+        let socket_config = limits::socket_config();
         let socket =
-            quinn::Endpoint::new(of_socket, Some(server.clone()), socket, runtime.clone())?;
+            quinn::Endpoint::new(socket_config, Some(server.clone()), socket, runtime.clone())?;
         let (relay, ends) = Relay::new(here, pinned, config.relay);
-        let (of_relayed, ends) = (limits::socket_config(), Arc::new(ends));
+        let (relayed_config, ends) = (limits::socket_config(), Arc::new(ends));
         let relayed = quinn::Endpoint::new_with_abstract_socket(
-            of_relayed,
+            relayed_config,
             Some(server.clone()),
             ends,
             runtime,
@@ -83,13 +83,13 @@ impl LinkEndpoint {
         Ok((Self(core), acceptor))
     }
 
-    /// This node.
+    /// The id of this node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.0.handshakes.identity.id()
     }
 
-    /// Where it listens.
+    /// The local address.
     ///
     /// # Errors
     /// The socket is gone.
@@ -97,42 +97,41 @@ impl LinkEndpoint {
         self.0.socket.local_addr()
     }
 
-    /// From when this returns, exactly these nodes may have links: those of others are cut.
+    /// When this returns, exactly these nodes may have links: those of others are closed.
     pub fn set_pinned_nodes(&self, nodes: HashSet<NodeId>) {
         self.0.handshakes.pinned.replace(nodes);
     }
 
-    /// A ticket is open while what this returns is held.
+    /// Keeps a ticket open until the guard is dropped.
     #[must_use]
     pub fn open_pairing(&self) -> PairingGuard {
         PairingGuard::new(Arc::clone(&self.0.handshakes.pairing_gate))
     }
 
-    /// Dials a pinned node. The name is resolved now, since it may lead elsewhere than the last time,
-    /// and each of its addresses is tried.
+    /// Dials a pinned node. Resolves the name each time, since it may have changed, and tries each of its addresses.
     ///
     /// # Errors
     /// [`LinkError`], that of the last address.
-    pub async fn dial(&self, node: NodeId, at: &str) -> Result<NewLink, LinkError> {
+    pub async fn dial(&self, node: NodeId, address_text: &str) -> Result<NewLink, LinkError> {
         let linked = async {
-            let shaken = self.connect(node, at, LinkPurpose::Link).await?;
-            self.0.negotiate(shaken, true).await
+            let handshaken = self.connect(node, address_text, LinkPurpose::Link).await?;
+            self.0.negotiate(handshaken, true).await
         };
         let linked = linked.await;
         linked.inspect_err(|why| self.0.log_failure(Some(node), why))
     }
 
-    /// Dials a pinned node through another one, to which there is a direct link.
+    /// Dials a pinned node through another one with a direct link.
     ///
     /// # Errors
     /// [`LinkError`].
     pub async fn dial_through(&self, node: NodeId, relay: NodeId) -> Result<NewLink, LinkError> {
         let linked = async {
-            let shaken = self.connect_through(node, relay).await?;
-            self.0.negotiate(shaken, true).await
+            let handshaken = self.connect_through(node, relay).await?;
+            self.0.negotiate(handshaken, true).await
         };
         let linked = linked.await;
-        // Who refuses says so each time, and changes nothing.
+        // A relay refuses each time, which changes nothing.
         linked.inspect_err(|why| {
             if !matches!(why, LinkError::RelayRefused { .. }) {
                 self.0.log_failure(Some(node), why);
@@ -140,37 +139,41 @@ impl LinkEndpoint {
         })
     }
 
-    /// What this node passes on for others at present.
+    /// The pairs of nodes that this node currently relays for.
     #[must_use]
     pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
         self.0.relay.relayed_pairs()
     }
 
-    /// Dials a node to be paired with it: the one that made the ticket.
+    /// Dials a node for pairing: the one that made the ticket.
     ///
     /// # Errors
     /// [`LinkError`].
-    pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, LinkError> {
-        let shaken = self.connect(node, at, LinkPurpose::Pair).await?;
-        let opened = shaken.connection.open_bi().await;
+    pub async fn dial_pairing(
+        &self,
+        node: NodeId,
+        address_text: &str,
+    ) -> Result<PairingLink, LinkError> {
+        let handshaken = self.connect(node, address_text, LinkPurpose::Pair).await?;
+        let opened = handshaken.connection.open_bi().await;
         let opened = opened.map_err(|gone| {
-            if is_handshake_refused(&shaken.connection) {
+            if is_handshake_refused(&handshaken.connection) {
                 LinkError::PairingRefused
             } else {
                 StreamFailure::from_connection_error(&gone).into()
             }
         })?;
-        Ok(self.0.new_pairing_link(shaken, opened, None))
+        Ok(self.0.new_pairing_link(handshaken, opened, None))
     }
 
-    /// Ends all links, and takes no more. Once they have ended it has no effect.
+    /// Ends all links, and accepts no more. Links that have ended keep their reason.
     pub fn close(&self, why: LinkClose) {
         let code = VarInt::from_u64(why.code()).unwrap_or(VarInt::MAX);
         self.0.relayed.close(code, &[]);
         self.0.socket.close(code, &[]);
     }
 
-    /// Waits until all peers were told.
+    /// Waits until all peers were notified.
     pub async fn wait_closed(&self) {
         self.0.socket.wait_idle().await;
     }
@@ -193,16 +196,17 @@ impl LinkEndpoint {
     async fn connect(
         &self,
         node: NodeId,
-        at: &str,
+        address_text: &str,
         purpose: LinkPurpose,
     ) -> Result<HandshakenConnection, LinkError> {
         if node == self.id() {
             return Err(LinkError::Itself);
         }
-        let mut last = LinkError::Unresolved(at.to_owned(), "it has no address".to_owned());
-        for address in resolve(at).await? {
+        let mut last =
+            LinkError::Unresolved(address_text.to_owned(), "it has no address".to_owned());
+        for address in resolve(address_text).await? {
             match self.handshake(node, address, purpose).await {
-                Ok(shaken) => return Ok(shaken),
+                Ok(handshaken) => return Ok(handshaken),
                 Err(why) => last = why,
             }
         }
@@ -283,10 +287,10 @@ impl LinkEndpoint {
     }
 }
 
-/// The addresses a name leads to at this moment.
-async fn resolve(at: &str) -> Result<Vec<SocketAddr>, LinkError> {
-    let failed = |why: String| LinkError::Unresolved(at.to_owned(), why);
-    let found = timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host(at)).await;
+/// The addresses that a name currently resolves to.
+async fn resolve(address_text: &str) -> Result<Vec<SocketAddr>, LinkError> {
+    let failed = |why: String| LinkError::Unresolved(address_text.to_owned(), why);
+    let found = timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host(address_text)).await;
     let found = found.map_err(|_| failed("it took too long".to_owned()))?;
     let found = found.map_err(|error| failed(error.to_string()))?;
     Ok(found.take(DIALED_ADDRESSES).collect())

@@ -1,4 +1,4 @@
-//! Frames on a stream: written in one piece, read as they come.
+//! Frames on a stream: written in one piece, read as they arrive.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
@@ -15,50 +15,50 @@ use crate::budget::{MessageBudget, Reservation};
 /// Why nothing more can be read from a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamFailure {
-    /// The link is gone.
+    /// The link was lost.
     #[error("the link to the node was lost: {0}")]
     LinkLost(String),
     /// The peer closed the link.
     #[error("the link to the node was closed: {0}")]
     LinkClosed(LinkClose),
-    /// This node closed the link; its log says why.
+    /// This node closed the link; its log has the reason.
     #[error("this node closed the link to the node")]
     ClosedHere,
-    /// The peer ended the stream.
+    /// The peer reset the stream.
     #[error("the node ended the call: {0}")]
     Reset(StreamReset),
-    /// The peer stopped in the middle, without a last frame.
+    /// The peer ended the stream without a last frame.
     #[error("the node said no more")]
     Unfinished,
-    /// A frame beyond the limit.
+    /// A frame exceeds the limit.
     #[error("the node sent a frame of {size} bytes, which is too large: a link carries {limit}")]
     Oversized {
-        /// Bytes announced.
+        /// The announced bytes.
         size: u64,
-        /// Bytes allowed.
+        /// The allowed bytes.
         limit: u64,
     },
-    /// Something that cannot be read.
+    /// Malformed data.
     #[error("the node sent something that cannot be read: {0}")]
     Malformed(&'static str),
-    /// As much as the link may take is in use.
+    /// The memory of the link is in use.
     #[error("there is no room for what the node sends")]
     OverBudget,
-    /// Its time is over.
+    /// The deadline has passed.
     #[error("its time was over")]
     DeadlineExceeded,
 }
 
-/// Longest text of an error of QUIC, in bytes.
+/// Longest text of a QUIC error, in bytes.
 const ERROR_TEXT_MAX: usize = 200;
 
-/// An error of QUIC. Whoever is at the other end, known or not, may have written some of it.
+/// Sanitizes the text of a QUIC error, parts of which may come from an unknown peer.
 pub(super) fn describe_error(error: &dyn std::fmt::Display) -> String {
     to_printable(&error.to_string(), ERROR_TEXT_MAX)
 }
 
 impl StreamFailure {
-    /// What the peer is told.
+    /// The reset code for the peer.
     pub(super) fn to_reset(&self) -> StreamReset {
         match self {
             Self::Oversized { .. } => StreamReset::Oversized,
@@ -94,8 +94,8 @@ impl StreamFailure {
     }
 }
 
-/// Whether a peer that does not take the certificate it was shown says so: QUIC carries an alert of TLS (RFC 8446, 6)
-/// as 0x100 and its number (RFC 9001, 4.8).
+/// Whether the peer rejected the certificate: QUIC carries a TLS alert (RFC 8446, 6) as 0x100 plus its number (RFC 9001,
+/// 4.8).
 fn is_about_certificate(code: u64) -> bool {
     // bad_certificate to certificate_unknown, unknown_ca, access_denied.
     matches!(code.checked_sub(0x100), Some(42..=46 | 48 | 49))
@@ -104,18 +104,18 @@ fn is_about_certificate(code: u64) -> bool {
 /// Why a frame was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteFailure {
-    /// It is longer than a frame may be; nothing of it was written.
+    /// It exceeds the frame limit; nothing was written.
     #[error("a message of {size} bytes is too large for a link, which carries {limit}")]
     TooLarge {
         /// Its bytes.
         size: u64,
-        /// Bytes a frame may have.
+        /// The allowed bytes.
         limit: u64,
     },
-    /// The peer reads no more of this stream.
+    /// The peer stopped reading this stream.
     #[error("the node reads no more of the call: {0}")]
     Stopped(StreamReset),
-    /// The stream or the link is gone.
+    /// The stream or the link has ended.
     #[error(transparent)]
     Gone(StreamFailure),
 }
@@ -124,13 +124,13 @@ pub(super) fn reset_code(reset: StreamReset) -> VarInt {
     VarInt::from_u64(reset.code()).unwrap_or(VarInt::MAX)
 }
 
-/// Writes frames. Dropped before its end, it tells the peer so, or finishes what was written.
+/// Writes frames. Dropping it early resets the stream, or finishes it.
 #[derive(Debug)]
 pub(super) struct FrameWriter {
     stream: SendStream,
     limit: usize,
     done: bool,
-    /// A reset takes back what is still on its way, too.
+    /// Whether to finish instead: a reset would also discard data in flight.
     finish_on_drop: bool,
 }
 
@@ -144,17 +144,17 @@ impl FrameWriter {
         }
     }
 
-    /// Longest body from here on.
+    /// Sets the longest body from here on.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Dropped, it leaves what was written.
+    /// Finishes the stream when dropped.
     pub(super) fn finish_when_dropped(&mut self) {
         self.finish_on_drop = true;
     }
 
-    /// Says what the stream is for.
+    /// Writes the kind of the stream.
     pub(super) async fn write_stream_kind(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
         let first = Bytes::copy_from_slice(&[kind.code()]);
         self.stream
@@ -163,8 +163,8 @@ impl FrameWriter {
             .map_err(to_write_failure)
     }
 
-    /// Says what the stream is for and writes its first two frames, in one go: each write takes the connection's
-    /// lock and wakes its driver.
+    /// Writes the kind of the stream and its first two frames at once: each write takes the connection's lock and wakes its
+    /// driver.
     pub(super) async fn begin_call(
         &mut self,
         stream: StreamKind,
@@ -179,15 +179,14 @@ impl FrameWriter {
         written.map_err(to_write_failure)
     }
 
-    /// Writes one frame. Given up half way, the stream can only be dropped.
+    /// Writes one frame. Not cancel safe: the stream can only be dropped then.
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
         let head = self.render_head(kind, &body)?;
         let written = self.stream.write_all_chunks(&mut [head, body]).await;
         written.map_err(to_write_failure)
     }
 
-    /// Writes two frames at once, so that the first one is no packet of its own. When one is too large, nothing of
-    /// both is written.
+    /// Writes two frames at once, so that the first one is no packet of its own. If one is too large, neither is written.
     pub(super) async fn write_two(
         &mut self,
         (first, first_body): (FrameKind, Bytes),
@@ -209,16 +208,16 @@ impl FrameWriter {
         Ok(Bytes::copy_from_slice(&head.to_bytes()))
     }
 
-    /// For a peer that keeps to no rule.
+    /// For a misbehaving peer.
     #[cfg(test)]
     pub(super) async fn write_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Nothing follows.
+    /// Ends the stream.
     pub(super) fn finish(&mut self) {
         self.done = true;
-        // Of a stream that was stopped or lost there is nothing to finish.
+        // A stream that was stopped or lost needs no end.
         let _finished = self.stream.finish();
     }
 
@@ -227,7 +226,7 @@ impl FrameWriter {
         let _reset = self.stream.reset(reset_code(why));
     }
 
-    /// Waits until the peer reads no more: it has all, or wants none of it.
+    /// Waits until the peer stops reading: it has everything, or discards it.
     pub(super) fn wait_stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
         let stopped = self.stream.stopped();
         async move {
@@ -265,7 +264,7 @@ fn to_write_failure(error: WriteError) -> WriteFailure {
     }
 }
 
-/// Reads frames. What was read of one is kept here, so a read that is given up loses nothing.
+/// Reads frames. Cancel safe: partial frames are stored here.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     stream: RecvStream,
@@ -292,17 +291,17 @@ impl FrameReader {
         }
     }
 
-    /// Longest body from here on.
+    /// Sets the longest body from here on.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// What the peer is told if it is dropped before its end.
+    /// Sets the reset code for a drop before the end.
     pub(super) fn set_drop_reason(&mut self, why: StreamReset) {
         self.drop_reason = why;
     }
 
-    /// The first byte of a stream. `None` when it says nothing that is known.
+    /// The kind of the stream from its first byte; `None` if it is unknown.
     pub(super) async fn read_stream_kind(&mut self) -> Result<Option<StreamKind>, StreamFailure> {
         let chunk = self
             .stream
@@ -317,7 +316,7 @@ impl FrameReader {
         Ok(kind)
     }
 
-    /// The next frame; `None` after the last one. Frames that may be passed over are.
+    /// The next frame; `None` after the last one. Optional frames are skipped.
     pub(super) async fn next(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
         let read = self.read().await;
         match &read {
@@ -330,7 +329,7 @@ impl FrameReader {
 
     async fn read(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
         loop {
-            // Other tasks have their turn after a hundred frames, however fast a node writes.
+            // Yields to other tasks after a hundred frames, however fast a node writes.
             consume_budget().await;
             let head = match self.head {
                 Some(head) => head,
@@ -367,8 +366,8 @@ impl FrameReader {
         Ok(head)
     }
 
-    /// Reads until there are so many bytes; false when the stream ends before. Takes memory as they come,
-    /// not as they are announced.
+    /// Reads until this many bytes are available; false when the stream ends before. Reserves memory as they arrive, not as
+    /// they are announced.
     async fn fill(&mut self, wanted: usize) -> Result<bool, StreamFailure> {
         while self.body.len() < wanted {
             let missing = wanted - self.body.len();
@@ -395,8 +394,8 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// Reads the end of the stream where it is here already. A reader that is dropped before its stream's end tells
-    /// the peer to stop, which is a packet each way for nothing when the last frame came with the end.
+    /// Reads the end of the stream if it has already arrived. Dropping a reader before that makes the peer stop, which costs
+    /// a needless packet each way.
     pub(super) fn take_end(&mut self) {
         let nothing_left = self.head.is_none() && self.body.is_empty();
         if nothing_left && let Some(Ok(None)) = self.stream.read_chunk(1, true).now_or_never() {

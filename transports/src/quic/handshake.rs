@@ -1,4 +1,4 @@
-//! Whose certificates are taken, on either side of a handshake.
+//! Verifies the certificates of both sides of a handshake.
 
 pub(super) mod identity;
 
@@ -22,63 +22,63 @@ use self::identity::{IdentityResolver, NodeIdentity};
 use super::pairing::PairingGate;
 use super::pinned::PinnedNodes;
 
-/// What links between nodes of a cluster are called in a handshake.
+/// The ALPN id of links between nodes of a cluster.
 const LINK_ALPN: &[u8] = b"mgp/1";
 
-/// And those over which a node asks to become one.
+/// The ALPN id of pairing links.
 const PAIRING_ALPN: &[u8] = b"mgp-pair/1";
 
-/// Longest certificate looked at; ours have 250 bytes.
+/// Longest certificate that is read; ours have 250 bytes.
 const CERTIFICATE_BYTES_MAX: usize = 1024;
 
 /// The object identifier of Ed25519, 1.3.101.112.
 const ED25519_OID: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkPurpose {
     Link,
     Pair,
 }
 
-/// Why a peer is not taken.
+/// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// Its key is not pinned.
     #[error("the node {} is not known here", .0.short_id())]
     NotPinned(NodeId),
-    /// Another node is there than was dialed.
+    /// Another node answered than was dialed.
     #[error("the node {} is there, not {}", .found.short_id(), .dialed.short_id())]
     OtherNode {
-        /// Which one should be there.
+        /// The dialed node.
         dialed: NodeId,
-        /// Which one is.
+        /// The node that answered.
         found: NodeId,
     },
-    /// It asks to be paired, and no ticket is open.
+    /// It requests pairing, and no ticket is open.
     #[error("a node asks to be paired, and no invitation is open")]
     NoTicket,
-    /// Its certificate is none of a node.
+    /// Its certificate is no node certificate.
     #[error("its certificate is none of a node: {0}")]
     Certificate(#[from] NodeCertificateError),
 }
 
-/// What is wrong with a certificate.
+/// The defect of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeCertificateError {
-    /// Not exactly one, of a sensible length, that can be read.
+    /// Not exactly one well-formed certificate of bounded length.
     #[error("it cannot be read")]
     Unreadable,
-    /// Of another kind than Ed25519.
+    /// Another key type than Ed25519.
     #[error("its key is not of the kind Ed25519")]
     Algorithm,
-    /// The key in it did not sign it.
+    /// Its own key did not sign it.
     #[error("its key did not sign it")]
     Signature,
 }
 
 impl PeerError {
-    /// One word for each, to count by.
+    /// A short name of the error kind, for logging.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::NotPinned(_) => "not pinned",
@@ -89,7 +89,7 @@ impl PeerError {
     }
 }
 
-/// The key that a certificate is for, and that signed it.
+/// The key of a self-signed certificate.
 pub(super) fn verify_key(
     certificate: &CertificateDer<'_>,
 ) -> Result<[u8; 32], NodeCertificateError> {
@@ -122,7 +122,7 @@ pub(super) fn verify_key(
     Ok(key)
 }
 
-/// What one handshake found out about its peer.
+/// The results of one handshake.
 #[derive(Debug, Default)]
 pub(super) struct PeerFindings {
     purpose: OnceLock<LinkPurpose>,
@@ -131,12 +131,12 @@ pub(super) struct PeerFindings {
 }
 
 impl PeerFindings {
-    /// Why the peer was not taken, if that was it.
+    /// Why the peer was rejected, if it was.
     pub(super) fn error(&self) -> Option<PeerError> {
         self.error.get().copied()
     }
 
-    /// Whose key was proven, and for what. `None` unless the handshake is over.
+    /// The purpose and the proven key. `None` until the handshake is complete.
     pub(super) fn peer(&self) -> Option<(LinkPurpose, [u8; 32])> {
         Some((*self.purpose.get()?, *self.key.get()?))
     }
@@ -153,15 +153,15 @@ impl PeerFindings {
     }
 }
 
-/// Which peer is taken in one handshake.
+/// Which peers one handshake accepts.
 enum PeerPolicy {
     /// As client: this node, and for a link only while it is pinned.
     Outgoing(NodeId, LinkPurpose),
-    /// As server: whoever is pinned, or whoever asks to be paired while a ticket is open.
+    /// As server: pinned nodes, and any node for pairing while a ticket is open.
     Incoming(Arc<PairingGate>),
 }
 
-/// Judges one peer.
+/// Verifies one peer.
 struct PeerVerifier {
     pinned: Arc<PinnedNodes>,
     policy: PeerPolicy,
@@ -188,7 +188,7 @@ impl PeerVerifier {
                 return Err(PeerError::OtherNode { dialed, found });
             }
             PeerPolicy::Outgoing(_, purpose) => *purpose,
-            // Who says nothing of a purpose wants a link.
+            // Without a purpose a peer requests a link.
             PeerPolicy::Incoming(_) => *self.findings.purpose.get_or_init(|| LinkPurpose::Link),
         };
         match (purpose, &self.policy) {
@@ -206,14 +206,14 @@ impl PeerVerifier {
         }
     }
 
-    /// The same, in the words of the library; what is wrong with the peer is noted.
+    /// Verifies the peer with the library's error type, and records the defect.
     fn verify_and_record(
         &self,
         certificate: &CertificateDer<'_>,
         chain: usize,
     ) -> Result<(), rustls::Error> {
-        let judged = self.verify(certificate, chain);
-        judged.map_err(|fault| self.findings.reject(fault))
+        let verified = self.verify(certificate, chain);
+        verified.map_err(|fault| self.findings.reject(fault))
     }
 
     fn verify_signature(
@@ -233,7 +233,7 @@ impl PeerVerifier {
 const NO_TLS12: rustls::Error =
     rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered);
 
-/// What the verifiers of both sides say of signatures: TLS 1.3 and Ed25519, nothing else.
+/// Signature verification of both sides: TLS 1.3 and Ed25519, nothing else.
 macro_rules! one_signature {
     () => {
         fn verify_tls12_signature(
@@ -294,8 +294,8 @@ impl ClientCertVerifier for PeerVerifier {
     one_signature!();
 }
 
-/// Shows the certificate to who dials this node, and notes what for: that is said before the other
-/// certificate is judged.
+/// Presents the certificate to a dialing peer, and records the purpose, which is sent before the peer's certificate is
+/// verified.
 #[derive(Debug)]
 struct PurposeRecorder {
     certified: Arc<CertifiedKey>,
@@ -304,7 +304,7 @@ struct PurposeRecorder {
 
 impl ResolvesServerCert for PurposeRecorder {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // Whoever names both wants a link, and is judged like one.
+        // A peer that names both requests a link, and is verified for one.
         let mut named = hello.alpn().into_iter().flatten();
         let purpose = match (named.next(), named.next()) {
             (Some(PAIRING_ALPN), None) => LinkPurpose::Pair,
@@ -315,7 +315,7 @@ impl ResolvesServerCert for PurposeRecorder {
     }
 }
 
-/// What handshakes are judged by.
+/// The settings of handshakes.
 #[derive(Clone, Debug)]
 pub(super) struct HandshakeConfig {
     pub(super) identity: NodeIdentity,
@@ -338,14 +338,14 @@ impl HandshakeConfig {
         }
     }
 
-    /// For one connection that came in.
+    /// For one incoming connection.
     pub(super) fn server_config(&self) -> (QuicServerConfig, Arc<PeerFindings>) {
         let findings = Arc::new(PeerFindings::default());
         let verifier = self.verifier(
             PeerPolicy::Incoming(Arc::clone(&self.pairing_gate)),
             &findings,
         );
-        let shows = PurposeRecorder {
+        let resolver = PurposeRecorder {
             certified: self.identity.certified_key(),
             findings: Arc::clone(&findings),
         };
@@ -354,9 +354,9 @@ impl HandshakeConfig {
             .expect("ring knows TLS 1.3");
         let mut config = builder
             .with_client_cert_verifier(Arc::new(verifier))
-            .with_cert_resolver(Arc::new(shows));
+            .with_cert_resolver(Arc::new(resolver));
         config.alpn_protocols = vec![LINK_ALPN.to_vec(), PAIRING_ALPN.to_vec()];
-        // A resumed session would bring a key that nobody judges again, and early data could be replayed.
+        // A resumed session would skip the verification of the key, and early data could be replayed.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
@@ -365,7 +365,7 @@ impl HandshakeConfig {
         (config, findings)
     }
 
-    /// For one connection that goes out.
+    /// For one outgoing connection.
     pub(super) fn client_config(
         &self,
         node: NodeId,
@@ -387,17 +387,17 @@ impl HandshakeConfig {
         config.alpn_protocols = vec![name.to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_early_data = false;
-        // A name would tell who listens on the way which node is dialed.
+        // SNI would reveal the dialed node to eavesdroppers.
         config.enable_sni = false;
         let config =
             QuicClientConfig::try_from(config).expect("ring knows the first cipher of QUIC");
         (config, findings)
     }
 
-    fn verifier(&self, takes: PeerPolicy, findings: &Arc<PeerFindings>) -> PeerVerifier {
+    fn verifier(&self, policy: PeerPolicy, findings: &Arc<PeerFindings>) -> PeerVerifier {
         PeerVerifier {
             pinned: Arc::clone(&self.pinned),
-            policy: takes,
+            policy,
             findings: Arc::clone(findings),
             provider: Arc::clone(&self.provider),
         }

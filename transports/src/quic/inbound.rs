@@ -1,4 +1,4 @@
-//! The streams that a peer opens: calls of its agents, and what it copies from here.
+//! The streams that a peer opens: calls of its agents, and replication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::limits::{MAX_CALLS, MAX_FOLLOWS, MAX_LISTENS, MAX_SYNCS, STREAM_OPEN_
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
-/// Longest that one copies from another on one stream.
+/// The time limit of one replication stream.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A stream that a peer opened.
@@ -26,28 +26,28 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 pub enum InboundStream {
     /// A call of one of its agents.
     Call(Box<InboundCall>),
-    /// It copies.
+    /// A replication stream.
     Sync(Box<SyncStream>),
 }
 
-/// A call as it came in. Its header is whole and judged; who calls is not.
+/// An incoming call. Its header is validated; its caller is not verified.
 #[derive(Debug)]
 pub struct InboundCall {
     /// The header.
     pub header: CallHeader,
-    /// The parameters, as they were written.
+    /// The unchanged parameters.
     pub params: Bytes,
-    /// When its time is over.
+    /// The deadline of the call.
     pub deadline: Instant,
-    /// What the caller says further.
+    /// Receives further frames of the caller.
     pub input: CallInput,
-    /// What the caller is told.
+    /// Sends frames to the caller.
     pub output: CallOutput,
-    /// Whose turns it has one of: those of calls, of listens, or of events.
+    /// The kind of the stream, which determines its permits: calls, listens, or events.
     pub kind: StreamKind,
 }
 
-/// All streams that the peer of a link opens, but its control stream.
+/// All streams that the peer of a link opens, except its control stream.
 pub struct InboundStreams {
     connection: quinn::Connection,
     budget: MessageBudget,
@@ -55,7 +55,7 @@ pub struct InboundStreams {
     listens: Arc<Semaphore>,
     follows: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
-    /// At most as many as the peer may have streams.
+    /// Bounded by the streams that the peer may open.
     opening: FuturesUnordered<BoxFuture<'static, Option<InboundStream>>>,
 }
 
@@ -78,15 +78,15 @@ impl InboundStreams {
         }
     }
 
-    /// The next stream whose beginning is whole. One that is slow to begin keeps no other waiting.
+    /// The next stream with a complete header. A slow one does not delay others.
     ///
     /// # Errors
-    /// The link is gone.
+    /// The link has ended.
     pub async fn next(&mut self) -> Result<InboundStream, StreamFailure> {
         loop {
             tokio::select! {
                 stream = self.connection.accept_bi() => {
-                    let (send, receive) = stream.map_err(|gone| StreamFailure::from_connection_error(&gone))?;
+                    let (send, receive) = stream.map_err(|error| StreamFailure::from_connection_error(&error))?;
                     let opening = OpeningStream {
                         writer: FrameWriter::new(send, CALL_BODY),
                         reader: FrameReader::new(receive, CONTROL_BODY, self.budget.clone()),
@@ -107,7 +107,7 @@ impl InboundStreams {
     }
 }
 
-/// A stream whose beginning is not whole yet.
+/// A stream with an incomplete header.
 struct OpeningStream {
     writer: FrameWriter,
     reader: FrameReader,
@@ -122,19 +122,19 @@ impl OpeningStream {
         let kind = timeout(STREAM_OPEN_TIMEOUT, self.reader.read_stream_kind()).await;
         match kind {
             Ok(Ok(Some(kind @ StreamKind::Call))) => {
-                let turns = Arc::clone(&self.calls);
-                self.open_call_with_permit(turns, kind).await
+                let permits = Arc::clone(&self.calls);
+                self.open_call_with_permit(permits, kind).await
             }
             Ok(Ok(Some(kind @ StreamKind::Listen))) => {
-                let turns = Arc::clone(&self.listens);
-                self.open_call_with_permit(turns, kind).await
+                let permits = Arc::clone(&self.listens);
+                self.open_call_with_permit(permits, kind).await
             }
             Ok(Ok(Some(kind @ StreamKind::Follow))) => {
-                let turns = Arc::clone(&self.follows);
-                self.open_call_with_permit(turns, kind).await
+                let permits = Arc::clone(&self.follows);
+                self.open_call_with_permit(permits, kind).await
             }
             Ok(Ok(Some(StreamKind::Sync))) => match Arc::clone(&self.syncs).try_acquire_owned() {
-                Ok(turn) => Some(self.open_sync(turn)),
+                Ok(permit) => Some(self.open_sync(permit)),
                 Err(_) => self.reset(StreamReset::Busy),
             },
             Ok(Ok(Some(StreamKind::Control) | None)) => self.reset(StreamReset::Unexpected),
@@ -143,27 +143,27 @@ impl OpeningStream {
         }
     }
 
-    fn open_sync(mut self, turn: OwnedSemaphorePermit) -> InboundStream {
-        let until = Instant::now() + SYNC_TIMEOUT;
+    fn open_sync(mut self, permit: OwnedSemaphorePermit) -> InboundStream {
+        let deadline = Instant::now() + SYNC_TIMEOUT;
         self.writer.set_limit(StreamKind::Sync.max_body());
-        let sync = SyncStream::new(self.reader, self.writer, until, turn);
+        let sync = SyncStream::new(self.reader, self.writer, deadline, permit);
         InboundStream::Sync(Box::new(sync))
     }
 
     async fn open_call_with_permit(
         self,
-        turns: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
         kind: StreamKind,
     ) -> Option<InboundStream> {
-        match turns.try_acquire_owned() {
-            Ok(turn) => self.read_call(turn, kind).await,
+        match permits.try_acquire_owned() {
+            Ok(permit) => self.read_call(permit, kind).await,
             Err(_) => self.refuse_call(&CallRejection::Busy).await,
         }
     }
 
     async fn read_call(
         mut self,
-        turn: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         kind: StreamKind,
     ) -> Option<InboundStream> {
         self.reader.set_limit(CONTROL_BODY);
@@ -177,9 +177,9 @@ impl OpeningStream {
             Ok(header) => header,
             Err(refused) => return self.refuse_call(&refused).await,
         };
-        let until = Instant::now() + Duration::from_millis(header.left_ms);
+        let deadline = Instant::now() + Duration::from_millis(header.left_ms);
         self.reader.set_limit(CALL_BODY);
-        let params = match tokio::time::timeout_at(until, self.reader.next()).await {
+        let params = match tokio::time::timeout_at(deadline, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Params, body)))) => body,
             Ok(Ok(Some(_) | None)) => return self.reset(StreamReset::Malformed),
             Ok(Err(StreamFailure::Oversized { size, limit })) => {
@@ -196,14 +196,14 @@ impl OpeningStream {
         Some(InboundStream::Call(Box::new(InboundCall {
             header,
             params,
-            deadline: until,
-            input: CallInput::new_callee(self.reader, until),
-            output: CallOutput::new_callee(self.writer, until, turn),
+            deadline,
+            input: CallInput::new_callee(self.reader, deadline),
+            output: CallOutput::new_callee(self.writer, deadline, permit),
             kind,
         })))
     }
 
-    /// Answers in the place of a server. A peer that does not read the answer is not waited for.
+    /// Rejects the call instead of a server. Does not wait for a peer that does not read the answer.
     async fn refuse_call(mut self, why: &CallRejection) -> Option<InboundStream> {
         let body = Bytes::from(why.encode());
         let written = timeout(

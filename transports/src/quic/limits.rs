@@ -1,112 +1,109 @@
-//! What a link may take, and why so much.
+//! The limits of a link, and their reasons.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
-/// Calls that one node has under way at another: as many as a busy agent ever had, ten times. The next
-/// ones wait for their turn within their own time; a peer that opens more is answered `Busy`.
+/// Calls in flight from one node to another: ten times the most that a busy agent ever had. Further ones are queued within
+/// their own deadline; a peer that opens more is answered `Busy`.
 pub const MAX_CALLS: usize = 256;
 
-/// Streams at a time on which one node copies from another. They are beside those of calls, so that no
-/// number of calls keeps a revocation waiting.
+/// Concurrent replication streams. They do not share permits with calls, so that no number of calls delays a revocation.
 pub const MAX_SYNCS: usize = 7;
 
-/// Listens that one node has open at another: one for each of the 128 servers that one shares at most, as many
-/// that take their place, and a quarter of that for agents that follow their tasks. They last, and are beside
-/// calls, so that no number of shared servers keeps a call waiting.
+/// Open listens from one node to another: one for each of the at most 128 shared servers, as many that replace them, and a
+/// quarter of that for agents that follow their tasks. They are long-lived and do not share permits with calls, so that no
+/// number of shared servers delays a call.
 pub const MAX_LISTENS: usize = 320;
 
-/// Event subscriptions that one node has at another, each of one channel for one agent: as many as two agents may name
-/// channels in one subscription. They last, too, and take the turns of nothing else. A channel beyond is not followed until
-/// another one ends.
+/// Event subscriptions from one node to another, each of one channel for one agent: as many as two agents may name channels
+/// in one subscription. They are long-lived, too, with their own permits. A further channel is not followed until another
+/// one ends.
 pub const MAX_FOLLOWS: usize = 128;
 
-/// Streams that may have much to hold: calls, syncs, and the one of control messages.
+/// Streams that may buffer much: calls, syncs, and the control stream.
 const LOADED: u32 = (MAX_CALLS + MAX_SYNCS + 1) as u32;
 
-/// Streams each side may open.
+/// Streams that each side may open.
 const STREAMS: u32 = LOADED + (MAX_LISTENS + MAX_FOLLOWS) as u32;
 
-/// Packets under way that are too long for a datagram. The next ones are lost, as packets may be.
+/// Packets in flight that are too long for a datagram. Further ones are lost, as packets may be.
 pub(super) const LONG_PACKETS: usize = 16;
 
-/// And of those, what packets that are passed on for others take: the other half is for those of membership.
+/// The share of them for relayed packets: the other half is for those of membership.
 pub(super) const RELAY_STREAMS: usize = LONG_PACKETS / 2;
 
-/// What a stream holds that nobody reads. A stream gets through so much in each round trip: 25 MB/s at
-/// 10 ms, and 8 MiB between continents in ten seconds.
+/// The unread bytes of a stream. A stream transfers this much in each round trip: 25 MB/s at 10 ms, and 8 MiB between
+/// continents in ten seconds.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// What all streams of a link hold: their windows together, so that no number of slow readers
-/// leaves a stream without room. Listens and events are read as they come, and hold nothing.
+/// The unread bytes of all streams of a link: the sum of their windows, so that no number of slow readers blocks a stream.
+/// Listens and events are read as they arrive, and buffer nothing.
 const WINDOW: u32 = (LOADED + LONG_PACKETS as u32) * STREAM_WINDOW;
 
-/// What a peer may send before its key is known to be pinned: a hello.
+/// The receive window before a peer's key is known to be pinned: enough for a hello.
 const GUEST_WINDOW: u32 = 16 << 10;
 
-/// What is sent and not yet confirmed: two round trips of 50 ms at a gigabit.
+/// Unacknowledged bytes: two round trips of 50 ms at a gigabit.
 const SEND_WINDOW: u64 = 12 << 20;
 
-/// What messages of a link take while they are put together, and until they were handled: eight calls with
-/// the largest payload. A message for which there is no room is refused as `Busy`.
+/// The memory for messages of a link, until they are handled: eight calls with the largest payload. A message for which
+/// there is no memory is rejected as `Busy`.
 pub const LINK_MEMORY: u64 = 128 << 20;
 
-/// Packets waiting to be read, and those waiting to be sent, in bytes. The oldest make room:
-/// membership says the same again.
+/// The buffers for incoming and for outgoing packets, in bytes. The oldest are dropped: membership repeats its messages.
 const PACKETS: usize = 64 << 10;
 
-/// Without a sign of the peer for so long, it is gone. A question is asked after [`KEEP_ALIVE`], so a
-/// peer that was killed is missed within three seconds, and three questions in a row must be lost before
-/// one that lives is.
+/// A peer that is silent this long counts as lost. Keep-alives are sent every [`KEEP_ALIVE`], so a killed peer is detected
+/// within three seconds, and a live one is lost only if three of them in a row are lost.
 pub const IDLE: Duration = Duration::from_millis(2200);
 
-/// Between two looks at whether something was heard of the peer.
+/// The interval between checks for received packets.
 pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
 
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
-/// Handshakes under way at a time, for all who have shown that they are at their address. Each is a
-/// few milliseconds of work and 100 KiB. The next ones are refused, and come again.
+/// Concurrent handshakes of peers that have proven their address. Each is a few milliseconds of work and 100 KiB. Further
+/// ones are refused, and retried by their peers.
 pub const MAX_HANDSHAKES: usize = 64;
 
-/// And for one address, so that one machine does not take the turns of the others.
+/// Those of one address, so that one machine does not starve others.
 pub(super) const HANDSHAKES_PER_ADDRESS: usize = 8;
 
-/// Longest a handshake may take, both hellos included.
+/// The time limit of a handshake, both hellos included.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Links to one node at a time: one, and those that take its place while it is not yet known to be gone.
+/// Concurrent links to one node: one, and those that replace it before its loss is detected.
 pub const LINKS_PER_NODE: usize = 4;
 
 /// Addresses of one name that are tried.
 pub const DIALED_ADDRESSES: usize = 8;
 
-/// Longest a name server may take.
+/// The time limit of name resolution.
 pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Nodes that are being paired at a time: one for each ticket that may be out.
+/// Concurrent pairings: one for each ticket that may be open.
 pub const MAX_PAIRINGS: usize = 16;
 
-/// And those of one address that have not shown a ticket yet: one machine does not take the places of the others.
+/// Those of one address without a proven ticket, so that one machine does not starve others.
 pub(super) const PAIRINGS_PER_ADDRESS: usize = 2;
 
-/// Longest a pairing may take: a person compares three words.
+/// The time limit of a pairing: a person compares three words.
 pub(super) const PAIRING_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Longest until a guest has shown its ticket: its place is for those who have one.
+/// The time limit for a guest to prove its ticket: its slot is for those who have one.
 pub(super) const TICKET_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest from a stream's first byte to the end of its header, or of a packet.
+/// The time limit from a stream's first byte to the end of its header, or of a packet.
 pub(super) const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// First packets of peers that wait to be looked at.
+/// First packets of peers that wait to be accepted.
 const INCOMING: usize = 256;
 const INCOMING_BYTES: u64 = 64 << 10;
 const INCOMING_BYTES_ALL: u64 = 4 << 20;
 
-/// Before a peer is known: it may open the control stream and say hello.
+/// For an unverified peer, which may open the control stream and send a hello.
 pub(super) fn guest_transport() -> Arc<TransportConfig> {
     let mut transport = base_transport();
     transport
@@ -128,7 +125,7 @@ pub(super) fn peer_transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// A guest turned out to be pinned: it gets the room of a peer.
+/// Raises the limits of a guest that turned out to be pinned.
 pub(super) fn raise_limits(connection: &quinn::Connection) {
     connection.set_receive_window(VarInt::from_u32(WINDOW));
     connection.set_send_window(SEND_WINDOW);
@@ -148,17 +145,16 @@ fn base_transport() -> TransportConfig {
     transport
 }
 
-/// Bounds on what nobody has accepted yet.
+/// Bounds connections that are not accepted yet.
 pub(super) fn bound_incoming(config: &mut ServerConfig) {
     config
         .max_incoming(INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
         .incoming_buffer_size_total(INCOMING_BYTES_ALL)
-        // A peer whose address changes dials again: a link stays where it was proven to be.
+        // A peer whose address changes dials again: a link keeps its proven address.
         .migration(false);
 }
 
-/// Of the socket.
 pub(super) fn socket_config() -> EndpointConfig {
     EndpointConfig::default()
 }

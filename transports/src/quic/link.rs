@@ -30,25 +30,25 @@ use super::pinned::{LinkEntry, close_connection};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
-/// A link that has lasted so long has come about: what ends it is news again.
+/// A link that lasted this long was stable: its end is logged again.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// A new link and its parts, each of which one owner reads.
+/// A new link and its parts, each with one owner.
 #[derive(Debug)]
 pub struct NewLink {
-    /// For everybody.
+    /// A shared handle to the link.
     pub link: NodeLink,
-    /// What the peer says.
+    /// Receives control messages.
     pub control_input: ControlInput,
-    /// What the peer is told.
+    /// Sends control messages.
     pub control_output: ControlOutput,
-    /// The calls of the peer's agents, and what it copies.
+    /// The calls of the peer's agents, and its replication streams.
     pub inbound: InboundStreams,
     /// Packets of membership.
     pub packets: PacketInput,
 }
 
-/// A link; clones are the same one. It is closed when the last one is dropped.
+/// A link; clones share it. It is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct NodeLink(Arc<LinkCore>);
 
@@ -69,19 +69,19 @@ struct LinkCore {
     long_packets: Arc<Semaphore>,
     budget: MessageBudget,
     opened_at: Instant,
-    /// Nothing was heard of the peer for too long, and so this node closed it.
+    /// The peer was silent for too long, so this node closed the link.
     is_silent: AtomicBool,
     log: Arc<CloseLog>,
     _neighbor: Option<NeighborEntry>,
     _entry: LinkEntry,
 }
 
-/// Packets of QUIC itself, since the link began.
+/// QUIC packets since the link began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketLoss {
-    /// How many were sent.
+    /// The sent packets.
     pub sent: u64,
-    /// How many of them were lost, and sent again.
+    /// The lost packets, whose data was sent again.
     pub(crate) lost: u64,
 }
 
@@ -90,26 +90,26 @@ pub struct PacketLoss {
 #[error(transparent)]
 pub struct LinkGone(pub StreamFailure);
 
-/// Why no call was begun. Nothing of it reached the peer's servers.
+/// Why no call was started. Nothing of it reached the peer's servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BeginCallError {
-    /// Parameters beyond what a frame carries.
+    /// The parameters exceed the frame limit.
     #[error("a call of {size} bytes is too large for a link, which carries {limit}")]
     TooLarge {
         /// Bytes of the parameters.
         size: u64,
-        /// Bytes a frame may have.
+        /// The allowed bytes.
         limit: u64,
     },
-    /// No turn came before its time was over.
+    /// No permit was free before the deadline.
     #[error("its time was over before it began")]
     DeadlineExceeded,
-    /// The link is gone.
+    /// The link has ended.
     #[error(transparent)]
     Gone(#[from] LinkGone),
 }
 
-/// What a link is made of once its handshake is over.
+/// The parts of a link after its negotiation.
 pub(super) struct NegotiatedConnection {
     pub(super) connection: quinn::Connection,
     pub(super) peer: NodeId,
@@ -122,7 +122,7 @@ pub(super) struct NegotiatedConnection {
     pub(super) control: (ControlInput, ControlOutput),
 }
 
-/// The value that both ends of a connection have, and nobody else.
+/// The value that only the two ends of a connection share.
 pub(super) fn export_binding(connection: &quinn::Connection) -> LinkBinding {
     let mut binding = LinkBinding([0; 32]);
     connection
@@ -131,42 +131,42 @@ pub(super) fn export_binding(connection: &quinn::Connection) -> LinkBinding {
     binding
 }
 
-/// What one link may take of the memory of all.
+/// One link's share of the memory of all links.
 pub(super) fn message_budget(all: &Arc<Credit>) -> MessageBudget {
     MessageBudget::new(Arc::clone(all), Credit::new(LINK_MEMORY))
 }
 
 impl NewLink {
     pub(super) fn new(
-        greeted: NegotiatedConnection,
+        negotiated: NegotiatedConnection,
         relay: &Arc<Relay>,
         budget: MessageBudget,
         log: Arc<CloseLog>,
     ) -> Self {
-        let (control_input, control_output) = greeted.control;
-        let connection = greeted.connection;
+        let (control_input, control_output) = negotiated.control;
+        let connection = negotiated.connection;
         let inbound = InboundStreams::new(connection.clone(), budget.clone());
-        let has_heads = greeted.negotiated.features.contains(WireFeatures::RELAY);
-        let (neighbor, heads) = match (has_heads, greeted.relay) {
+        let has_heads = negotiated.negotiated.features.contains(WireFeatures::RELAY);
+        let (neighbor, heads) = match (has_heads, negotiated.relay) {
             (false, _) => (None, None),
-            (true, Some(_)) => (None, Some(PacketRouter::new(greeted.peer))),
+            (true, Some(_)) => (None, Some(PacketRouter::new(negotiated.peer))),
             (true, None) => {
-                let (place, to_stream) = relay.add_neighbor(greeted.peer, connection.clone());
+                let (neighbor, to_stream) = relay.add_neighbor(negotiated.peer, connection.clone());
                 let relay = Arc::clone(relay);
-                let heads = PacketRouter::with_relay(greeted.peer, relay, to_stream);
-                (Some(place), Some(heads))
+                let heads = PacketRouter::with_relay(negotiated.peer, relay, to_stream);
+                (Some(neighbor), Some(heads))
             }
         };
         let packets = PacketInput::new(connection.clone(), heads);
         let link = NodeLink(Arc::new(LinkCore {
             binding: export_binding(&connection),
             connection,
-            peer: greeted.peer,
-            key: greeted.key,
-            hello: greeted.hello,
-            negotiated: greeted.negotiated,
-            dialed: greeted.dialed,
-            relay: greeted.relay,
+            peer: negotiated.peer,
+            key: negotiated.key,
+            hello: negotiated.hello,
+            negotiated: negotiated.negotiated,
+            dialed: negotiated.dialed,
+            relay: negotiated.relay,
             calls: Arc::new(Semaphore::new(MAX_CALLS)),
             listens: Arc::new(Semaphore::new(MAX_LISTENS)),
             follows: Arc::new(Semaphore::new(MAX_FOLLOWS)),
@@ -177,7 +177,7 @@ impl NewLink {
             is_silent: AtomicBool::new(false),
             log,
             _neighbor: neighbor,
-            _entry: greeted.entry,
+            _entry: negotiated.entry,
         }));
         Self {
             link,
@@ -202,51 +202,50 @@ impl NodeLink {
         self.0.key
     }
 
-    /// What it said of itself.
+    /// Its hello.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.0.hello
     }
 
-    /// What both speak.
+    /// The negotiated version and features.
     #[must_use]
     pub fn negotiated(&self) -> NegotiatedWire {
         self.0.negotiated
     }
 
-    /// What binds an assertion to this link.
+    /// Binds an assertion to this link.
     #[must_use]
     pub fn binding(&self) -> LinkBinding {
         self.0.binding
     }
 
-    /// True when this node dialed.
+    /// Whether this node dialed.
     #[must_use]
     pub fn is_dialer(&self) -> bool {
         self.0.dialed
     }
 
-    /// Where the other end is: proven by the handshake, and the same for as long as the link lives. `None` for a link
-    /// through another node.
+    /// The peer's address, proven by the handshake and constant for the link's lifetime. `None` for a relayed link.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let direct = self.0.relay.is_none();
         direct.then(|| self.0.connection.remote_address())
     }
 
-    /// The node that passes the packets of this link on, if it is not direct.
+    /// The node that relays this link's packets, if it is not direct.
     #[must_use]
     pub fn relay(&self) -> Option<NodeId> {
         self.0.relay
     }
 
-    /// How long a packet takes there and back, as it was measured last.
+    /// The latest measured round trip time.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.0.connection.rtt()
     }
 
-    /// What got lost on the way to the peer.
+    /// Packets lost on the way to the peer.
     #[must_use]
     pub fn packet_loss(&self) -> PacketLoss {
         let path = self.0.connection.stats().path;
@@ -256,7 +255,7 @@ impl NodeLink {
         }
     }
 
-    /// True for the same link, not only the same peer.
+    /// Whether it is the same link, not only the same peer.
     #[must_use]
     pub fn is_same_link(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -275,15 +274,14 @@ impl NodeLink {
         LinkGone(self.0.to_stream_failure(&reason))
     }
 
-    /// Waits until nothing was heard of the peer for [`IDLE`], and closes the link. QUIC itself waits for three times
-    /// as long as it gives a packet, which is seconds on a link whose first packets were lost. A time in which this
-    /// machine stands still counts as one look.
+    /// Closes the link after the peer was silent for [`IDLE`]. QUIC itself waits for three probe timeouts, which are seconds on
+    /// a link whose first packets were lost. A pause of this machine counts as one check.
     pub async fn close_when_silent(&self) {
-        let heard = || self.0.connection.stats().udp_rx.datagrams;
-        let (mut before, mut silent) = (heard(), Duration::ZERO);
+        let received = || self.0.connection.stats().udp_rx.datagrams;
+        let (mut before, mut silent) = (received(), Duration::ZERO);
         while silent < IDLE {
             tokio::time::sleep(LIVENESS_INTERVAL).await;
-            let now = heard();
+            let now = received();
             silent = if now == before {
                 silent + LIVENESS_INTERVAL
             } else {
@@ -295,13 +293,12 @@ impl NodeLink {
         self.close(LinkClose::Silent);
     }
 
-    /// Ends it, for a reason that the peer is told.
+    /// Closes the link with a reason for the peer.
     pub fn close(&self, why: LinkClose) {
         close_connection(&self.0.connection, why);
     }
 
-    /// Begins a call, which takes at most until then, its wait for a turn included. The header's
-    /// `left_ms` is filled in here.
+    /// Starts a call with a deadline that includes its wait for a permit. Sets the header's `left_ms`.
     ///
     /// # Errors
     /// [`BeginCallError`]: the call did not reach a server.
@@ -309,13 +306,14 @@ impl NodeLink {
         &self,
         header: CallHeader,
         params: Bytes,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(CallInput, CallOutput), BeginCallError> {
-        let way = (&self.0.calls, StreamKind::Call);
-        self.begin_call(way, header, params, until).await
+        let permits_and_kind = (&self.0.calls, StreamKind::Call);
+        self.begin_call(permits_and_kind, header, params, deadline)
+            .await
     }
 
-    /// The same for a call that waits for news as long as it may. These have turns of their own.
+    /// Starts a long-lived call that listens for notifications, with permits of its own kind.
     ///
     /// # Errors
     /// [`BeginCallError`].
@@ -323,13 +321,14 @@ impl NodeLink {
         &self,
         header: CallHeader,
         params: Bytes,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(CallInput, CallOutput), BeginCallError> {
-        let way = (&self.0.listens, StreamKind::Listen);
-        self.begin_call(way, header, params, until).await
+        let permits_and_kind = (&self.0.listens, StreamKind::Listen);
+        self.begin_call(permits_and_kind, header, params, deadline)
+            .await
     }
 
-    /// The same for the events of one channel.
+    /// Starts a call for the events of one channel.
     ///
     /// # Errors
     /// [`BeginCallError`].
@@ -337,25 +336,26 @@ impl NodeLink {
         &self,
         header: CallHeader,
         params: Bytes,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(CallInput, CallOutput), BeginCallError> {
-        let way = (&self.0.follows, StreamKind::Follow);
-        self.begin_call(way, header, params, until).await
+        let permits_and_kind = (&self.0.follows, StreamKind::Follow);
+        self.begin_call(permits_and_kind, header, params, deadline)
+            .await
     }
 
     async fn begin_call(
         &self,
-        (turns, kind): (&Arc<Semaphore>, StreamKind),
+        (permits, kind): (&Arc<Semaphore>, StreamKind),
         mut header: CallHeader,
         params: Bytes,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(CallInput, CallOutput), BeginCallError> {
         if params.len() > CALL_BODY {
             let (size, limit) = (params.len() as u64, CALL_BODY as u64);
             return Err(BeginCallError::TooLarge { size, limit });
         }
-        let (reader, mut writer, turn) = self.open_stream(turns, kind, until).await?;
-        let left = until.saturating_duration_since(Instant::now());
+        let (reader, mut writer, permit) = self.open_stream(permits, kind, deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
         header.left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         if header.left_ms == 0 {
             return Err(BeginCallError::DeadlineExceeded);
@@ -365,14 +365,14 @@ impl NodeLink {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
             return Err(BeginCallError::TooLarge { size, limit });
         }
-        let written = timeout_at(until, writer.begin_call(kind, head, params))
+        let written = timeout_at(deadline, writer.begin_call(kind, head, params))
             .await
             .map_err(|_| BeginCallError::DeadlineExceeded)?;
-        let input = CallInput::new_caller(reader, until, turn);
+        let input = CallInput::new_caller(reader, deadline, permit);
         match written {
-            // A peer that reads no more has an answer, and it is on its way.
+            // A peer that stopped reading has sent an answer.
             Ok(()) | Err(WriteFailure::Stopped(_)) => {
-                Ok((input, CallOutput::new_caller(writer, until)))
+                Ok((input, CallOutput::new_caller(writer, deadline)))
             }
             Err(WriteFailure::TooLarge { size, limit }) => {
                 Err(BeginCallError::TooLarge { size, limit })
@@ -381,43 +381,43 @@ impl NodeLink {
         }
     }
 
-    /// Begins to copy, within a time.
+    /// Opens a replication stream with a deadline.
     ///
     /// # Errors
     /// [`BeginCallError`].
-    pub async fn open_sync(&self, until: Instant) -> Result<SyncStream, BeginCallError> {
-        let (reader, mut writer, turn) = self
-            .open_stream(&self.0.syncs, StreamKind::Sync, until)
+    pub async fn open_sync(&self, deadline: Instant) -> Result<SyncStream, BeginCallError> {
+        let (reader, mut writer, permit) = self
+            .open_stream(&self.0.syncs, StreamKind::Sync, deadline)
             .await?;
-        let begun = timeout_at(until, writer.write_stream_kind(StreamKind::Sync)).await;
+        let begun = timeout_at(deadline, writer.write_stream_kind(StreamKind::Sync)).await;
         let begun = begun.map_err(|_| BeginCallError::DeadlineExceeded)?;
         begun.map_err(|_| {
             self.end_reason()
                 .unwrap_or(LinkGone(StreamFailure::Unfinished))
         })?;
-        Ok(SyncStream::new(reader, writer, until, turn))
+        Ok(SyncStream::new(reader, writer, deadline, permit))
     }
 
     async fn open_stream(
         &self,
-        turns: &Arc<Semaphore>,
+        permits: &Arc<Semaphore>,
         kind: StreamKind,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(FrameReader, FrameWriter, OwnedSemaphorePermit), BeginCallError> {
         let opened = async {
-            let turn = Arc::clone(turns).acquire_owned().await;
-            let turn = turn.expect("turns are never closed");
+            let permit = Arc::clone(permits).acquire_owned().await;
+            let permit = permit.expect("the semaphore is never closed");
             let opened = self.0.connection.open_bi().await;
             let (send, receive) =
                 opened.map_err(|gone| LinkGone(StreamFailure::from_connection_error(&gone)))?;
             let limit = kind.max_body();
             let writer = FrameWriter::new(send, limit);
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
-            Ok((reader, writer, turn))
+            Ok((reader, writer, permit))
         };
         let gone = async { Err(BeginCallError::Gone(self.wait_closed().await)) };
         tokio::select! {
-            opened = timeout_at(until, opened) => opened.map_err(|_| BeginCallError::DeadlineExceeded)?,
+            opened = timeout_at(deadline, opened) => opened.map_err(|_| BeginCallError::DeadlineExceeded)?,
             gone = gone => gone,
         }
     }
@@ -442,7 +442,7 @@ impl NodeLink {
 }
 
 impl BeginCallError {
-    /// The same as a node that was called would say it, where it could.
+    /// The rejection that a called node would send in this case, if there is one.
     #[must_use]
     pub fn to_call_refused(&self) -> Option<CallRejection> {
         match self {
@@ -486,7 +486,7 @@ impl Drop for LinkCore {
     }
 }
 
-/// One word for each kind of end, whatever the details.
+/// A short name of the failure kind, for logging.
 pub(super) fn failure_kind(why: &StreamFailure) -> &'static str {
     match why {
         StreamFailure::LinkLost(_) => "lost",

@@ -1,4 +1,4 @@
-//! What both sides of a new link do: greet, agree, enter it.
+//! Negotiates a new link on both sides: exchanges hellos, agrees on a version, registers the link.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,31 +24,31 @@ use super::packets::relay::Relay;
 use super::pairing::{GuestSlot, PairingLink};
 use super::pinned::close_connection;
 
-/// Longest that a peer without a common version may take to hang up.
+/// How long a peer without a common version may take to close the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What this node says of itself, at the moment of a link.
+/// Makes the hello of this node at the time of a link.
 pub type HelloProvider = Arc<dyn Fn() -> Hello + Send + Sync>;
 
 /// Why there is no link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The name leads nowhere at present.
+    /// The name does not resolve at present.
     #[error("{0:?} cannot be resolved: {1}")]
     Unresolved(String, String),
     /// It is this node.
     #[error("a node does not dial itself")]
     Itself,
-    /// Nobody answers, or no node.
+    /// Nobody answers, or the answer is from no node.
     #[error("no node answers at {0}: {1}")]
     Unreachable(SocketAddr, String),
-    /// Nobody said where it is.
+    /// Its address is unknown.
     #[error("no address of the node is known")]
     NoAddress,
-    /// The relay passes nothing on to it.
+    /// The relay refuses to relay to it.
     #[error("the node {} relays nothing to it: {}", .relay.short_id(), .why)]
     RelayRefused {
-        /// The node between.
+        /// The relay.
         relay: NodeId,
         /// Its reason.
         why: RelayRefusal,
@@ -56,30 +56,30 @@ pub enum LinkError {
     /// The node does not answer through the relay.
     #[error("no node answers through {}: {}", .relay.short_id(), .why)]
     RelaySilent {
-        /// The node between.
+        /// The relay.
         relay: NodeId,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// Who is there is not taken.
+    /// The peer is rejected.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// There is no version that both speak.
+    /// There is no common version.
     #[error(transparent)]
     Version(#[from] NoCommonVersion),
-    /// The peer ended it before its hello, or said none.
+    /// The peer closed the link before its hello, or sent none.
     #[error("the node took no link: {0}")]
     HelloFailed(#[from] StreamFailure),
-    /// It takes nobody to be paired with: no ticket is open there.
+    /// It rejects pairing: no ticket is open there.
     #[error("the node takes no ticket now")]
     PairingRefused,
-    /// There are as many links to it as there may be, or it was revoked meanwhile.
+    /// The limit of links to it is reached, or it was revoked meanwhile.
     #[error("no link is made: {0}")]
     LinkRejected(LinkClose),
 }
 
 impl LinkError {
-    /// One word for each, to count by.
+    /// A short name of the error kind, for logging.
     fn kind(&self) -> &'static str {
         match self {
             Self::Unresolved(..) => "unresolved",
@@ -96,7 +96,7 @@ impl LinkError {
     }
 }
 
-/// The socket of a node, and what its links are made with.
+/// The socket of a node, and the settings of its links.
 pub(super) struct EndpointCore {
     pub(super) socket: quinn::Endpoint,
     /// For links through other nodes.
@@ -117,34 +117,34 @@ impl fmt::Debug for EndpointCore {
     }
 }
 
-/// A connection whose handshake is over, and the key that was proven.
+/// A connection after its handshake, with the proven key.
 pub(super) struct HandshakenConnection {
     pub(super) connection: quinn::Connection,
     pub(super) key: [u8; 32],
-    /// The node between, if it is not direct.
+    /// The relay, if it is not direct.
     pub(super) relay: Option<NodeId>,
 }
 
 impl EndpointCore {
-    /// Greets on a connection of a pinned node, within the time of a handshake.
+    /// Negotiates on a connection of a pinned node, within the handshake timeout.
     pub(super) async fn negotiate(
         &self,
-        shaken: HandshakenConnection,
+        handshaken: HandshakenConnection,
         dialed: bool,
     ) -> Result<NewLink, LinkError> {
-        let connection = shaken.connection;
+        let connection = handshaken.connection;
         let ours = (self.hello)();
-        let greeted = async {
+        let exchanged = async {
             if dialed {
                 self.exchange_hellos_as_dialer(&connection, &ours).await
             } else {
                 self.exchange_hellos_as_acceptor(&connection, &ours).await
             }
         };
-        let greeted = timeout(HANDSHAKE_TIMEOUT, greeted).await;
-        let greeted = greeted.unwrap_or(Err(StreamFailure::DeadlineExceeded));
-        let (input, output, hello) = greeted.map_err(|failure| {
-            // Why the peer ended it says more than that a stream is gone.
+        let exchanged = timeout(HANDSHAKE_TIMEOUT, exchanged).await;
+        let exchanged = exchanged.unwrap_or(Err(StreamFailure::DeadlineExceeded));
+        let (input, output, hello) = exchanged.map_err(|failure| {
+            // The peer's reason is more specific than the loss of a stream.
             let ended = connection.close_reason();
             close_connection(&connection, LinkClose::Silent);
             ended.map_or(failure, |reason| {
@@ -154,7 +154,7 @@ impl EndpointCore {
         let agreed = match ours.negotiate(&hello) {
             Ok(agreed) => agreed,
             Err(error) => {
-                // Who dialed has read our hello by the time it hangs up, and knows why.
+                // The dialer has read our hello by the time it closes the connection, and knows the reason.
                 if !dialed {
                     let _hung_up = timeout(CLOSE_TIMEOUT, connection.closed()).await;
                 }
@@ -162,8 +162,8 @@ impl EndpointCore {
                 return Err(error.into());
             }
         };
-        let peer = NodeId::from_key(&shaken.key);
-        let entered = self
+        let peer = NodeId::from_key(&handshaken.key);
+        let registered = self
             .handshakes
             .pinned
             .register(peer, &connection)
@@ -171,19 +171,19 @@ impl EndpointCore {
                 close_connection(&connection, why);
                 LinkError::LinkRejected(why)
             })?;
-        let greeted = NegotiatedConnection {
+        let negotiated = NegotiatedConnection {
             connection,
             peer,
-            key: shaken.key,
+            key: handshaken.key,
             hello,
             negotiated: agreed,
             dialed,
-            relay: shaken.relay,
-            entry: entered,
+            relay: handshaken.relay,
+            entry: registered,
             control: (input, output),
         };
         Ok(NewLink::new(
-            greeted,
+            negotiated,
             &self.relay,
             message_budget(&self.memory),
             Arc::clone(&self.log),
@@ -227,7 +227,7 @@ impl EndpointCore {
         }
         let mut input = ControlInput::new(reader, connection.clone());
         let theirs = input.read_hello().await?;
-        // Whoever reads our hello may call, and needs the room for it.
+        // Whoever has our hello may call, and needs the larger windows.
         limits::raise_limits(connection);
         let writer = FrameWriter::new(send, CONTROL_BODY);
         let mut output = ControlOutput::new(writer, connection.clone());
@@ -238,15 +238,15 @@ impl EndpointCore {
 
     pub(super) fn new_pairing_link(
         &self,
-        shaken: HandshakenConnection,
+        handshaken: HandshakenConnection,
         (send, receive): (quinn::SendStream, quinn::RecvStream),
         guest: Option<GuestSlot>,
     ) -> PairingLink {
         let longest = PairingLink::MESSAGE_BYTES_MAX;
         PairingLink {
-            binding: export_binding(&shaken.connection),
-            connection: shaken.connection,
-            key: shaken.key,
+            binding: export_binding(&handshaken.connection),
+            connection: handshaken.connection,
+            key: handshaken.key,
             reader: FrameReader::new(receive, longest, message_budget(&self.memory)),
             writer: FrameWriter::new(send, longest),
             deadline: PairingLink::deadline(),
@@ -254,7 +254,7 @@ impl EndpointCore {
         }
     }
 
-    /// Says why there is no link, once for each reason and pinned node; all others are one.
+    /// Logs why there is no link, once for each reason and pinned node; all other nodes count as one.
     pub(super) fn log_failure(&self, node: Option<NodeId>, why: &LinkError) {
         let node = node.filter(|node| self.handshakes.pinned.contains(node));
         let name = node.map(|node| node.short_id());

@@ -1,4 +1,4 @@
-//! Packets: sent once, and lost when that fails. Those of membership are, and those that a relay passes on.
+//! Packets: sent once, and lost on failure. Used by membership and by relays.
 
 pub(super) mod relay;
 
@@ -19,16 +19,16 @@ use self::relay::Relay;
 use super::frames::{StreamFailure, reset_code};
 use super::limits::{RELAY_STREAMS, STREAM_OPEN_TIMEOUT};
 
-/// What became of a packet on this side.
+/// The outcome of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketOutcome {
-    /// It left as a datagram.
+    /// Sent as a datagram.
     Datagram,
-    /// It was too long for one and left on a stream of its own.
+    /// Too long for a datagram, and sent on its own stream.
     Stream,
-    /// There was no room for it, or no link.
+    /// No capacity, or no link.
     Lost,
-    /// It is longer than a packet may be.
+    /// Longer than the packet limit.
     TooLong,
 }
 
@@ -55,7 +55,7 @@ async fn send_as_stream(
     long: &Arc<Semaphore>,
     packet: Bytes,
 ) -> PacketOutcome {
-    let Ok(_turn) = Arc::clone(long).try_acquire_owned() else {
+    let Ok(_permit) = Arc::clone(long).try_acquire_owned() else {
         return PacketOutcome::Lost;
     };
     let sent = async {
@@ -69,39 +69,39 @@ async fn send_as_stream(
     }
 }
 
-/// Packets as they come. Of those that nobody reads in time the oldest are lost.
+/// Receives packets. If they are not read in time, the oldest are lost.
 pub struct PacketInput {
     connection: quinn::Connection,
-    /// At most as many as the peer may have streams for them.
+    /// Bounded by the streams that the peer may open for them.
     long_packets: FuturesUnordered<BoxFuture<'static, Option<Bytes>>>,
     router: Option<PacketRouter>,
 }
 
-/// What is done by the heads of packets, where both ends have them.
+/// Routes packets by their headers, if both ends use them.
 pub(super) struct PacketRouter {
     peer: NodeId,
-    /// On a direct link. Nothing is passed on that came by a relayed one.
+    /// Set on a direct link. Packets from a relayed one are not relayed again.
     relayed: Option<RelayedPackets>,
 }
 
-/// Packets that are passed on over this link, or belong to links through its peer.
+/// Packets that are relayed over this link, or belong to links through its peer.
 struct RelayedPackets {
     relay: Arc<Relay>,
-    /// Those that are too long for this link's datagrams.
+    /// Packets that are too long for this link's datagrams.
     to_stream: mpsc::Receiver<Bytes>,
     permits: Arc<Semaphore>,
-    /// At most as many as there are turns.
+    /// Bounded by the permits.
     sending: FuturesUnordered<BoxFuture<'static, PacketOutcome>>,
 }
 
 impl PacketRouter {
-    /// Of a relayed link.
+    /// For a relayed link.
     pub(super) fn new(peer: NodeId) -> Self {
         let relayed = None;
         Self { peer, relayed }
     }
 
-    /// Of a direct link.
+    /// For a direct link.
     pub(super) fn with_relay(
         peer: NodeId,
         relay: Arc<Relay>,
@@ -116,7 +116,7 @@ impl PacketRouter {
         Self { peer, relayed }
     }
 
-    /// The packet of membership that this is, if it is one.
+    /// The payload of a membership packet; other packets are routed.
     fn route(&self, packet: &Bytes) -> Option<Bytes> {
         match (PacketHeader::parse(packet)?, &self.relayed) {
             ((PacketHeader::Membership, packet), _) => Some(packet),
@@ -128,7 +128,7 @@ impl PacketRouter {
         }
     }
 
-    /// Sends what is too long for a datagram. Never over.
+    /// Sends packets that are too long for a datagram. Never resolves.
     async fn send_long(&mut self, connection: &quinn::Connection) {
         let Some(relayed) = &mut self.relayed else {
             return std::future::pending().await;
@@ -139,11 +139,11 @@ impl PacketRouter {
                     if relayed.sending.len() >= RELAY_STREAMS {
                         continue;
                     }
-                    let (connection, turns) = (connection.clone(), Arc::clone(&relayed.permits));
-                    let sending = async move { send_as_stream(&connection, &turns, packet).await };
+                    let (connection, permits) = (connection.clone(), Arc::clone(&relayed.permits));
+                    let sending = async move { send_as_stream(&connection, &permits, packet).await };
                     relayed.sending.push(Box::pin(sending));
                 }
-                Some(_fate) = relayed.sending.next() => {}
+                Some(_outcome) = relayed.sending.next() => {}
                 else => return std::future::pending().await,
             }
         }
@@ -165,16 +165,15 @@ impl PacketInput {
         }
     }
 
-    /// The next packet of membership. What is to be passed on meanwhile is passed on, and what belongs to a relayed
-    /// link is brought to it.
+    /// The next packet of membership. Meanwhile relays other packets, and delivers those of relayed links.
     ///
     /// # Errors
-    /// The link is gone.
+    /// The link has ended.
     pub async fn next(&mut self) -> Result<Bytes, StreamFailure> {
         loop {
             let packet = self.next_raw().await?;
             let packet = match &self.router {
-                Some(heads) => heads.route(&packet),
+                Some(router) => router.route(&packet),
                 None => Some(packet),
             };
             if let Some(packet) = packet {
@@ -187,7 +186,7 @@ impl PacketInput {
         let connection = self.connection.clone();
         let sending = async {
             match &mut self.router {
-                Some(heads) => heads.send_long(&connection).await,
+                Some(router) => router.send_long(&connection).await,
                 None => std::future::pending().await,
             }
         };
@@ -212,7 +211,7 @@ impl PacketInput {
     }
 }
 
-/// A packet on a stream of its own; `None` when it is too long or takes too long.
+/// A packet on its own stream; `None` when it is too long or too slow.
 async fn read_long_packet(mut stream: quinn::RecvStream) -> Option<Bytes> {
     let read = timeout(
         STREAM_OPEN_TIMEOUT,

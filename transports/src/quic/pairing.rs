@@ -1,6 +1,6 @@
-//! Links with a node that nobody knows yet: only while a ticket is open, few, small and short.
+//! Links with an unknown node: only while a ticket is open, few, small and short.
 //!
-//! What the two sides say to each other is not judged here: the ticket's secret decides, and a person.
+//! The messages are not verified here: the ticket's secret decides, and a person.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::limits::{MAX_PAIRINGS, PAIRING_TIMEOUT, PAIRINGS_PER_ADDRESS, TICKET_TIMEOUT};
 use super::pinned::close_connection;
 
-/// Codes of QUIC that carry an alert of TLS (RFC 9001 §4.8).
+/// QUIC error codes that carry a TLS alert (RFC 9001 §4.8).
 const HANDSHAKE_CODES: std::ops::Range<u64> = 0x100..0x200;
 
-/// Who is there, and whether it has shown a ticket.
+/// A guest, and whether it has proven a ticket.
 #[derive(Debug)]
 struct GuestConnection {
     guest: quinn::Connection,
@@ -32,7 +32,7 @@ struct GateState {
     guests: Vec<GuestConnection>,
 }
 
-/// Whether a node that is not known may say something.
+/// Admits unknown nodes while a ticket is open.
 #[derive(Debug, Default)]
 pub(super) struct PairingGate(Mutex<GateState>);
 
@@ -41,7 +41,7 @@ impl PairingGate {
         self.state().tickets > 0
     }
 
-    /// Lets a guest in: a handshake that is over, with a ticket that is still open.
+    /// Admits a guest after its handshake, if a ticket is still open.
     pub(super) fn admit_guest(
         self: &Arc<Self>,
         connection: &quinn::Connection,
@@ -51,9 +51,9 @@ impl PairingGate {
             return Err(LinkClose::PairingOver);
         }
         let from = connection.remote_address().ip();
-        let unproven = state.guests.iter().filter(|place| !place.is_proven);
-        let of_one = unproven.filter(|place| place.guest.remote_address().ip() == from);
-        if state.guests.len() >= MAX_PAIRINGS || of_one.count() >= PAIRINGS_PER_ADDRESS {
+        let unproven = state.guests.iter().filter(|slot| !slot.is_proven);
+        let from_address = unproven.filter(|slot| slot.guest.remote_address().ip() == from);
+        if state.guests.len() >= MAX_PAIRINGS || from_address.count() >= PAIRINGS_PER_ADDRESS {
             return Err(LinkClose::TooMany);
         }
         state.guests.push(GuestConnection {
@@ -71,14 +71,14 @@ impl PairingGate {
     }
 }
 
-/// A ticket is open for as long as this is held. When the last one goes, the links of guests are cut.
+/// Keeps a ticket open. When the last one is dropped, the links of guests are closed.
 #[derive(Debug)]
 pub struct PairingGuard(Arc<PairingGate>);
 
 impl PairingGuard {
-    pub(super) fn new(door: Arc<PairingGate>) -> Self {
-        door.state().tickets += 1;
-        Self(door)
+    pub(super) fn new(gate: Arc<PairingGate>) -> Self {
+        gate.state().tickets += 1;
+        Self(gate)
     }
 }
 
@@ -87,14 +87,14 @@ impl Drop for PairingGuard {
         let mut state = self.0.state();
         state.tickets -= 1;
         if state.tickets == 0 {
-            for place in &state.guests {
-                close_connection(&place.guest, LinkClose::PairingOver);
+            for slot in &state.guests {
+                close_connection(&slot.guest, LinkClose::PairingOver);
             }
         }
     }
 }
 
-/// The place of one guest.
+/// The slot of one guest.
 #[derive(Debug)]
 pub(super) struct GuestSlot {
     gate: Arc<PairingGate>,
@@ -106,11 +106,11 @@ impl Drop for GuestSlot {
         let mut state = self.gate.state();
         state
             .guests
-            .retain(|place| place.guest.stable_id() != self.stable_id);
+            .retain(|slot| slot.guest.stable_id() != self.stable_id);
     }
 }
 
-/// A link with a node that is not known yet, or that does not know this one. Closed when it is dropped.
+/// A link with an unknown node, or with one that does not know this node. Closed when it is dropped.
 #[derive(Debug)]
 pub struct PairingLink {
     pub(super) connection: quinn::Connection,
@@ -123,7 +123,7 @@ pub struct PairingLink {
 }
 
 impl PairingLink {
-    /// When a pairing that begins now has to be done.
+    /// The deadline of a pairing that begins now.
     pub(super) fn deadline() -> Instant {
         Instant::now() + PAIRING_TIMEOUT
     }
@@ -131,7 +131,7 @@ impl PairingLink {
     /// Longest message.
     pub(super) const MESSAGE_BYTES_MAX: usize = PAIRING_BODY;
 
-    /// The node at the other end: it has shown that it has this key, and nothing else.
+    /// The node at the other end: it has proven this key, and nothing else.
     #[must_use]
     pub fn peer(&self) -> NodeId {
         NodeId::from_key(&self.key)
@@ -143,19 +143,19 @@ impl PairingLink {
         self.key
     }
 
-    /// What both ends know, and nobody else: what proves the ticket's secret is made over it.
+    /// The value that only the two ends share: the proof of the ticket's secret covers it.
     #[must_use]
     pub fn binding(&self) -> LinkBinding {
         self.binding
     }
 
-    /// Where the other end is.
+    /// The peer's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.connection.remote_address()
     }
 
-    /// True when the other end ended the handshake: no ticket is open there. It judges after this end is done.
+    /// Whether the peer aborted the handshake: no ticket is open there. It verifies after this end is done.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         is_handshake_refused(&self.connection)
@@ -171,17 +171,17 @@ impl PairingLink {
         timeout_at(self.deadline, writing).await.unwrap_or(late)
     }
 
-    /// It has shown a ticket: its place is its own until the pairing is over.
+    /// Marks the guest's ticket as proven: it keeps its slot until the pairing ends.
     pub fn mark_proven(&self) {
         let Some(guest) = &self.guest else { return };
         let mut state = guest.gate.state();
-        let mut places = state.guests.iter_mut();
-        if let Some(place) = places.find(|place| place.guest.stable_id() == guest.stable_id) {
-            place.is_proven = true;
+        let mut slots = state.guests.iter_mut();
+        if let Some(slot) = slots.find(|slot| slot.guest.stable_id() == guest.stable_id) {
+            slot.is_proven = true;
         }
     }
 
-    /// The next message, where the other side has it ready: whoever comes to be paired has its first one.
+    /// The first message, which a node that requests pairing sends at once.
     ///
     /// # Errors
     /// [`StreamFailure`].
@@ -206,10 +206,10 @@ impl PairingLink {
         }
     }
 
-    /// All is said; waits until the other side has it.
+    /// Ends the pairing; waits until the peer has read everything.
     pub async fn finish(mut self) {
         self.writer.finish();
-        let _heard = timeout_at(self.deadline, self.writer.wait_stopped()).await;
+        let _stopped = timeout_at(self.deadline, self.writer.wait_stopped()).await;
     }
 }
 
@@ -219,7 +219,7 @@ impl Drop for PairingLink {
     }
 }
 
-/// Whether the other end refused the handshake itself.
+/// Whether the peer aborted the handshake itself.
 pub(super) fn is_handshake_refused(connection: &quinn::Connection) -> bool {
     match connection.close_reason() {
         Some(quinn::ConnectionError::ConnectionClosed(close)) => {

@@ -1,4 +1,4 @@
-//! The nodes whose links are taken, and the links there are: what is taken back is cut.
+//! The pinned nodes and their links: links of removed nodes are closed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use quinn::VarInt;
 
 use super::limits::LINKS_PER_NODE;
 
-/// Closes a connection for a reason that its peer is told. One that is closed keeps the reason it has.
+/// Closes a connection with a reason for its peer. A closed one keeps its reason.
 pub(super) fn close_connection(connection: &quinn::Connection, why: LinkClose) {
     if connection.close_reason().is_some() {
         return;
@@ -19,11 +19,11 @@ pub(super) fn close_connection(connection: &quinn::Connection, why: LinkClose) {
     connection.close(code, &[]);
 }
 
-/// The keys of the cluster, at this moment, and the links there are.
+/// The current keys of the cluster, and their links.
 #[derive(Debug)]
 pub(super) struct PinnedNodes(Arc<Roster<NodeId, quinn::Connection>>);
 
-/// A link's entry; goes with it.
+/// The registration of a link; dropped with it.
 pub(super) type LinkEntry = RosterGuard<NodeId, quinn::Connection>;
 
 impl PinnedNodes {
@@ -35,25 +35,25 @@ impl PinnedNodes {
         self.0.is_allowed(node)
     }
 
-    /// From when this returns, no other node gets a link, and none has one.
+    /// When this returns, no other node has or gets a link.
     pub(super) fn replace(&self, nodes: HashSet<NodeId>) {
         for connection in self.0.replace_allowed(nodes) {
             close_connection(&connection, LinkClose::Revoked);
         }
     }
 
-    /// Enters a link of a node, if it may have one.
+    /// Registers a link of a node, if it may have one.
     pub(super) fn register(
         &self,
         node: NodeId,
         connection: &quinn::Connection,
     ) -> Result<LinkEntry, LinkClose> {
-        // One that is gone already takes no place, even if somebody still holds it.
-        let lives = |held: &&quinn::Connection| held.close_reason().is_none();
-        let entered = self.0.enter(node, connection.clone(), |of_node| {
-            of_node.filter(lives).count() < LINKS_PER_NODE
+        // A closed link takes no slot, even if it is still referenced.
+        let is_open = |held: &&quinn::Connection| held.close_reason().is_none();
+        let registered = self.0.enter(node, connection.clone(), |of_node| {
+            of_node.filter(is_open).count() < LINKS_PER_NODE
         });
-        entered.map_err(|why| match why {
+        registered.map_err(|why| match why {
             EnterError::Full => LinkClose::TooMany,
             EnterError::Denied => LinkClose::NotPinned,
         })

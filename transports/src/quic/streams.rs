@@ -1,4 +1,4 @@
-//! A call as one of its two ends has it, and the streams on which nodes copy from each other.
+//! The two ends of a call, and replication streams.
 
 use bytes::Bytes;
 use mgp_protocol::federation::call::timings::CallTimings;
@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 
-/// What the agent is answered where the words of a refusal are too large for a frame.
+/// The agent's answer when the text of a refusal exceeds a frame.
 const TRUNCATED_MESSAGE: &str = r#"{"code":-32603,"message":"the node of the server refused the call, in words that are too long for a link"}"#;
 
-/// What the other end of a call says.
+/// A frame from the other end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallFrame {
     /// A JSON-RPC message that belongs to the call.
@@ -24,31 +24,31 @@ pub enum CallFrame {
     Result(Bytes),
     /// The server's error. The last frame.
     Error(Bytes),
-    /// The node answers by itself. The last frame.
+    /// A rejection by the node itself. The last frame.
     Refused(CallRejection),
-    /// The node's kernel refuses the call in the place of its server. The last frame.
+    /// A refusal of the owner's kernel instead of its server. The last frame.
     OwnerRefusal(OwnerRefusal),
 }
 
-/// What comes in. Dropped before the call's end, it tells the other end that nobody reads on.
+/// Receives frames. Dropping it before the call's end makes the other end stop.
 #[derive(Debug)]
 pub struct CallInput {
     reader: FrameReader,
     deadline: Instant,
-    /// Answers come in at the calling end only.
+    /// Only the calling end receives answers.
     is_caller: bool,
     is_ended: bool,
-    /// What the called node said of where the call's time went.
+    /// The called node's report of the call's timings.
     times: Option<CallTimings>,
-    _turn: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl CallInput {
-    /// The calling end: what it reads ends with an answer.
+    /// For the calling end, whose input ends with an answer.
     pub(super) fn new_caller(
         mut reader: FrameReader,
         deadline: Instant,
-        turn: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         reader.set_drop_reason(StreamReset::Cancelled);
         Self {
@@ -57,11 +57,11 @@ impl CallInput {
             is_caller: true,
             is_ended: false,
             times: None,
-            _turn: Some(turn),
+            _permit: Some(permit),
         }
     }
 
-    /// The called end.
+    /// For the called end.
     pub(super) fn new_callee(mut reader: FrameReader, deadline: Instant) -> Self {
         reader.set_drop_reason(StreamReset::Answered);
         Self {
@@ -70,15 +70,15 @@ impl CallInput {
             is_caller: false,
             is_ended: false,
             times: None,
-            _turn: None,
+            _permit: None,
         }
     }
 
-    /// The next message. At the calling end there is one until the answer; at the called end `Unfinished`
-    /// means that the caller has nothing more to say.
+    /// The next message. The calling end gets messages until the answer; at the called end `Unfinished` means that the caller
+    /// sends nothing more.
     ///
     /// # Errors
-    /// [`StreamFailure`]; then there is nothing more.
+    /// [`StreamFailure`]; nothing more follows.
     pub async fn next(&mut self) -> Result<CallFrame, StreamFailure> {
         if self.is_ended {
             return Err(StreamFailure::Unfinished);
@@ -100,7 +100,7 @@ impl CallInput {
         frame
     }
 
-    /// The next frame that is no times. The first times that can be are kept; others are passed over.
+    /// The next frame except timings. The first valid timings are stored; others are skipped.
     async fn next_after_times(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
         loop {
             match self.reader.next().await? {
@@ -113,8 +113,8 @@ impl CallInput {
         }
     }
 
-    /// Where the call's time went at the called node, as far as that said so before its answer. Its own word: the
-    /// parts are not longer than the whole, and no more is known.
+    /// The called node's report of the call's timings, if it sent one before its answer. Unverified, except that the parts are
+    /// not longer than the whole.
     #[must_use]
     pub fn times(&self) -> Option<CallTimings> {
         self.times
@@ -146,61 +146,61 @@ impl CallInput {
         Err(StreamFailure::Malformed(malformed))
     }
 
-    /// Wants no more of it: the other end is told to stop.
+    /// Cancels the call: makes the other end stop.
     pub fn cancel(mut self) {
         self.reader.stop(StreamReset::Cancelled);
     }
 }
 
-/// What goes out. Dropped before the call's end, it tells the other end so.
+/// Sends frames. Dropping it before the call's end resets the stream.
 #[derive(Debug)]
 pub struct CallOutput {
     writer: FrameWriter,
     deadline: Instant,
-    /// What is said right before the answer.
+    /// Timings to send right before the answer.
     times: Option<CallTimings>,
-    _turn: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl CallOutput {
     pub(super) fn new_caller(mut writer: FrameWriter, deadline: Instant) -> Self {
-        // Who has nothing more to say has still asked.
+        // A caller that sends nothing more still waits for the answer.
         writer.finish_when_dropped();
         Self {
             writer,
             deadline,
             times: None,
-            _turn: None,
+            _permit: None,
         }
     }
 
     pub(super) fn new_callee(
         writer: FrameWriter,
         deadline: Instant,
-        turn: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             writer,
             deadline,
             times: None,
-            _turn: Some(turn),
+            _permit: Some(permit),
         }
     }
 
-    /// Says with the answer where the call's time went here. Never a part of the answer, which others read.
+    /// Sets the timings to send with the answer, in a frame of their own, since others read the answer.
     pub fn set_times(&mut self, times: CallTimings) {
         self.times = Some(times);
     }
 
-    /// A message that belongs to the call. Given up half way, the call can only be ended.
+    /// Sends a message of the call. Not cancel safe: the call can only be ended then.
     ///
     /// # Errors
-    /// [`WriteFailure`]. One that is too large leaves the call as it was.
+    /// [`WriteFailure`]. A message that is too large leaves the call unchanged.
     pub async fn relay(&mut self, message: Bytes) -> Result<(), WriteFailure> {
         self.write(FrameKind::Relayed, message).await
     }
 
-    /// The server's result. One that is too large is refused toward the caller as too large.
+    /// Sends the server's result. One that is too large is rejected as such toward the caller.
     ///
     /// # Errors
     /// [`WriteFailure`], also when it was too large.
@@ -208,7 +208,7 @@ impl CallOutput {
         self.send_last_frame(FrameKind::Result, result).await
     }
 
-    /// The server's error; the same holds for it.
+    /// Sends the server's error; as [`Self::send_result`].
     ///
     /// # Errors
     /// [`WriteFailure`], also when it was too large.
@@ -216,7 +216,7 @@ impl CallOutput {
         self.send_last_frame(FrameKind::Error, error).await
     }
 
-    /// This node's kernel refuses the call in the place of its server. Words that are too large are left out.
+    /// Sends a refusal of this node's kernel instead of its server. A text that is too large is replaced.
     ///
     /// # Errors
     /// [`WriteFailure`].
@@ -233,7 +233,7 @@ impl CallOutput {
             .await
     }
 
-    /// This node answers by itself.
+    /// Sends a rejection by this node itself.
     ///
     /// # Errors
     /// [`WriteFailure`].
@@ -282,7 +282,7 @@ impl CallOutput {
         })
     }
 
-    /// Until the other end reads no more: at the called end, the call was cancelled or lost.
+    /// Waits until the other end stops reading: at the called end, the call was cancelled or lost.
     pub fn wait_stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
         self.writer.wait_stopped()
     }
@@ -294,13 +294,13 @@ impl CallOutput {
     }
 }
 
-/// A stream on which one node copies from another: messages both ways, within a time.
+/// A replication stream: messages both ways, with a deadline.
 #[derive(Debug)]
 pub struct SyncStream {
     reader: FrameReader,
     writer: FrameWriter,
     deadline: Instant,
-    _turn: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl SyncStream {
@@ -308,13 +308,13 @@ impl SyncStream {
         reader: FrameReader,
         writer: FrameWriter,
         deadline: Instant,
-        turn: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             reader,
             writer,
             deadline,
-            _turn: turn,
+            _permit: permit,
         }
     }
 
@@ -337,7 +337,7 @@ impl SyncStream {
         }
     }
 
-    /// Nothing follows from this side.
+    /// Ends this side.
     pub fn finish(&mut self) {
         self.writer.finish();
     }

@@ -1,39 +1,39 @@
-//! Cuts a byte stream into events, with a limit on the size of each.
+//! Splits a byte stream into events, with a limit on the size of each.
 
 use std::mem;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// What a blank line completed.
+/// An event that a blank line completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `id` this event brought, to be sent as `Last-Event-ID`; empty text resets it.
+    /// The event's `id`, for `Last-Event-ID`; empty text resets it.
     pub id: Option<String>,
-    /// The name, when it is not the default one.
+    /// The name, unless it is the default one.
     pub event: Option<String>,
-    /// The payload. Empty when the event only moved the id or the retry time.
+    /// The payload; empty when the event only changed the id or the retry time.
     pub data: Bytes,
-    /// The time to wait before connecting again, in milliseconds.
+    /// The delay before reconnecting, in milliseconds.
     pub retry: Option<u64>,
 }
 
-/// An event over the limit was thrown away; the events after it come as usual.
+/// An event over the limit was discarded; later events are unaffected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of more than {limit} bytes")]
 pub struct TooLarge {
     /// The limit, in bytes.
     pub(crate) limit: usize,
-    /// The id of the event, as far as it was known.
+    /// The id of the event, if it was already read.
     pub id: Option<String>,
 }
 
-/// Longest line that is still read in an event that is thrown away: an id fits.
+/// Longest line that is still read in a discarded event: an id fits.
 const DISCARDED_LINE_MAX: usize = 1024;
 
-/// Cuts pushed bytes into events of at most `max_event` bytes.
+/// Splits pushed bytes into events of at most `max_event` bytes.
 ///
-/// An iterator that goes on: after `None`, push more. Data that came as one line of one chunk is a
-/// slice of that chunk. Events without data come out too when they bring an id or a retry time.
+/// The iterator continues after `None` once more is pushed. Data from one line of one chunk is a slice of that chunk.
+/// Events without data are returned, too, when they have an id or a retry time.
 #[derive(Debug)]
 pub struct Decoder {
     max_event: usize,
@@ -63,7 +63,7 @@ enum EventLines {
 }
 
 impl Decoder {
-    /// A decoder that throws away events of more than `max_event` bytes of data.
+    /// A decoder that discards events of more than `max_event` bytes of data.
     #[must_use]
     pub fn new(max_event: usize) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes. What earlier pushes left unread is copied: take all events first.
+    /// Adds the next bytes. Copies what earlier pushes left unread: take all events first.
     pub fn push(&mut self, bytes: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = bytes;
@@ -87,7 +87,7 @@ impl Decoder {
         }
     }
 
-    /// The next bytes of the line at hand, and whether they end it; `None` when there are no more.
+    /// The next bytes of the current line, and whether they end it; `None` when there are no more.
     fn next_part(&mut self) -> Option<(Bytes, bool)> {
         if !self.chunk.is_empty() && mem::take(&mut self.after_cr) && self.chunk[0] == b'\n' {
             self.chunk.advance(1);
@@ -103,7 +103,7 @@ impl Decoder {
         Some((part, true))
     }
 
-    /// How long a line may be: what the data before it left of the limit.
+    /// The maximum length of the line: what the data before it left of the limit.
     fn remaining_limit(&self) -> usize {
         if self.oversized {
             return DISCARDED_LINE_MAX;
@@ -111,7 +111,7 @@ impl Decoder {
         self.max_event.saturating_sub(self.event.data.len())
     }
 
-    /// Gives the line up and, once per event, says so.
+    /// Discards the line, and reports that once per event.
     fn discard_line(&mut self) -> Option<TooLarge> {
         self.started = true;
         self.line.clear();
@@ -157,7 +157,7 @@ impl Decoder {
         }
     }
 
-    /// What a blank line completes.
+    /// Completes the event at a blank line.
     fn complete(&mut self) -> Option<SseEvent> {
         self.oversized = false;
         let EventParts {
@@ -269,7 +269,7 @@ mod tests {
 
     /// The examples of the WHATWG specification.
     #[test]
-    fn the_standard_s_own_examples_are_read_as_it_says() {
+    fn the_examples_of_the_standard_are_decoded() {
         assert_eq!(data("data: YHOO\ndata: +2\ndata: 10\n\n"), ["YHOO\n+2\n10"]);
         assert_eq!(data("data\n\ndata\ndata\n\ndata:"), ["", "\n"]);
         assert_eq!(data("data:test\n\ndata: test\n\n"), ["test", "test"]);
@@ -280,15 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn every_line_end_and_a_byte_order_mark_are_known() {
+    fn every_line_end_and_a_byte_order_mark_are_accepted() {
         let stream = "\u{feff}data: a\r\rdata: b\r\ndata: b\r\n\r\ndata: c\n\ndata: d\r\n\n";
         assert_eq!(data(stream), ["a", "b\nb", "c", "d"]);
         assert_eq!(data("data: a\n\n\u{feff}data: b\n\n"), ["a"]);
     }
 
-    /// CMCP-036: a heartbeat that only has an id moves the place to resume at.
+    /// CMCP-036: a heartbeat that only has an id moves the resume position.
     #[test]
-    fn an_id_without_data_comes_out() {
+    fn an_id_without_data_is_an_event() {
         let only_id = SseEvent {
             id: Some("9".into()),
             ..SseEvent::default()
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_thrown_away_and_the_next_one_comes() {
+    fn an_oversized_event_is_discarded_and_the_next_one_is_decoded() {
         let stream = b"id: 4\ndata: 0123456789\nid: 5\n\ndata: ok\n\n";
         let too_large = TooLarge {
             limit: 12,
@@ -362,7 +362,7 @@ mod tests {
         prop_oneof![said, prop::collection::vec(any::<u8>(), 0..200)]
     }
 
-    /// The rules of the standard, written down without a thought for chunks, copies and limits.
+    /// The rules of the standard, without chunks, copies and limits.
     fn reference(stream: &[u8]) -> Vec<SseEvent> {
         let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
         let latin: String = stream.iter().map(|b| char::from(*b)).collect();
@@ -403,7 +403,7 @@ mod tests {
             prop_assert_eq!(all, reference(&stream));
         }
 
-        /// CMCP-032: no bytes make the decoder panic, and how they arrive changes nothing.
+        /// CMCP-032: no bytes make the decoder panic, and chunking does not matter.
         #[test]
         fn any_chunking_gives_the_same_events(
             stream in noise(),

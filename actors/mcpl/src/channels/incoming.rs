@@ -1,4 +1,4 @@
-//! `channels/incoming`: each message is offered to agents, one after the other, until one takes it.
+//! `channels/incoming`: each message is offered to agents, one after the other, until one accepts it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,56 +25,57 @@ use super::{Channels, caller_side, is_allowed_by};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 
-/// How long an agent may take to say whether it takes messages.
+/// How long an agent may take to accept or reject messages.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Agents that one message is offered to.
 const MAX_OFFERS: usize = 8;
 
-/// A message on its way to an agent.
+/// A message that is offered to agents.
 #[derive(Debug)]
 struct OfferedMessage {
     id: String,
     channel: String,
     thread: Option<String>,
-    /// The message as agents get it, without the conversation.
+    /// The message in its form for agents, without the conversation.
     json: String,
     set: String,
     bytes: usize,
-    /// The hosts it may be offered to, the first one last, by their index among all hosts.
+    /// The hosts that it may be offered to, the first one last, by their index among all hosts.
     candidates: Vec<usize>,
     outcome: Option<IncomingOutcome>,
-    /// Why nobody took it so far.
+    /// The latest reason of a rejection.
     reason: String,
 }
 
 impl Channels {
     /// Offers each message of a batch.
     pub(super) async fn incoming(&self, server: &ServerId, params: &str) -> McplAnswer {
-        let said: Incoming<'_> = mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
-        if said.messages.len() > BATCH_MAX {
+        let incoming_message: Incoming<'_> =
+            mcp::parse_params(Some(params)).map_err(McplError::bad_params)?;
+        if incoming_message.messages.len() > BATCH_MAX {
             let words = format!("more than {BATCH_MAX} messages");
             return Err(McplError::bad_params(words));
         }
         let agents = self.agents.list_reachable();
-        let mut messages = Vec::with_capacity(said.messages.len());
-        for raw in said.messages {
+        let mut messages = Vec::with_capacity(incoming_message.messages.len());
+        for raw in incoming_message.messages {
             messages.push(self.prepare(server, raw.get(), &agents)?);
         }
         loop {
-            // Those that go to the same agent next go together.
+            // Messages for the same agent are sent together.
             let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-            for (at, message) in messages.iter_mut().enumerate() {
+            for (index, message) in messages.iter_mut().enumerate() {
                 if message.outcome.is_none()
                     && let Some(to) = message.candidates.pop()
                 {
-                    next.entry(to).or_default().push(at);
+                    next.entry(to).or_default().push(index);
                 }
             }
             if next.is_empty() {
                 break;
             }
-            for (to, places) in next {
-                self.offer(server, &agents[to], &mut messages, &places)
+            for (to, indices) in next {
+                self.offer(server, &agents[to], &mut messages, &indices)
                     .await;
             }
         }
@@ -93,30 +94,30 @@ impl Channels {
         Ok(serde_json::to_string(&batch).expect("an answer is always JSON"))
     }
 
-    /// Reads a message and returns the hosts it may be offered to: none, with the reason, if it is rejected.
+    /// Parses a message and returns the hosts it may be offered to: none, with the reason, if it is rejected.
     fn prepare(
         &self,
         server: &ServerId,
         raw: &str,
         agents: &[McplAgent],
     ) -> Result<OfferedMessage, McplError> {
-        let said: IncomingMessage<'_> =
+        let incoming_message: IncomingMessage<'_> =
             mcp::parse_params(Some(raw)).map_err(McplError::bad_params)?;
-        if !is_id(&said.message_id) {
+        if !is_id(&incoming_message.message_id) {
             return Err(McplError::bad_params("`messageId` is no id"));
         }
         let mut message = OfferedMessage {
-            id: said.message_id.to_string(),
-            channel: said.channel_id.to_string(),
-            thread: said.thread_id.as_deref().map(str::to_owned),
+            id: incoming_message.message_id.to_string(),
+            channel: incoming_message.channel_id.to_string(),
+            thread: incoming_message.thread_id.as_deref().map(str::to_owned),
             json: String::new(),
             set: String::new(),
-            bytes: said.content.get().len(),
+            bytes: incoming_message.content.get().len(),
             candidates: Vec::new(),
             outcome: None,
             reason: "no agent takes messages of this channel".into(),
         };
-        match self.admit(server, raw, &said) {
+        match self.admit(server, raw, &incoming_message) {
             Ok((set, json)) => {
                 message.candidates = self.candidates(server, &set, &message, agents);
                 (message.set, message.json) = (set, json);
@@ -129,29 +130,30 @@ impl Channels {
         Ok(message)
     }
 
-    /// The set that admits a message, and the message as agents get it; or why it is rejected.
+    /// The set that admits a message, and its form for agents; or the reason of its rejection.
     fn admit(
         &self,
         server: &ServerId,
         raw: &str,
-        said: &IncomingMessage<'_>,
+        incoming_message: &IncomingMessage<'_>,
     ) -> Result<(String, String), String> {
         let unknown = || "Unknown channel".to_owned();
-        let comes_in = {
+        let is_incoming = {
             let servers = self.servers();
             let channel = servers
                 .get(server)
-                .and_then(|all| all.get(&said.channel_id));
+                .and_then(|all| all.get(&incoming_message.channel_id));
             channel.ok_or_else(unknown)?.is_incoming()
         };
         let sets = self.host.sets().load();
         let of_server = sets.get(server).ok_or_else(unknown)?;
-        let open = |uses| permits::permitting_set(of_server, uses, &said.channel_id);
-        let set = open(Capability::ChannelsObserve).or_else(|| open(Capability::ChannelsPublish));
-        let set = set.filter(|_| comes_in);
+        let set_for = |uses| permits::permitting_set(of_server, uses, &incoming_message.channel_id);
+        let set =
+            set_for(Capability::ChannelsObserve).or_else(|| set_for(Capability::ChannelsPublish));
+        let set = set.filter(|_| is_incoming);
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
-        let content = Content::parse(said.content.get())?;
-        let name = names::channel_name(server, &said.channel_id);
+        let content = Content::parse(incoming_message.content.get())?;
+        let name = names::channel_name(server, &incoming_message.channel_id);
         let content = moderate(
             &self.rules().moderation,
             &name,
@@ -159,16 +161,16 @@ impl Channels {
             content,
         );
         let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
-        let own = [
+        let replaced = [
             ("channelId", &*quote(&name)),
             ("content", &*content.to_json()),
         ];
         let rest = remove_members(raw, &["conversationId"]);
-        Ok((set.to_owned(), set_members(&rest, &own)))
+        Ok((set.to_owned(), set_members(&rest, &replaced)))
     }
 
-    /// The hosts a message is offered to, the first one last: the one that took the thread before, then those in the
-    /// operator's order, then the oldest connection. Hosts that do not answer come after all others.
+    /// The hosts a message is offered to, the first one last: the one that accepted the thread before, then the operator's
+    /// order, then the oldest connection. Silent hosts come after all others.
     fn candidates(
         &self,
         server: &ServerId,
@@ -190,10 +192,10 @@ impl Channels {
                 agent.capabilities().features.channels.has_any() && agent.can_see(server)
             })
             .filter(|(_, agent)| is_allowed_by(Some(agent), server, set, &message.channel))
-            .filter_map(|(at, agent)| {
-                let place = rules.incoming_position(&agent.id)?;
-                let again = before.as_ref() == Some(&agent.id);
-                Some((agent.is_silent(), !again, place, at))
+            .filter_map(|(index, agent)| {
+                let position = rules.incoming_position(&agent.id)?;
+                let is_same_agent = before.as_ref() == Some(&agent.id);
+                Some((agent.is_silent(), !is_same_agent, position, index))
             })
             .collect();
         all.sort();
@@ -206,15 +208,15 @@ impl Channels {
         server: &ServerId,
         agent: &McplAgent,
         messages: &mut [OfferedMessage],
-        places: &[usize],
+        indices: &[usize],
     ) {
         let to = caller_side(agent.caller());
-        let suggested: Vec<String> = places
+        let suggested: Vec<String> = indices
             .iter()
-            .map(|at| self.suggest_conversation(server, &to, &messages[*at]))
+            .map(|index| self.suggest_conversation(server, &to, &messages[*index]))
             .collect();
-        let offered = places.iter().zip(&suggested).map(|(at, conversation)| {
-            let json = &messages[*at].json;
+        let offered = indices.iter().zip(&suggested).map(|(index, conversation)| {
+            let json = &messages[*index].json;
             let mut splice = Splice::new(json);
             splice.insert_member(json, "conversationId", &quote(conversation));
             splice.finish().into_owned()
@@ -235,11 +237,11 @@ impl Channels {
         let mut answers = match batch {
             Ok(batch) => batch.results,
             Err(why) => {
-                for at in places {
-                    messages[*at].reason = why.clone();
+                for index in indices {
+                    messages[*index].reason = why.clone();
                     self.record(
                         server,
-                        &messages[*at],
+                        &messages[*index],
                         Some(agent),
                         Outcome::Failure,
                         Some(&why),
@@ -248,10 +250,10 @@ impl Channels {
                 return;
             }
         };
-        for (at, conversation) in places.iter().zip(suggested) {
-            let message = &mut messages[*at];
+        for (index, conversation) in indices.iter().zip(suggested) {
+            let message = &mut messages[*index];
             let answer = answers.iter().position(|one| one.message_id == message.id);
-            let Some(answer) = answer.map(|at| answers.remove(at)) else {
+            let Some(answer) = answer.map(|index| answers.remove(index)) else {
                 message.reason = "the agent did not say that it takes it".into();
                 continue;
             };
@@ -262,12 +264,16 @@ impl Channels {
                 self.record(server, message, Some(agent), Outcome::Denied, None);
                 continue;
             }
-            let own = answer.conversation_id.unwrap_or(conversation);
-            let told = Side::Server(server.clone());
+            let conversation = answer.conversation_id.unwrap_or(conversation);
+            let server_side = Side::Server(server.clone());
             message.outcome = Some(IncomingOutcome {
                 message_id: message.id.clone(),
                 accepted: true,
-                conversation_id: Some(self.conversations.map_conversation_id(&to, &told, &own)),
+                conversation_id: Some(self.conversations.map_conversation_id(
+                    &to,
+                    &server_side,
+                    &conversation,
+                )),
                 reason: None,
             });
             let thread = (
@@ -280,7 +286,7 @@ impl Channels {
         }
     }
 
-    /// The conversation of a thread, as an agent sees it: the same each time, and after a restart.
+    /// The conversation of a thread for an agent: the same each time, also after a restart.
     fn suggest_conversation(
         &self,
         server: &ServerId,

@@ -1,4 +1,4 @@
-//! Answers of the kernel's own inferences, published to the configured channel.
+//! Publishes answers of the kernel's own inferences to the configured channel.
 
 use mgp_json::quote;
 use mgp_mcpl_engine::channels::moderation::{MessageDirection, moderate};
@@ -18,7 +18,7 @@ use crate::audit::{self, McplActor, McplRecord};
 use crate::inference::PublishedAnswer;
 
 impl Channels {
-    /// Publishes one, under the same rules as what agents publish. What came of it is in the audit log.
+    /// Publishes an answer, by the same rules as agents' messages. The outcome is in the audit log.
     pub async fn publish_kernel_answer(&self, answer: &PublishedAnswer) {
         let (server, channel) = match self.find_channel(&answer.channel, |_| true) {
             Ok(found) => found,

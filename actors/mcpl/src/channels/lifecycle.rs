@@ -1,5 +1,4 @@
-//! `channels/open` and `channels/close`: requested of the server that has the channel, and reopened after its
-//! restart.
+//! `channels/open` and `channels/close`: sent to the channel's server; channels are reopened after its restart.
 
 use std::sync::Arc;
 
@@ -23,32 +22,34 @@ use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 
 impl Channels {
-    /// `channels/open` of a caller who sees these servers; answers the channel under the name it knows.
+    /// `channels/open` of a caller that sees these servers; returns the channel under its name at agents.
     ///
     /// # Errors
-    /// -32024 with the server's reason, or invalid params where it could be several servers.
+    /// -32024 with the server's reason, or invalid params when several servers match.
     pub async fn open(
         &self,
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
     ) -> Result<String, McplError> {
-        let (server, own) = {
-            let said: Open<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
-            let server = self.find_opener(caller, &sees, said.server.as_deref())?;
+        let (server, server_params) = {
+            let requested: Open<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+            let server = self.find_opener(caller, &sees, requested.server.as_deref())?;
             let raw = |value: Option<&serde_json::value::RawValue>| {
                 value.map_or("{}".to_owned(), |value| value.get().to_owned())
             };
-            let own = format!(
+            let server_params = format!(
                 r#"{{"type":{},"address":{},"metadata":{}}}"#,
-                quote(&said.kind),
-                raw(said.address),
-                raw(said.metadata)
+                quote(&requested.kind),
+                raw(requested.address),
+                raw(requested.metadata)
             );
-            (server, own)
+            (server, server_params)
         };
         let host = self.agents.get(caller.connection);
-        let opened = self.open_on_server(&server, &own, host.as_ref()).await;
+        let opened = self
+            .open_on_server(&server, &server_params, host.as_ref())
+            .await;
         let record = McplRecord {
             agent: Some(&caller.agent),
             actor: McplActor::Agent,
@@ -66,20 +67,23 @@ impl Channels {
         let servers = self.servers();
         let channel = servers.get(&server).and_then(|channels| channels.get(&id));
         let described = channel.map(|channel| channel.describe_as(&name));
-        let gone = || McplError::channel_open_failed("it was closed again");
-        Ok(format!(r#"{{"channel":{}}}"#, described.ok_or_else(gone)?))
+        let closed_again = || McplError::channel_open_failed("it was closed again");
+        Ok(format!(
+            r#"{{"channel":{}}}"#,
+            described.ok_or_else(closed_again)?
+        ))
     }
 
-    /// The one matching server: it opens channels, and some enabled set of it that the caller admits uses them.
+    /// The one matching server: it opens channels, and the caller admits some enabled set of it that uses them.
     fn find_opener(
         &self,
         caller: &Caller,
         sees: &impl Fn(&ServerId) -> bool,
-        said: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<ServerId, McplError> {
         let sets = self.host.sets().load();
         let host = self.agents.get(caller.connection);
-        let can = sets.servers.iter().filter(|(server, sets)| {
+        let openers = sets.servers.iter().filter(|(server, sets)| {
             let mut using = permits::ANY_USE
                 .iter()
                 .flat_map(|uses| sets.sets_using(*uses));
@@ -89,9 +93,9 @@ impl Channels {
             };
             sets.abilities.channels.lifecycle && sees(server) && using.any(|(set, _)| admits(set))
         });
-        let mut can: Vec<&ServerId> = can.map(|(server, _)| server).collect();
-        can.retain(|server| said.is_none_or(|said| server.as_str() == said));
-        match can.as_slice() {
+        let mut openers: Vec<&ServerId> = openers.map(|(server, _)| server).collect();
+        openers.retain(|server| requested.is_none_or(|requested| server.as_str() == requested));
+        match openers.as_slice() {
             [one] => Ok((*one).clone()),
             [] => Err(McplError::channel_open_failed(
                 "no server here opens channels",
@@ -104,8 +108,8 @@ impl Channels {
         }
     }
 
-    /// Asks the server, and registers what it opened. A channel that the feature sets, or the caller, do not let
-    /// through is closed again, and neither it nor its name reaches the caller.
+    /// Asks the server, and registers the channel it opened. A channel that the feature sets or the caller do not permit is
+    /// closed again, and is not disclosed to the caller.
     async fn open_on_server(
         &self,
         server: &ServerId,
@@ -116,9 +120,9 @@ impl Channels {
             .host
             .request(server, Open::METHOD, params, PLATFORM_TIMEOUT);
         let answer = asked.await.map_err(|refusal| to_open_error(&refusal))?;
-        let faulty = || McplError::channel_open_failed("the server answered no channel");
-        let text = std::str::from_utf8(&answer).map_err(|_| faulty())?;
-        let opened: OpenResult<'_> = mcp::parse_params(Some(text)).map_err(|_| faulty())?;
+        let malformed = || McplError::channel_open_failed("the server answered no channel");
+        let text = std::str::from_utf8(&answer).map_err(|_| malformed())?;
+        let opened: OpenResult<'_> = mcp::parse_params(Some(text)).map_err(|_| malformed())?;
         let unregistered = |why: RegisterError| McplError::channel_open_failed(&why.to_string());
         let id = RegisteredChannel::read(opened.channel.get())
             .map_err(unregistered)?
@@ -143,7 +147,7 @@ impl Channels {
         Ok(id)
     }
 
-    /// Closes a channel that was opened for nobody. One that the server had registered before stays.
+    /// Closes a channel that is not permitted. One that the server had registered before stays.
     async fn close_unpermitted(&self, server: &ServerId, id: &str) {
         let is_registered = {
             let servers = self.servers();
@@ -154,10 +158,10 @@ impl Channels {
         if is_registered {
             return;
         }
-        let own = format!(r#"{{"channelId":{}}}"#, quote(id));
+        let server_params = format!(r#"{{"channelId":{}}}"#, quote(id));
         let asked = self
             .host
-            .request(server, Close::METHOD, &own, PLATFORM_TIMEOUT);
+            .request(server, Close::METHOD, &server_params, PLATFORM_TIMEOUT);
         let answer = asked.await;
         let record = McplRecord {
             actor: McplActor::Kernel,
@@ -172,7 +176,7 @@ impl Channels {
         audit::record(self.host.audit(), &record);
     }
 
-    /// Opens again what was open before the server's restart.
+    /// Reopens the channels that were open before the server's restart.
     pub(super) async fn reopen(&self, server: &ServerId, all: Vec<Arc<str>>) {
         for params in all {
             let opened = self.open_on_server(server, &params, None).await;
@@ -188,12 +192,12 @@ impl Channels {
             };
             audit::record(self.host.audit(), &record);
             if let Err(error) = opened {
-                tracing::warn!(%server, %error, "a channel is not opened again");
+                tracing::warn!(%server, %error, "a channel is not reopened");
             }
         }
     }
 
-    /// `channels/close` of a caller who sees these servers.
+    /// `channels/close` of a caller that sees these servers.
     ///
     /// # Errors
     /// Those of MCPL §14.6, or the server's own.
@@ -203,8 +207,8 @@ impl Channels {
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
     ) -> Result<Bytes, ChannelError> {
-        let said: Close<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
-        let permit = self.check_permit(caller, sees, &said.channel_id, permits::ANY_USE)?;
+        let requested: Close<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+        let permit = self.check_permit(caller, sees, &requested.channel_id, permits::ANY_USE)?;
         let ChannelPermit {
             server,
             channel,
@@ -216,12 +220,12 @@ impl Channels {
             sets.is_some_and(|sets| sets.abilities.channels.lifecycle)
         };
         if !closes {
-            return Err(McplError::channel_not_permitted(&said.channel_id).into());
+            return Err(McplError::channel_not_permitted(&requested.channel_id).into());
         }
-        let own = format!(r#"{{"channelId":{}}}"#, quote(&channel.id));
+        let server_params = format!(r#"{{"channelId":{}}}"#, quote(&channel.id));
         let asked = self
             .host
-            .request(&server, Close::METHOD, &own, PLATFORM_TIMEOUT);
+            .request(&server, Close::METHOD, &server_params, PLATFORM_TIMEOUT);
         let answer = asked.await;
         let closed = answer.as_ref().is_ok_and(|answer| {
             serde_json::from_slice::<CloseResult>(answer).is_ok_and(|answer| answer.closed)
@@ -250,12 +254,12 @@ impl Channels {
     }
 }
 
-/// A no of MCPL, or one of the kernel's.
+/// An error of MCPL, or of the kernel.
 #[derive(Debug)]
 pub enum ChannelError {
-    /// Of MCPL.
+    /// An error of MCPL.
     Mcpl(McplError),
-    /// Of the kernel or the server.
+    /// An error of the kernel or the server.
     Kernel(Refusal),
 }
 
@@ -271,13 +275,13 @@ impl From<Refusal> for ChannelError {
     }
 }
 
-/// Why a server did not open a channel: its own error if it is one of opening, with its text.
+/// Why a server did not open a channel: its own error with its text, if it is one of opening.
 fn to_open_error(refusal: &Refusal) -> McplError {
     let Refusal::Peer(error) = refusal else {
         return McplError::channel_open_failed(&refusal.to_string());
     };
-    let own = member(error.get(), "code") == Some(&CHANNEL_OPEN_FAILED.to_string());
-    let data = member(error.get(), "data").filter(|_| own);
+    let is_open_error = member(error.get(), "code") == Some(&CHANNEL_OPEN_FAILED.to_string());
+    let data = member(error.get(), "data").filter(|_| is_open_error);
     let words = member(error.get(), "message");
     let words: String = words
         .and_then(|words| serde_json::from_str(words).ok())

@@ -1,4 +1,4 @@
-//! `channels/outgoing/*`: what an agent writes, sent to the observers of the channel (MCPL §14.3).
+//! `channels/outgoing/*`: sends an agent's output to the observers of the channel (MCPL §14.3).
 
 use std::borrow::Cow;
 
@@ -27,67 +27,67 @@ struct Observer {
     channel: String,
 }
 
-/// The whole of what an agent wrote to a channel, on its way to who observes it.
+/// The complete output of an agent to a channel, for its observers.
 #[derive(Debug)]
 pub struct OutgoingCompletion {
     observers: Vec<Observer>,
-    /// Of which inference.
+    /// The inference.
     pub inference: String,
     conversation: Option<String>,
     channel: String,
-    /// What is told.
+    /// The output.
     pub content: Content,
 }
 
 impl Channels {
-    /// `channels/outgoing/chunk` of a caller who sees these servers. Where a rule moderates the channel, no part is
-    /// told before the whole: what a rule finds may stand across two parts.
+    /// `channels/outgoing/chunk` of a caller that sees these servers. If a rule moderates the channel, no chunk is sent before
+    /// the complete output: a match may span two chunks.
     ///
     /// # Errors
-    /// Those of MCPL §14.6, or invalid params: the agent is told none, as it asked nothing.
+    /// Those of MCPL §14.6, or invalid params. The agent gets none, since it sent a notification.
     pub fn outgoing_chunk(
         &self,
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
     ) -> Result<(), McplError> {
-        let said: Chunk<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+        let outgoing: Chunk<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
         if is_moderated(
             &self.rules().moderation,
-            &said.channel_id,
+            &outgoing.channel_id,
             MessageDirection::Out,
         ) {
             return Ok(());
         }
-        let observers = self.find_observers(caller, sees, &said.channel_id, true)?;
+        let observers = self.find_observers(caller, sees, &outgoing.channel_id, true)?;
         for observer in observers {
             let ids = self.message_ids(
                 caller,
                 &observer,
-                &said.inference_id,
-                said.conversation_id.as_deref(),
+                &outgoing.inference_id,
+                outgoing.conversation_id.as_deref(),
             );
             let params = format!(
                 r#"{{{ids},"index":{},"delta":{}}}"#,
-                said.index,
-                quote(&said.delta)
+                outgoing.index,
+                quote(&outgoing.delta)
             );
             let _ = self.host.notify(&observer.server, Chunk::METHOD, &params);
-            // One record for what is written in parts; the whole has its own.
-            if said.index == 0 {
+            // One record for all chunks; the complete output has its own.
+            if outgoing.index == 0 {
                 self.record_observation(
                     caller,
                     &observer,
                     Chunk::METHOD,
-                    &said.inference_id,
-                    &said.delta,
+                    &outgoing.inference_id,
+                    &outgoing.delta,
                 );
             }
         }
         Ok(())
     }
 
-    /// Judges `channels/outgoing/complete`.
+    /// Checks `channels/outgoing/complete`.
     ///
     /// # Errors
     /// As [`Self::outgoing_chunk`].
@@ -97,17 +97,17 @@ impl Channels {
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
     ) -> Result<OutgoingCompletion, McplError> {
-        let said: Complete<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+        let outgoing: Complete<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
         Ok(OutgoingCompletion {
-            observers: self.find_observers(caller, sees, &said.channel_id, false)?,
-            content: Content::parse(said.content.get()).map_err(McplError::bad_params)?,
-            inference: said.inference_id.into_owned(),
-            conversation: said.conversation_id.map(Cow::into_owned),
-            channel: said.channel_id.into_owned(),
+            observers: self.find_observers(caller, sees, &outgoing.channel_id, false)?,
+            content: Content::parse(outgoing.content.get()).map_err(McplError::bad_params)?,
+            inference: outgoing.inference_id.into_owned(),
+            conversation: outgoing.conversation_id.map(Cow::into_owned),
+            channel: outgoing.channel_id.into_owned(),
         })
     }
 
-    /// Tells the observers the whole, or what was made of it.
+    /// Sends the observers the complete output, after moderation.
     pub fn deliver_completion(&self, caller: &Caller, completing: OutgoingCompletion) {
         let OutgoingCompletion {
             observers,
@@ -132,7 +132,7 @@ impl Channels {
         }
     }
 
-    /// Who may observe a channel: its own server alone; of a channel that is no server's, all that may.
+    /// The observers of a channel: its own server alone; of a channel without a server, all that may observe it.
     fn find_observers(
         &self,
         caller: &Caller,
@@ -142,14 +142,14 @@ impl Channels {
     ) -> Result<Vec<Observer>, McplError> {
         let observe = &[Capability::ChannelsObserve];
         let sets = self.host.sets().load();
-        let takes = |server: &ServerId| {
+        let observes = |server: &ServerId| {
             let channels = sets.get(server).map(|sets| sets.abilities.channels);
             channels.is_some_and(|it| it.observe && (it.streaming || !in_parts))
         };
         if permits::is_pseudo(name) {
             let host = self.agents.get(caller.connection);
             let seen = sets.servers.keys().filter(|server| sees(server));
-            let observers = seen.filter(|server| takes(server)).filter_map(|server| {
+            let observers = seen.filter(|server| observes(server)).filter_map(|server| {
                 let set = permitting_set(&sets, host.as_ref(), (server, name), observe)?;
                 Some(Observer {
                     server: server.clone(),
@@ -161,7 +161,7 @@ impl Channels {
         }
         let permit = match self.check_permit(caller, sees, name, observe) {
             Ok(permit) => permit,
-            // A channel that is only published to: parts of an answer have no observer.
+            // The channel is only for publishing: chunks have no observer.
             Err(error) if error.code == CHANNEL_NOT_PERMITTED => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
@@ -171,12 +171,12 @@ impl Channels {
             set: permit.set,
         };
         Ok(Some(observer)
-            .filter(|observer| takes(&observer.server))
+            .filter(|observer| observes(&observer.server))
             .into_iter()
             .collect())
     }
 
-    /// The ids of a message, as its observer is told them.
+    /// The ids of a message for its observer.
     fn message_ids(
         &self,
         caller: &Caller,

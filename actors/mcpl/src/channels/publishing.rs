@@ -20,7 +20,7 @@ use serde_json::json;
 use super::{ChannelPermit, Channels, PLATFORM_TIMEOUT, caller_side};
 use crate::audit::{self, McplActor, McplRecord};
 
-/// A message on its way to a channel, with all checks done.
+/// A checked message for a channel.
 #[derive(Debug)]
 pub struct PreparedMessage {
     server: ServerId,
@@ -32,7 +32,7 @@ pub struct PreparedMessage {
 }
 
 impl Channels {
-    /// Judges what a caller wants to publish, who sees these servers.
+    /// Checks a caller's message. The caller sees these servers.
     ///
     /// # Errors
     /// Those of MCPL §14.6, or invalid params.
@@ -42,9 +42,9 @@ impl Channels {
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
     ) -> Result<PreparedMessage, McplError> {
-        let said: Publish<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
+        let publish: Publish<'_> = mcp::parse_params(params).map_err(McplError::bad_params)?;
         let default = self.default_outgoing();
-        let named = said.channel_id.as_deref().or(default.as_deref());
+        let named = publish.channel_id.as_deref().or(default.as_deref());
         let name = named.ok_or_else(|| {
             McplError::bad_params(
                 "`channelId` is missing, and the operator named no default channel",
@@ -59,17 +59,17 @@ impl Channels {
         if !channel.is_outgoing() {
             return Err(McplError::channel_not_permitted(name));
         }
-        let content = Content::parse(said.content.get()).map_err(McplError::bad_params)?;
-        let full = names::channel_name(&server, &channel.id);
+        let content = Content::parse(publish.content.get()).map_err(McplError::bad_params)?;
+        let visible_name = names::channel_name(&server, &channel.id);
         let content = moderate(
             &self.rules().moderation,
-            &full,
+            &visible_name,
             MessageDirection::Out,
             content,
         );
         let content = content.map(|content| content.to_json());
         let to = Side::Server(server.clone());
-        let conversation = said.conversation_id.as_deref().unwrap_or(name);
+        let conversation = publish.conversation_id.as_deref().unwrap_or(name);
         let conversation =
             self.conversations
                 .map_conversation_id(&caller_side(caller), &to, conversation);
@@ -77,7 +77,7 @@ impl Channels {
             r#"{{"conversationId":{},"channelId":{},"stream":{},"content":{}}}"#,
             quote(&conversation),
             quote(&channel.id),
-            said.stream,
+            publish.stream,
             content.as_deref().unwrap_or("[]"),
         );
         Ok(PreparedMessage {
@@ -129,7 +129,7 @@ impl Channels {
         answer
     }
 
-    /// Publishes, and does not wait.
+    /// Publishes without waiting.
     ///
     /// # Errors
     /// The server is not connected.

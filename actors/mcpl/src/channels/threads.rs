@@ -1,15 +1,15 @@
-//! Which agent continues which thread.
+//! The agent that continues each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use mgp_protocol::ids::{AgentId, ServerId};
 
-/// Threads that are remembered; the oldest goes, and its next message is offered as that of a new one.
+/// Stored threads; the oldest is evicted, and its next message counts as that of a new thread.
 const THREADS_MAX: usize = 4096;
 
 type Thread = (ServerId, String, Option<String>);
 
-/// The agents that took the last message of each thread.
+/// The agents that accepted the last message of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     agents: BTreeMap<Thread, AgentId>,
@@ -17,12 +17,12 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Who took the last message of this thread.
+    /// The agent that accepted the last message of this thread.
     pub(super) fn agent(&self, thread: &Thread) -> Option<&AgentId> {
         self.agents.get(thread)
     }
 
-    /// This agent took a message.
+    /// Records that this agent accepted a message.
     pub(super) fn set_agent(&mut self, thread: Thread, agent: AgentId) {
         if self.agents.insert(thread.clone(), agent).is_none() {
             self.order.push_back(thread);
@@ -39,7 +39,7 @@ impl Threads {
 mod tests {
     use super::*;
 
-    /// MCPL-128: a thread stays with who took it, and no more are remembered than the bound.
+    /// MCPL-128: a thread stays with the agent that accepted it, and the table is bounded.
     #[test]
     fn a_thread_stays_with_its_agent() {
         let mut threads = Threads::default();

@@ -19,20 +19,20 @@ use super::{
     AfterVerdict, GateKey, HookOrigin, HookRecord, Hooks, MappedIdKind, Participant, SharedHooks,
 };
 
-/// What the chain made of an answer.
+/// The result of the chain.
 #[derive(Debug)]
 pub struct AfterChain {
-    /// The text that is sent on.
+    /// The text that is sent.
     pub verdict: AfterVerdict,
-    /// Of those that let it through, in their order: the set as agents know it, and what else it said.
+    /// For each server that approved it, in order: the set as agents know it, and its metadata.
     pub answers: Vec<(String, Option<Box<str>>)>,
-    /// The set that changed it last, as agents know it.
+    /// The set that changed the text last, as agents know it.
     pub(crate) changed_by: Option<String>,
 }
 
 impl AfterChain {
-    /// The answer to an agent (§10.5). `metadata` is that of the only server that has some; of several, each is under
-    /// the name of its set. None if the text is withheld.
+    /// The answer to an agent (§10.5). `metadata` is that of the only server with some; of several, each is under the name of
+    /// its set. `None` if the text is withheld.
     #[must_use]
     pub fn to_json(&self) -> Option<String> {
         let modified = match &self.verdict {
@@ -66,25 +66,25 @@ impl AfterChain {
 }
 
 impl Hooks {
-    /// Asks the servers after an inference, within one timeout for all of them, and notifies the others.
-    /// [`Hooks::gate`] knows the verdict from then on.
+    /// Asks the servers after an inference, within one timeout for all of them, and notifies the others. Then
+    /// [`Hooks::gate`] has the verdict.
     pub async fn after_inference(
         &self,
         origin: &HookOrigin,
-        told: &AfterInference<'_>,
+        hook: &AfterInference<'_>,
     ) -> AfterChain {
         let hooks = &*self.0;
-        let key = GateKey::new(origin, &told.inference_id);
-        let _held = hooks.gate.begin(&key);
-        let chain = hooks.run_chain(origin, told).await;
+        let key = GateKey::new(origin, &hook.inference_id);
+        let _gated = hooks.gate.begin(&key);
+        let chain = hooks.run_chain(origin, hook).await;
         hooks.gate.conclude(&key, chain.verdict.clone());
-        hooks.notify_others(origin, told, &chain.verdict);
+        hooks.notify_others(origin, hook, &chain.verdict);
         chain
     }
 }
 
 impl SharedHooks {
-    async fn run_chain(&self, origin: &HookOrigin, told: &AfterInference<'_>) -> AfterChain {
+    async fn run_chain(&self, origin: &HookOrigin, hook: &AfterInference<'_>) -> AfterChain {
         let policy = self.policy();
         let mut taking = self.participants(origin, Capability::AfterInference);
         taking.retain(|taking| taking.sets.abilities.blocking);
@@ -94,33 +94,35 @@ impl SharedHooks {
             changed_by: None,
         };
         // A required server does not participate now: nobody sees the text.
-        let absent = policy.fail_closed.iter().find(|server| {
+        let missing = policy.fail_closed.iter().find(|server| {
             let takes_part = taking
                 .iter()
                 .any(|taking| taking.server.server() == **server);
             origin.can_show_to(server) && !takes_part
         });
-        if let Some(server) = absent {
+        if let Some(server) = missing {
             let why = "it is not there, or has no enabled feature set for it";
             self.record(
                 origin,
                 HookRecord {
                     outcome: Outcome::Failure,
                     reason: Some(why),
-                    ..hook_record(server, told, None)
+                    ..hook_record(server, hook, None)
                 },
             );
             chain.verdict = withheld_verdict(server, why);
             return chain;
         }
-        let until = Instant::now() + policy.after;
-        let mut text: Cow<'_, str> = Cow::Borrowed(&told.assistant_message);
-        for (place, one) in taking.iter().enumerate() {
-            let server = &one.server;
-            let left = until.saturating_duration_since(Instant::now());
-            let behind = taking[place + 1..].iter().map(|taking| &taking.server);
-            let until = Instant::now() + policy.time_share(left, behind);
-            let answered = self.ask_after(origin, told, (one, &text), until).await;
+        let deadline = Instant::now() + policy.after;
+        let mut text: Cow<'_, str> = Cow::Borrowed(&hook.assistant_message);
+        for (index, participant) in taking.iter().enumerate() {
+            let server = &participant.server;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let remaining = taking[index + 1..].iter().map(|taking| &taking.server);
+            let deadline = Instant::now() + policy.time_share(left, remaining);
+            let answered = self
+                .ask_after(origin, hook, (participant, &text), deadline)
+                .await;
             let answered = answered.and_then(|result| {
                 let may_use =
                     |set: &str| self.check_set(origin, server, set, Capability::AfterInference);
@@ -133,7 +135,7 @@ impl SharedHooks {
                         HookRecord {
                             feature_set: Some(&answer.set),
                             details: json!({"modified": answer.modified.is_some()}),
-                            ..hook_record(server, told, Some(&text))
+                            ..hook_record(server, hook, Some(&text))
                         },
                     );
                     let set = names::set_name(&server.server(), &answer.set);
@@ -150,7 +152,7 @@ impl SharedHooks {
                         HookRecord {
                             outcome,
                             reason: Some(&why),
-                            ..hook_record(server, told, Some(&text))
+                            ..hook_record(server, hook, Some(&text))
                         },
                     );
                     if policy.is_fail_closed(server) {
@@ -166,53 +168,53 @@ impl SharedHooks {
     async fn ask_after(
         &self,
         origin: &HookOrigin,
-        told: &AfterInference<'_>,
+        hook: &AfterInference<'_>,
         (taking, text): (&Participant, &str),
-        until: Instant,
+        deadline: Instant,
     ) -> Result<String, (Outcome, String)> {
-        // The chain's timeout has passed: it sees nothing.
-        if Instant::now() >= until {
+        // The chain's timeout has passed: the server does not see the text.
+        if Instant::now() >= deadline {
             return Err((Outcome::Timeout, "the time of all is over".into()));
         }
-        let params = self.after_params(origin, told, &taking.server, text);
+        let params = self.after_params(origin, hook, &taking.server, text);
         let _pending = self.begin_wait(origin, &taking.server);
-        self.ask_server(&taking.server, AfterInference::METHOD, &params, until)
+        self.ask_server(&taking.server, AfterInference::METHOD, &params, deadline)
             .await
     }
 
     fn after_params(
         &self,
         origin: &HookOrigin,
-        told: &AfterInference<'_>,
+        hook: &AfterInference<'_>,
         server: &ServerId,
         text: &str,
     ) -> String {
-        let passed = |kind, id: &str| self.deps.ids.map(origin, server, kind, id).into();
-        let told = AfterInference {
-            inference_id: passed(MappedIdKind::Inference, &told.inference_id),
-            conversation_id: passed(MappedIdKind::Conversation, &told.conversation_id),
+        let map_id = |kind, id: &str| self.deps.ids.map(origin, server, kind, id).into();
+        let hook = AfterInference {
+            inference_id: map_id(MappedIdKind::Inference, &hook.inference_id),
+            conversation_id: map_id(MappedIdKind::Conversation, &hook.conversation_id),
             assistant_message: Cow::Borrowed(text),
-            ..told.clone()
+            ..hook.clone()
         };
-        serde_json::to_string(&told).expect("what was read is JSON")
+        serde_json::to_string(&hook).expect("what was read is JSON")
     }
 
-    /// Servers that are not awaited get the final text, and nothing if it is withheld.
+    /// Notifies servers that are not awaited of the final text, unless it is withheld.
     fn notify_others(
         &self,
         origin: &HookOrigin,
-        told: &AfterInference<'_>,
+        hook: &AfterInference<'_>,
         verdict: &AfterVerdict,
     ) {
         let text = match verdict {
-            AfterVerdict::Unchanged => &*told.assistant_message,
+            AfterVerdict::Unchanged => &*hook.assistant_message,
             AfterVerdict::Modified(text) => text,
             AfterVerdict::Withheld(_) => return,
         };
         let all = self.participants(origin, Capability::AfterInference);
         for taking in all.iter().filter(|taking| !taking.sets.abilities.blocking) {
             let server = &taking.server;
-            let params = self.after_params(origin, told, server, text);
+            let params = self.after_params(origin, hook, server, text);
             self.depths()
                 .record_notice(server, origin.depth(), monotonic_now());
             let sent = self
@@ -228,7 +230,7 @@ impl SharedHooks {
                         Some(_) => Outcome::Failure,
                     },
                     reason: why.as_deref(),
-                    ..hook_record(server, told, Some(text))
+                    ..hook_record(server, hook, Some(text))
                 },
             );
         }
@@ -237,13 +239,13 @@ impl SharedHooks {
 
 fn hook_record<'a>(
     server: &'a ServerId,
-    told: &'a AfterInference<'_>,
+    hook: &'a AfterInference<'_>,
     text: Option<&'a str>,
 ) -> HookRecord<'a> {
     HookRecord {
         server,
         method: AfterInference::METHOD,
-        inference: &told.inference_id,
+        inference: &hook.inference_id,
         feature_set: None,
         outcome: Outcome::Success,
         reason: None,

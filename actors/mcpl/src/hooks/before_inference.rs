@@ -1,4 +1,4 @@
-//! `context/beforeInference`: all at once, within one time for all (§10.6).
+//! `context/beforeInference`: all servers at once, within one timeout for all (§10.6).
 
 use futures_util::future::join_all;
 use mgp_json::quote;
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 use super::{HookOrigin, HookRecord, Hooks, MappedIdKind, ObservedModel, Participant, SharedHooks};
 use crate::audit::outcome_of_refusal;
 
-/// What goes into a context.
+/// The additions to a context.
 #[derive(Debug, Default)]
 pub struct BeforeVerdict {
-    /// Grouped by position, in the order in which they go there.
+    /// Grouped by position, in their order there.
     pub(crate) injections: Vec<FencedInjection>,
-    /// The set that the answer to an agent comes in the name of, as the agent knows it: that of the first injection,
-    /// else of the first server that took part.
+    /// The set that the answer to an agent names, as the agent knows it: that of the first injection, otherwise of the first
+    /// participating server.
     pub(crate) set: Option<String>,
 }
 
@@ -50,74 +50,74 @@ impl BeforeVerdict {
 }
 
 impl Hooks {
-    /// Asks all participating servers for additions to a context. The policy's timeout covers all of them together;
-    /// later answers are dropped, and the audit log names their servers.
+    /// Asks all participating servers for additions to a context. The policy's timeout covers all of them together; late
+    /// answers are dropped, and the audit log names their servers.
     pub async fn before_inference(
         &self,
         origin: &HookOrigin,
-        asked: &BeforeInference<'_>,
+        hook: &BeforeInference<'_>,
     ) -> BeforeVerdict {
         let hooks = &*self.0;
         if let HookOrigin::Agent(agent) = origin {
             hooks.deps.models.send(ObservedModel {
                 agent: agent.clone(),
-                model: asked.model.get().to_owned(),
+                model: hook.model.get().to_owned(),
             });
         }
         let policy = hooks.policy();
         let taking = hooks.participants(origin, Capability::BeforeInference);
-        let until = Instant::now() + policy.before;
-        let mark = FenceMark::new(randomness::random_bytes());
+        let deadline = Instant::now() + policy.before;
+        let fence_mark = FenceMark::new(randomness::random_bytes());
         let asks = taking
             .iter()
-            .map(|taking| hooks.ask_before(origin, asked, taking, until));
+            .map(|taking| hooks.ask_before(origin, hook, taking, deadline));
         let answers = join_all(asks).await;
-        let mut judged = Vec::new();
+        let mut evaluated = Vec::new();
         for (taking, answer) in taking.iter().zip(answers) {
             let server = &taking.server;
             let of_server = answer.and_then(|result| {
                 let may_use =
                     |set: &str| hooks.check_set(origin, server, set, Capability::BeforeInference);
-                let read = evaluate_before(server, &result, &may_use, (&policy, &mark));
+                let read = evaluate_before(server, &result, &may_use, (&policy, &fence_mark));
                 read.map_err(|why| (Outcome::Failure, why))
             });
-            let mut seen = HookRecord {
+            let mut record = HookRecord {
                 server,
                 method: BeforeInference::METHOD,
-                inference: &asked.inference_id,
+                inference: &hook.inference_id,
                 feature_set: None,
                 outcome: Outcome::Success,
                 reason: None,
-                text: asked.user_message.as_deref(),
+                text: hook.user_message.as_deref(),
                 details: Value::Null,
             };
             match of_server {
                 Ok(of_server) => {
                     let bytes = of_server.injections.iter().map(|of| of.content.size());
-                    seen.feature_set = Some(&of_server.set);
-                    seen.details = json!({
+                    record.feature_set = Some(&of_server.set);
+                    record.details = json!({
                         "injections": of_server.injections.len(),
                         "injected_bytes": bytes.sum::<usize>(),
                         "left_out": of_server.omitted,
                     });
-                    hooks.record(origin, seen);
-                    judged.push(of_server);
+                    hooks.record(origin, record);
+                    evaluated.push(of_server);
                 }
                 Err((outcome, why)) => {
-                    seen.outcome = outcome;
-                    seen.reason = Some(&why);
-                    hooks.record(origin, seen);
+                    record.outcome = outcome;
+                    record.reason = Some(&why);
+                    hooks.record(origin, record);
                 }
             }
         }
-        let first = judged
+        let first = evaluated
             .iter()
             .min_by_key(|of| taking.iter().position(|taking| taking.server == of.server));
         let first =
             first.map(|of: &ServerInjections| names::set_name(&of.server.server(), &of.set));
-        let merged = merge(judged, &policy);
+        let merged = merge(evaluated, &policy);
         for server in &merged.over_limit {
-            tracing::warn!(%server, "what it adds to a context is left out: all together it is too much");
+            tracing::warn!(%server, "its additions to a context are dropped: all together exceed the limit");
         }
         let of_injection = merged
             .injections
@@ -134,38 +134,40 @@ impl SharedHooks {
     async fn ask_before(
         &self,
         origin: &HookOrigin,
-        asked: &BeforeInference<'_>,
+        hook: &BeforeInference<'_>,
         taking: &Participant,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<String, (Outcome, String)> {
         let server = &taking.server;
-        let passed = |kind, id: &str| self.deps.ids.map(origin, server, kind, id).into();
-        let own = asked.channels.filter(|_| self.policy().channels);
-        let own = own.and_then(|all| channels::for_server(server, all.get()));
-        let own = own.and_then(|own| RawValue::from_string(own).ok());
+        let map_id = |kind, id: &str| self.deps.ids.map(origin, server, kind, id).into();
+        let channels_for_server = hook.channels.filter(|_| self.policy().channels);
+        let channels_for_server =
+            channels_for_server.and_then(|all| channels::for_server(server, all.get()));
+        let channels_for_server = channels_for_server
+            .and_then(|channels_for_server| RawValue::from_string(channels_for_server).ok());
         let told = BeforeInference {
-            inference_id: passed(MappedIdKind::Inference, &asked.inference_id),
-            conversation_id: passed(MappedIdKind::Conversation, &asked.conversation_id),
-            channels: own.as_deref(),
-            ..asked.clone()
+            inference_id: map_id(MappedIdKind::Inference, &hook.inference_id),
+            conversation_id: map_id(MappedIdKind::Conversation, &hook.conversation_id),
+            channels: channels_for_server.as_deref(),
+            ..hook.clone()
         };
         let params = serde_json::to_string(&told).expect("what was read is JSON");
         let _pending = self.begin_wait(origin, server);
-        self.ask_server(server, BeforeInference::METHOD, &params, until)
+        self.ask_server(server, BeforeInference::METHOD, &params, deadline)
             .await
     }
 
-    /// Asks one server; the time ends with the hook's.
+    /// Asks one server, until the hook's deadline.
     pub(super) async fn ask_server(
         &self,
         server: &ServerId,
         method: &'static str,
         params: &str,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<String, (Outcome, String)> {
-        let left = until.saturating_duration_since(Instant::now());
-        let asked = self.deps.host.request(server, method, params, left);
-        match timeout_with_grace(left, asked).await {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let hook = self.deps.host.request(server, method, params, left);
+        match timeout_with_grace(left, hook).await {
             None => Err((Outcome::Timeout, "it did not answer in time".into())),
             Some(Err(refusal)) => Err((outcome_of_refusal(&refusal), refusal.to_string())),
             Some(Ok(result)) => String::from_utf8(result.to_vec())

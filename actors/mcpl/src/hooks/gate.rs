@@ -8,12 +8,12 @@ use tokio::sync::watch;
 
 use super::HookOrigin;
 
-/// Verdicts stored: the last chunks of an inference come within a moment of its verdict.
+/// Stored verdicts: the last chunks of an inference arrive within a moment of its verdict.
 const VERDICTS_MAX: usize = 1024;
-/// Bytes of texts stored with them. The oldest are evicted at either bound; what is then still held back is withheld.
+/// Bytes of their texts. The oldest are evicted at either bound; output that still waits for them is withheld.
 const VERDICT_BYTES_MAX: usize = 16 << 20;
 
-/// An inference, as whose it is calls it.
+/// An inference of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GateKey {
     owner: String,
@@ -21,7 +21,7 @@ pub struct GateKey {
 }
 
 impl GateKey {
-    /// The inference of this id.
+    /// The key of an inference id.
     #[must_use]
     pub fn new(origin: &HookOrigin, inference: &str) -> Self {
         let owner = match origin {
@@ -35,9 +35,9 @@ impl GateKey {
     }
 }
 
-/// Knows the verdict of each inference that went through the hooks.
+/// Stores the verdict of each inference with hooks.
 ///
-/// Whoever has something of an inference to send on (a chunk, a result) while [`super::Hooks::should_wait_after`] asks
+/// Whoever has output of an inference to send (a chunk, a result) while [`super::Hooks::should_wait_after`] holds asks
 /// [`AfterGate::verdict`] first: it resolves when the chain has answered.
 #[derive(Clone, Debug, Default)]
 pub struct AfterGate(Arc<Mutex<GateState>>);
@@ -50,15 +50,15 @@ struct GateState {
     bytes: usize,
 }
 
-/// An inference whose chain is in flight. An aborted one lets nothing through.
+/// An inference whose chain is in flight. If it is aborted, its output is withheld.
 pub(super) struct GatedInference<'a> {
     gate: &'a AfterGate,
     key: &'a GateKey,
 }
 
 impl AfterGate {
-    /// Resolves with the final text of an inference, as soon as its chain has answered, whether it has begun or not.
-    /// If that takes longer than `wait`, nothing is sent on.
+    /// Resolves with the final text of an inference once its chain has answered, whether it has started or not. After `wait`
+    /// the output is withheld.
     pub(crate) async fn verdict(&self, key: &GateKey, wait: Duration) -> AfterVerdict {
         let mut verdict = self.lock().entry(key);
         let concluded = verdict.wait_for(Option::is_some);
@@ -107,7 +107,7 @@ impl GateState {
         receiver
     }
 
-    /// The oldest go, but never the last one.
+    /// Evicts the oldest verdicts, but never the last one.
     fn evict_oldest(&mut self) {
         while self.order.len() > 1
             && (self.order.len() > VERDICTS_MAX || self.bytes > VERDICT_BYTES_MAX)
@@ -115,8 +115,9 @@ impl GateState {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
-            let gone = self.inferences.remove(&oldest);
-            let bytes = gone.and_then(|gone| gone.borrow().as_ref().map(AfterVerdict::bytes));
+            let evicted = self.inferences.remove(&oldest);
+            let bytes =
+                evicted.and_then(|evicted| evicted.borrow().as_ref().map(AfterVerdict::bytes));
             self.bytes -= bytes.unwrap_or(0);
         }
     }
@@ -135,14 +136,14 @@ impl Drop for GatedInference<'_> {
     }
 }
 
-/// The part of a model's answer that is sent on.
+/// The decision about a model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterVerdict {
-    /// All of it, unchanged.
+    /// Sent unchanged.
     Unchanged,
-    /// This in its place.
+    /// Sent with this text instead.
     Modified(Arc<str>),
-    /// Nothing; the reason for the user.
+    /// Withheld; with the reason for the user.
     Withheld(Arc<str>),
 }
 
@@ -172,28 +173,28 @@ mod tests {
         GateKey::new(&origin, inference)
     }
 
-    /// MCPL-093: whoever waits hears the verdict when it is there, and whoever comes later at once.
+    /// MCPL-093: waiters get the verdict when it arrives, and later requests at once.
     #[tokio::test]
-    async fn what_waits_goes_on_with_the_verdict() {
+    async fn a_waiter_gets_the_verdict() {
         let gate = AfterGate::default();
-        let waits = {
+        let waiter = {
             let gate = gate.clone();
             tokio::spawn(async move { gate.verdict(&key("i"), Duration::from_secs(60)).await })
         };
         let key = key("i");
-        let held = gate.begin(&key);
+        let gated = gate.begin(&key);
         tokio::task::yield_now().await;
-        assert!(!waits.is_finished());
+        assert!(!waiter.is_finished());
         let modified = AfterVerdict::Modified("[REDACTED]".into());
         gate.conclude(&key, modified.clone());
-        drop(held);
-        assert_eq!(waits.await.unwrap(), modified);
+        drop(gated);
+        assert_eq!(waiter.await.unwrap(), modified);
         assert_eq!(gate.verdict(&key, Duration::ZERO).await, modified);
     }
 
-    /// What nobody let through does not leave: neither when the chain never began, nor when it broke off.
+    /// Output without a verdict is withheld: both when the chain never started, and when it was aborted.
     #[tokio::test]
-    async fn without_a_verdict_nothing_leaves() {
+    async fn without_a_verdict_output_is_withheld() {
         let gate = AfterGate::default();
         let late = gate.verdict(&key("never"), Duration::from_millis(1)).await;
         assert!(matches!(late, AfterVerdict::Withheld(_)));
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_is_bounded() {
+    async fn stored_verdicts_are_bounded() {
         let gate = AfterGate::default();
         for n in 0..3 * VERDICTS_MAX {
             gate.conclude(&key(&n.to_string()), AfterVerdict::Modified("x".into()));

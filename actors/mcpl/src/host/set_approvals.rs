@@ -14,10 +14,10 @@ use mgp_runtime::task::{self, SupervisedTask};
 
 use super::{HostEvent, McplHost};
 
-/// What its sets declare now, and what was approved of them.
+/// The current and the approved declarations of sets.
 type PendingDeclarations = BTreeMap<String, (FeatureSet, FeatureSet)>;
 
-/// The pending entries: one for each server.
+/// The pending entries, one for each server.
 #[derive(Debug, Default)]
 pub(crate) struct SetApprovals(Mutex<BTreeMap<ServerId, SetApproval>>);
 
@@ -29,41 +29,44 @@ struct SetApproval {
 }
 
 impl SetApprovals {
-    /// Adds an entry for a server's pending declarations, and withdraws an outdated one. A denied declaration is not
-    /// asked about again while it stays the same.
+    /// Adds an entry for a server's pending declarations, and withdraws an outdated one. A denied declaration is not requested
+    /// again while it is unchanged.
     pub(crate) fn review(
         &self,
         host: &Arc<McplHost>,
         approvals: &ApprovalsHandle,
         server: &ServerId,
     ) {
-        let about = host.set_keeper().pending_declarations(server);
+        let declarations = host.set_keeper().pending_declarations(server);
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if open
-            .get(server)
-            .map_or(about.is_empty(), |it| it.declarations == about)
-        {
+        if open.get(server).map_or(declarations.is_empty(), |it| {
+            it.declarations == declarations
+        }) {
             return;
         }
         open.remove(server);
-        if about.is_empty() {
+        if declarations.is_empty() {
             return;
         }
-        let names = about.keys().cloned().collect::<Vec<_>>().join(", ");
+        let names = declarations.keys().cloned().collect::<Vec<_>>().join(", ");
         tracing::warn!(%server, sets = names, "feature sets declare more than was approved");
-        match approvals.add(approval_question(server, &about)) {
-            // There may be capacity at the next change.
+        match approvals.add(approval_entry(server, &declarations)) {
+            // Added at the next change, if there is capacity then.
             Err(full) => {
-                tracing::warn!(%server, %full, "nobody is asked about changed feature sets");
+                tracing::warn!(%server, %full, "cannot ask the operator about changed feature sets");
             }
-            Ok(asked) => {
-                let waits =
-                    wait_for_decision(Arc::downgrade(host), server.clone(), about.clone(), asked);
-                let _task = task::spawn_supervised("mcpl.sets.question", waits);
+            Ok(guard) => {
+                let waiter = wait_for_decision(
+                    Arc::downgrade(host),
+                    server.clone(),
+                    declarations.clone(),
+                    guard,
+                );
+                let _task = task::spawn_supervised("mcpl.sets.question", waiter);
                 open.insert(
                     server.clone(),
                     SetApproval {
-                        declarations: about,
+                        declarations,
                         _task,
                     },
                 );
@@ -72,9 +75,9 @@ impl SetApprovals {
     }
 }
 
-fn approval_question(server: &ServerId, about: &PendingDeclarations) -> PendingEntry {
-    let names = about.keys().cloned().collect::<Vec<_>>().join(", ");
-    let details = about.iter();
+fn approval_entry(server: &ServerId, declarations: &PendingDeclarations) -> PendingEntry {
+    let names = declarations.keys().cloned().collect::<Vec<_>>().join(", ");
+    let details = declarations.iter();
     let details = details.flat_map(|(name, (now, approved))| difference(name, approved, now));
     PendingEntry {
         subject: Subject::Pins,
@@ -93,16 +96,16 @@ fn approval_question(server: &ServerId, about: &PendingDeclarations) -> PendingE
 async fn wait_for_decision(
     host: Weak<McplHost>,
     server: ServerId,
-    about: PendingDeclarations,
-    mut asked: PendingEntryGuard,
+    declarations: PendingDeclarations,
+    mut guard: PendingEntryGuard,
 ) {
-    while let Some(answer) = asked.next_answer().await {
+    while let Some(answer) = guard.next_answer().await {
         let Some(host) = host.upgrade() else { return };
         if answer.verdict == Verdict::Deferred {
             answer.report_applied();
             continue;
         }
-        let declared = about.iter();
+        let declared = declarations.iter();
         let declared = declared.map(|(name, (now, _))| (name.clone(), now.clone()));
         let approved = answer.verdict == Verdict::Approved;
         let decided = host.set_keeper();
@@ -114,9 +117,9 @@ async fn wait_for_decision(
                 continue;
             }
         };
-        asked.close();
+        guard.close();
         answer.report_applied();
-        // Whoever hears of it forgets this question, with this task.
+        // A handler drops this entry, and with it this task.
         task::spawn_detached("mcpl.sets.decided", async move {
             for server in changed {
                 host.dispatch(&HostEvent::SetsChanged(server));

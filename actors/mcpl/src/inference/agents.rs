@@ -1,5 +1,5 @@
 //! Inferences that agents answer: hosts by `inference/request` (MCPL-155), and plain clients by
-//! `sampling/createMessage`, which asks their person (MCPL-143).
+//! `sampling/createMessage`, which asks their user (MCPL-143).
 
 use bytes::Bytes;
 use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
@@ -26,38 +26,38 @@ use super::providers::InferenceError;
 use super::{InferenceJob, InferenceResult, STICKY_MAX, SharedInference, lock};
 use crate::agents::McplAgent;
 
-/// AnswerParts of an agent that wait to be passed on; one that sends more at once is not waited for.
+/// Queued chunks of an agent; an agent that sends more at once is not waited for.
 const WAITING: usize = 1024;
-/// Longest answer read of an agent, in bytes: its text, escaped, and what stands around it.
+/// Longest answer of an agent, in bytes: its text, escaped, with its envelope.
 const ANSWER_MAX: usize = 6 * CONTENT_MAX + (64 << 10);
 
 impl SharedInference {
     /// Asks an agent that is a host: this one, or any.
     pub(super) async fn ask_agent(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         named: Option<&AgentId>,
         max_tokens: u64,
         parts: &mut AnswerParts<'_>,
     ) -> Result<InferenceResult, InferenceError> {
-        let agent = self.find_host(order, named).ok_or_else(|| {
+        let agent = self.find_host(job, named).ok_or_else(|| {
             let words = "no agent that answers inferences for this feature set is connected";
             InferenceError::not_started(InferenceFailure::NotThere, words)
         })?;
-        let params = self.agent_params(order, &agent, max_tokens, parts.is_wanted());
-        let (sender, mut heard) = mpsc::channel::<String>(WAITING);
-        // Whoever fills it has more parts than its answer can have: the one that is missing is noticed.
+        let params = self.agent_params(job, &agent, max_tokens, parts.is_wanted());
+        let (sender, mut chunks) = mpsc::channel::<String>(WAITING);
+        // An agent that fills the queue has more chunks than an answer may have; the missing one is noticed.
         let sink = EventSink::new(move |part: String| drop(sender.try_send(part)));
-        let exchange = agent.agent().new_kernel_call();
-        let asking = agent.agent().infer(&exchange, sink, &params);
-        let deadline = order.active_rules.rules.agent_timeout;
+        let call = agent.agent().new_kernel_call();
+        let asking = agent.agent().infer(&call, sink, &params);
+        let deadline = job.active_rules.rules.agent_timeout;
         let asking = tokio::time::timeout(deadline, asking);
         tokio::pin!(asking);
         let mut next = 0;
         let answered = loop {
             tokio::select! {
                 biased;
-                Some(part) = heard.recv() => {
+                Some(part) = chunks.recv() => {
                     let part = Chunk::parse(&part).ok().filter(|part| part.index == next);
                     let failed = |words: &str| InferenceError::started(InferenceFailure::Failed, words);
                     let part = part.ok_or_else(|| failed("the agent's parts are not in their order"))?;
@@ -70,7 +70,7 @@ impl SharedInference {
         let answered = answered.unwrap_or(Err(CallbackError::TimedOut(deadline)));
         agent.record_answer(&answered);
         if matches!(answered, Err(CallbackError::TimedOut(_))) {
-            self.release_conversation(order);
+            self.release_conversation(job);
         }
         let answer = to_answer(answered)?;
         let answer = std::str::from_utf8(&answer).ok();
@@ -90,76 +90,74 @@ impl SharedInference {
         })
     }
 
-    /// The host that answers: the one of the conversation, else the oldest connection. A host without a GET stream
-    /// cannot be asked; silent ones come last.
-    fn find_host(&self, order: &InferenceJob, named: Option<&AgentId>) -> Option<McplAgent> {
-        let able = |agent: &McplAgent| {
+    /// The host that answers: that of the conversation, otherwise the oldest connection. A host without a GET stream is not
+    /// reachable; silent ones come last.
+    fn find_host(&self, job: &InferenceJob, named: Option<&AgentId>) -> Option<McplAgent> {
+        let is_usable = |agent: &McplAgent| {
             named.is_none_or(|named| *named == agent.id)
                 && agent.capabilities().features.inference_request
                 && agent.is_reachable()
-                && agent.allows_set(&order.server, &order.set)
+                && agent.allows_set(&job.server, &job.set)
         };
         let mut all = self.deps.agents.list_reachable();
-        all.retain(able);
-        let place = order
-            .conversation
-            .clone()
-            .map(|id| (order.server.clone(), id));
-        let mut staying = lock(&self.sticky_agents);
-        let stays = place.as_ref().and_then(|place| staying.get(place));
-        let at = all
+        all.retain(is_usable);
+        let key = job.conversation.clone().map(|id| (job.server.clone(), id));
+        let mut sticky = lock(&self.sticky_agents);
+        let connection = key.as_ref().and_then(|key| sticky.get(key));
+        let index = all
             .iter()
-            .position(|agent| Some(&agent.connection) == stays);
-        let found = (!all.is_empty()).then(|| all.swap_remove(at.unwrap_or(0)))?;
-        if let Some(place) = place {
-            if staying.len() >= STICKY_MAX {
-                staying.clear();
+            .position(|agent| Some(&agent.connection) == connection);
+        let found = (!all.is_empty()).then(|| all.swap_remove(index.unwrap_or(0)))?;
+        if let Some(key) = key {
+            if sticky.len() >= STICKY_MAX {
+                sticky.clear();
             }
-            staying.insert(place, found.connection);
+            sticky.insert(key, found.connection);
         }
         Some(found)
     }
 
-    /// Its host did not answer: the next request of the conversation may go to another one.
-    fn release_conversation(&self, order: &InferenceJob) {
-        if let Some(id) = order.conversation.clone() {
-            lock(&self.sticky_agents).remove(&(order.server.clone(), id));
+    /// Forgets the host of a conversation, which did not answer: the next request may go to another one.
+    fn release_conversation(&self, job: &InferenceJob) {
+        if let Some(id) = job.conversation.clone() {
+            lock(&self.sticky_agents).remove(&(job.server.clone(), id));
         }
     }
 
-    /// `inference/request` as the agent reads it: the set by the name it knows, the conversation by an id of its own.
+    /// `inference/request` for the agent: with the set's name at agents, and a conversation id of its own.
     fn agent_params(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         agent: &McplAgent,
         max_tokens: u64,
         stream: bool,
     ) -> String {
         let (from, to) = (
-            Side::Server(order.server.clone()),
+            Side::Server(job.server.clone()),
             Side::agent(&agent.id, agent.connection),
         );
-        let conversation = order.conversation.as_deref().map(|id| {
+        let conversation = job.conversation.as_deref().map(|id| {
             let id = self.deps.ids.map_conversation_id(&from, &to, id);
             format!(r#""conversationId":{},"#, quote(&id))
         });
-        let wishes = order.preferences.as_deref();
-        let wishes = wishes.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
-        let mut wishes = wishes.unwrap_or_default();
-        wishes.insert("maxTokens".to_owned(), max_tokens.into());
+        let preferences = job.preferences.as_deref();
+        let preferences =
+            preferences.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+        let mut preferences = preferences.unwrap_or_default();
+        preferences.insert("maxTokens".to_owned(), max_tokens.into());
         format!(
             r#"{{"featureSet":{},{}"stream":{stream},"messages":{},"preferences":{}}}"#,
-            quote(&names::set_name(&order.server.server(), &order.set)),
+            quote(&names::set_name(&job.server.server(), &job.set)),
             conversation.unwrap_or_default(),
-            order.messages,
-            Value::Object(wishes),
+            job.messages,
+            Value::Object(preferences),
         )
     }
 
-    /// Asks the client of an agent, and so its person.
+    /// Asks the client of an agent, and so its user.
     pub(super) async fn ask_client(
         &self,
-        order: &InferenceJob,
+        job: &InferenceJob,
         agent: &AgentId,
         max_tokens: u64,
         parts: &mut AnswerParts<'_>,
@@ -172,21 +170,15 @@ impl SharedInference {
                 let words = "no client that can be asked for sampling is connected";
                 InferenceError::not_started(InferenceFailure::NotThere, words)
             })?;
-        let params = sampling_params(order, max_tokens)?;
-        let exchange = client.new_kernel_call();
-        let asking = Agent::ask(
-            &client,
-            &exchange,
-            None,
-            CreateMessage::METHOD,
-            Some(&params),
-        );
-        let deadline = order.active_rules.rules.agent_timeout;
+        let params = sampling_params(job, max_tokens)?;
+        let call = client.new_kernel_call();
+        let asking = Agent::ask(&client, &call, None, CreateMessage::METHOD, Some(&params));
+        let deadline = job.active_rules.rules.agent_timeout;
         let answered = tokio::time::timeout(deadline, asking).await;
         let answer = to_answer(answered.unwrap_or(Err(CallbackError::TimedOut(deadline))))?;
-        let read: Option<Sampled> = serde_json::from_slice(&answer).ok();
+        let read: Option<SamplingAnswer> = serde_json::from_slice(&answer).ok();
         let answer = read
-            .and_then(|it| it.into_answer(max_usage(&order.turns, 0)))
+            .and_then(|it| it.into_answer(max_usage(&job.turns, 0)))
             .ok_or_else(|| {
                 InferenceError::started(InferenceFailure::Failed, "the client's answer is no text")
             })?;
@@ -235,11 +227,11 @@ fn error_code(error: &Bytes) -> i64 {
     serde_json::from_slice(error).map_or(0, |it: RefusalCode| it.code)
 }
 
-/// `sampling/createMessage`: one block a message, and what the model is to hold to beside them.
-fn sampling_params(order: &InferenceJob, max_tokens: u64) -> Result<String, InferenceError> {
+/// `sampling/createMessage`: one block for each message, and the system prompt.
+fn sampling_params(job: &InferenceJob, max_tokens: u64) -> Result<String, InferenceError> {
     let mut messages = Vec::new();
     let mut system = Vec::new();
-    for turn in &order.turns {
+    for turn in &job.turns {
         let role = match turn.role {
             PromptRole::System => {
                 system.push(join_texts(turn));
@@ -266,7 +258,7 @@ fn sampling_params(order: &InferenceJob, max_tokens: u64) -> Result<String, Infe
     if !system.is_empty() {
         params["systemPrompt"] = system.join("\n\n").into();
     }
-    if let Some(temperature) = order.parsed_preferences.temperature {
+    if let Some(temperature) = job.parsed_preferences.temperature {
         params["temperature"] = temperature.into();
     }
     Ok(params.to_string())
@@ -274,15 +266,15 @@ fn sampling_params(order: &InferenceJob, max_tokens: u64) -> Result<String, Infe
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sampled {
+struct SamplingAnswer {
     content: Value,
     model: String,
     #[serde(default)]
     stop_reason: Option<String>,
 }
 
-impl Sampled {
-    /// The answer, where it is a text. The numbers are a guess: a token of four bytes.
+impl SamplingAnswer {
+    /// The answer, if it is a text. The usage is an estimate: four bytes for each token.
     fn into_answer(self, input: u64) -> Option<InferenceAnswer> {
         let blocks = match self.content {
             Value::Array(blocks) => blocks,
@@ -303,8 +295,8 @@ impl Sampled {
             input_tokens: input / 4,
             output_tokens: content.len() as u64 / 4,
         };
-        let fits = content.len() <= CONTENT_MAX;
-        fits.then_some(InferenceAnswer {
+        let is_short_enough = content.len() <= CONTENT_MAX;
+        is_short_enough.then_some(InferenceAnswer {
             content,
             model: self.model,
             finish_reason,

@@ -1,4 +1,4 @@
-//! Context hooks around the kernel's own inferences, and the ids that hooks tell.
+//! Adapts context hooks to the kernel's own inferences, and maps the ids for them.
 
 use std::borrow::Cow;
 
@@ -20,54 +20,57 @@ impl InferenceHooks for Hooks {
         self.inference_depth(server).map_err(|why| why.to_string())
     }
 
-    fn before_inference<'a>(&'a self, own: &'a KernelInference) -> HookFuture<'a, PromptAdditions> {
+    fn before_inference<'a>(
+        &'a self,
+        inference: &'a KernelInference,
+    ) -> HookFuture<'a, PromptAdditions> {
         Box::pin(async move {
-            let model = to_raw(&own.model);
-            let asked = BeforeInference {
-                inference_id: Cow::Borrowed(&own.id),
-                conversation_id: Cow::Borrowed(&own.conversation),
-                turn_index: own.turn_index as u64,
-                user_message: own.user.as_deref().map(Cow::Borrowed),
+            let model = to_raw(&inference.model);
+            let hook = BeforeInference {
+                inference_id: Cow::Borrowed(&inference.id),
+                conversation_id: Cow::Borrowed(&inference.conversation),
+                turn_index: inference.turn_index as u64,
+                user_message: inference.user.as_deref().map(Cow::Borrowed),
                 model: &model,
                 channels: None,
             };
-            let verdict = Hooks::before_inference(self, &hook_origin(own), &asked).await;
+            let verdict = Hooks::before_inference(self, &hook_origin(inference), &hook).await;
             let mut added = PromptAdditions::default();
             for injection in verdict.injections {
-                let place = match injection.position {
+                let additions = match injection.position {
                     Position::System => &mut added.system,
                     Position::BeforeUser => &mut added.before_user,
                     Position::AfterUser => &mut added.after_user,
                 };
-                // Providers are told the texts.
+                // Providers receive the texts.
                 let text = injection.content.joined_text();
-                place.extend(Some(text).filter(|text| !text.is_empty()));
+                additions.extend(Some(text).filter(|text| !text.is_empty()));
             }
             added
         })
     }
 
-    fn should_wait_after(&self, own: &KernelInference) -> bool {
-        self.should_wait_after(&hook_origin(own))
+    fn should_wait_after(&self, inference: &KernelInference) -> bool {
+        self.should_wait_after(&hook_origin(inference))
     }
 
     fn after_inference<'a>(
         &'a self,
-        own: &'a KernelInference,
+        inference: &'a KernelInference,
         answer: &'a InferenceAnswer,
     ) -> HookFuture<'a, AnswerVerdict> {
         Box::pin(async move {
-            let (model, usage) = (to_raw(&own.model), to_raw(&answer.usage));
-            let told = AfterInference {
-                inference_id: Cow::Borrowed(&own.id),
-                conversation_id: Cow::Borrowed(&own.conversation),
-                turn_index: own.turn_index as u64,
-                user_message: own.user.as_deref().map(Cow::Borrowed),
+            let (model, usage) = (to_raw(&inference.model), to_raw(&answer.usage));
+            let hook = AfterInference {
+                inference_id: Cow::Borrowed(&inference.id),
+                conversation_id: Cow::Borrowed(&inference.conversation),
+                turn_index: inference.turn_index as u64,
+                user_message: inference.user.as_deref().map(Cow::Borrowed),
                 assistant_message: Cow::Borrowed(&answer.content),
                 model: &model,
                 usage: Some(&usage),
             };
-            match Hooks::after_inference(self, &hook_origin(own), &told)
+            match Hooks::after_inference(self, &hook_origin(inference), &hook)
                 .await
                 .verdict
             {
@@ -79,10 +82,10 @@ impl InferenceHooks for Hooks {
     }
 }
 
-fn hook_origin(own: &KernelInference) -> HookOrigin {
+fn hook_origin(inference: &KernelInference) -> HookOrigin {
     HookOrigin::Server {
-        server: own.server.clone(),
-        depth: own.depth,
+        server: inference.server.clone(),
+        depth: inference.depth,
     }
 }
 
@@ -90,14 +93,14 @@ fn to_raw(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("what the kernel says is always JSON")
 }
 
-/// The ids that hooks and events tell servers. An inference of the kernel's own is the kernel's; what it belongs to is
-/// the word of the server that asked for it.
+/// Maps the ids of hooks and events for servers. Inferences of the kernel belong to the kernel; their conversation belongs
+/// to the server that requested them.
 #[must_use]
 pub fn id_mapper(ids: &Conversations) -> IdMapper {
     let ids = ids.clone();
-    IdMapper::new(move |of, server, kind, id| {
+    IdMapper::new(move |origin, server, kind, id| {
         let to = Side::Server(server.clone());
-        let from = match (of, kind) {
+        let from = match (origin, kind) {
             (HookOrigin::Agent(agent), _) => Side::agent(&agent.id, agent.connection),
             (HookOrigin::Server { .. }, MappedIdKind::Inference) => Side::Kernel,
             (HookOrigin::Server { server, .. }, MappedIdKind::Conversation) => {

@@ -1,4 +1,4 @@
-//! What stands before and behind the inferences that the kernel runs itself: hooks, handed in.
+//! The interface of the hooks around the kernel's own inferences.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,68 +7,68 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::inference::InferenceAnswer;
 use mgp_protocol::mcpl::model::ModelDescription;
 
-/// An inference of the kernel's own.
+/// An inference of the kernel.
 #[derive(Clone, Debug)]
 pub struct KernelInference {
     /// The kernel's id of it.
     pub id: String,
-    /// The asker's word for what it belongs to, or the id again.
+    /// The requester's conversation id, or the id again.
     pub(crate) conversation: String,
-    /// Who asked for it, or whose event it is.
+    /// The server that requested it, or that pushed the event.
     pub server: ServerId,
-    /// How many inferences led to it.
+    /// The number of inferences that led to it.
     pub(crate) depth: u8,
-    /// From 0.
+    /// Counted from 0.
     pub(crate) turn_index: usize,
-    /// What the user said last.
+    /// The user's last turn.
     pub(crate) user: Option<String>,
     /// The model.
     pub(crate) model: ModelDescription,
 }
 
-/// What is added to a prompt, in its order.
+/// The additions to a prompt, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptAdditions {
-    /// With what the model is to hold to.
+    /// Added to the system prompt.
     pub(crate) system: Vec<String>,
-    /// Before what the user said.
+    /// Added before the user's last turn.
     pub(crate) before_user: Vec<String>,
-    /// After it.
+    /// Added after it.
     pub(crate) after_user: Vec<String>,
 }
 
-/// What goes on of an answer.
+/// The decision about an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerVerdict {
-    /// All of it.
+    /// Sent unchanged.
     Unchanged,
-    /// This instead.
+    /// Sent with this text instead.
     Modified(String),
-    /// Nothing; why, in words.
+    /// Withheld, with the reason.
     Withheld(String),
 }
 
-/// What one of these resolves to.
+/// The future of a hook.
 pub(crate) type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Is asked before and behind an inference of the kernel's own. Each answers within a time of its own.
+/// The hooks before and after an inference of the kernel. Each has its own timeout.
 pub trait InferenceHooks: fmt::Debug + Send + Sync {
-    /// How many inferences led to one that this server asks for now.
+    /// The number of inferences that led to one that this server requests now.
     ///
     /// # Errors
-    /// In words, why it gets none: a hook of it is pending (§10.7), or too many led to it.
+    /// The reason why it gets none: a hook of it is pending (§10.7), or the depth limit is reached.
     fn depth(&self, server: &ServerId) -> Result<u8, String>;
 
-    /// What is added.
+    /// The additions to the prompt.
     fn before_inference<'a>(
         &'a self,
         inference: &'a KernelInference,
     ) -> HookFuture<'a, PromptAdditions>;
 
-    /// Whether the answer has to wait for [`Self::after`].
+    /// Whether the answer has to wait for [`Self::after_inference`].
     fn should_wait_after(&self, inference: &KernelInference) -> bool;
 
-    /// What goes on of the answer.
+    /// The decision about the answer.
     fn after_inference<'a>(
         &'a self,
         inference: &'a KernelInference,
@@ -76,7 +76,7 @@ pub trait InferenceHooks: fmt::Debug + Send + Sync {
     ) -> HookFuture<'a, AnswerVerdict>;
 }
 
-/// Nothing.
+/// No hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct NoHooks;
 

@@ -1,4 +1,4 @@
-//! The parts of one answer, on their way to the server that asked for them (MCPL §11.4).
+//! Sends the chunks of an answer to the server that requested it (MCPL §11.4).
 
 use mgp_mcpl_engine::inference::provider::CONTENT_MAX;
 use mgp_protocol::ids::ServerId;
@@ -9,11 +9,11 @@ use mgp_protocol::mcpl::inference::{Chunk, InferenceFailure, render_chunk};
 use super::providers::InferenceError;
 use crate::host::McplHost;
 
-/// Sends each part with the server's own id and the next number. All together are the answer, or there is none.
+/// Sends each chunk with the server's own id and the next index. All chunks together are the answer, or there is none.
 pub(super) struct AnswerParts<'a> {
     host: &'a McplHost,
     server: &'a ServerId,
-    /// `None` where no parts are wanted.
+    /// `None` if no chunks were requested.
     id: Option<RequestId>,
     index: u64,
     sent: String,
@@ -34,7 +34,7 @@ impl<'a> AnswerParts<'a> {
         self.id.is_some()
     }
 
-    /// Sends one.
+    /// Sends a chunk.
     pub(super) fn add(&mut self, delta: &str) -> Result<(), InferenceFailure> {
         let Some(id) = self.id.as_ref().filter(|_| !delta.is_empty()) else {
             return Ok(());
@@ -43,17 +43,17 @@ impl<'a> AnswerParts<'a> {
             return Err(InferenceFailure::Failed);
         }
         let params = render_chunk(id, self.index, delta);
-        let told = self.host.notify(self.server, Chunk::METHOD, &params);
-        told.map_err(|_| InferenceFailure::NotThere)?;
+        let sent = self.host.notify(self.server, Chunk::METHOD, &params);
+        sent.map_err(|_| InferenceFailure::NotThere)?;
         self.sent.push_str(delta);
         self.index += 1;
         Ok(())
     }
 
-    /// Sends what is missing of the whole.
+    /// Sends the rest of the complete answer.
     ///
     /// # Errors
-    /// The parts before are not its beginning.
+    /// The earlier chunks are not its beginning.
     pub(super) fn send_rest(&mut self, content: &str) -> Result<(), InferenceError> {
         if !self.is_wanted() {
             return Ok(());

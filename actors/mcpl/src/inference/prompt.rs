@@ -1,4 +1,4 @@
-//! Prompts: what was asked, with what hooks add.
+//! Prompts: the requested turns with the additions of hooks.
 
 use mgp_mcpl_engine::inference::budget::max_usage;
 use mgp_mcpl_engine::inference::provider::ProviderSpec;
@@ -8,24 +8,21 @@ use super::InferenceJob;
 use super::inference_hooks::{KernelInference, PromptAdditions};
 
 pub(super) fn kernel_inference(
-    order: &InferenceJob,
+    job: &InferenceJob,
     depth: u8,
     spec: &ProviderSpec,
 ) -> KernelInference {
-    let asked = order
+    let asked = job
         .turns
         .iter()
         .rev()
         .find(|turn| turn.role == PromptRole::User);
     KernelInference {
-        id: order.id.clone(),
-        conversation: order
-            .conversation
-            .clone()
-            .unwrap_or_else(|| order.id.clone()),
-        server: order.server.clone(),
+        id: job.id.clone(),
+        conversation: job.conversation.clone().unwrap_or_else(|| job.id.clone()),
+        server: job.server.clone(),
         depth,
-        turn_index: order
+        turn_index: job
             .turns
             .iter()
             .filter(|turn| turn.role == PromptRole::User)
@@ -44,7 +41,7 @@ pub(super) fn join_texts(turn: &PromptTurn) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The turns with what hooks added, and the tokens that this may come to.
+/// The turns with the additions of hooks, and the maximum tokens of the additions.
 pub(super) fn merge_additions(
     added: PromptAdditions,
     turns: &[PromptTurn],
@@ -69,9 +66,9 @@ pub(super) fn merge_additions(
         .map(|text| turn(PromptRole::User, text))
         .collect();
     let all = [&system[..], &before[..], &after[..]].concat();
-    let more = max_usage(&all, 0);
-    // Behind what the asker itself has the model hold to, and around the last thing the user said.
-    let own = turns
+    let additional = max_usage(&all, 0);
+    // After the requester's own system turns, and around the user's last turn.
+    let system_count = turns
         .iter()
         .take_while(|turn| turn.role == PromptRole::System)
         .count();
@@ -79,11 +76,11 @@ pub(super) fn merge_additions(
         .iter()
         .rposition(|turn| turn.role == PromptRole::User)
         .unwrap_or(turns.len());
-    let split = last.max(own);
-    let (head, tail) = (&turns[own..split], &turns[split..]);
+    let split = last.max(system_count);
+    let (head, tail) = (&turns[system_count..split], &turns[split..]);
     let (user, rest) = tail.split_at(tail.len().min(1));
-    let whole = [
-        &turns[..own],
+    let merged = [
+        &turns[..system_count],
         &system[..],
         head,
         &before[..],
@@ -92,10 +89,10 @@ pub(super) fn merge_additions(
         rest,
     ]
     .concat();
-    (whole, more)
+    (merged, additional)
 }
 
-/// For who says no numbers: a token of four bytes.
+/// An estimate for a provider that reports no usage: four bytes for each token.
 pub(super) fn estimate_usage(turns: &[PromptTurn], max_tokens: u64) -> TokenUsage {
     TokenUsage {
         input_tokens: max_usage(turns, 0) / 4,
@@ -114,9 +111,9 @@ mod tests {
         }
     }
 
-    /// What hooks add stands behind the asker's own system text, and around what the user said last.
+    /// Additions of hooks follow the requester's system text, and surround the user's last turn.
     #[test]
-    fn what_hooks_add_has_its_place() {
+    fn additions_of_hooks_are_inserted_at_their_positions() {
         use PromptRole::{Assistant, System, User};
         let turns = [
             turn(System, "s"),
@@ -130,14 +127,14 @@ mod tests {
             before_user: vec!["B".into()],
             after_user: vec!["A".into()],
         };
-        let order = |turns: &[PromptTurn]| {
-            let (whole, more) = merge_additions(added(), turns);
-            assert_eq!(more, max_usage(&whole, 0) - max_usage(turns, 0));
-            whole.iter().map(join_texts).collect::<Vec<_>>().concat()
+        let job = |turns: &[PromptTurn]| {
+            let (merged, additional) = merge_additions(added(), turns);
+            assert_eq!(additional, max_usage(&merged, 0) - max_usage(turns, 0));
+            merged.iter().map(join_texts).collect::<Vec<_>>().concat()
         };
-        assert_eq!(order(&turns), "sS1aB2Aso");
-        assert_eq!(order(&[turn(User, "u")]), "SBuA");
-        assert_eq!(order(&[turn(System, "s")]), "sSBA");
+        assert_eq!(job(&turns), "sS1aB2Aso");
+        assert_eq!(job(&[turn(User, "u")]), "SBuA");
+        assert_eq!(job(&[turn(System, "s")]), "sSBA");
         assert_eq!(
             merge_additions(PromptAdditions::default(), &turns),
             (turns.to_vec(), 0)

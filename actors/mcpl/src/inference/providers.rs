@@ -1,7 +1,7 @@
-//! Asks the providers of the configuration: so many at once, the others in a line, each within its time.
+//! Asks the configured providers: a limited number at once, the others queued, each with a timeout.
 //!
-//! Nothing is tried a second time, no redirect is followed, and no word of a provider reaches a server or a log: it may
-//! repeat the key.
+//! Nothing is retried, no redirect is followed, and no text of a provider reaches a server or a log: it may repeat the
+//! key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// Longest body of an error that is read for its code, in bytes.
 const ERROR_MAX: usize = 64 << 10;
-/// What is left of a time must be longer than this for a turn: in less nobody answers, and the provider would be asked in
-/// vain.
+/// The remaining time must exceed this for a request: in less no provider answers, and the request would be wasted.
 const PERMIT_WAIT_MIN: Duration = Duration::from_millis(10);
 
-/// The providers.
+/// The queues of all providers.
 #[derive(Debug)]
 pub(super) struct Providers {
     client: Client,
@@ -36,9 +35,9 @@ pub(super) struct Providers {
 #[derive(Debug)]
 struct ProviderQueue {
     spec: Arc<ProviderSpec>,
-    /// Inferences under way.
+    /// Limits inferences in flight.
     permits: Semaphore,
-    /// These and those that wait.
+    /// Limits inferences in flight and queued ones.
     queue_slots: Semaphore,
 }
 
@@ -50,17 +49,17 @@ pub(super) struct InferenceError {
     pub(super) reason: InferenceFailure,
     /// For the server and the operator.
     pub(super) words: String,
-    /// Whether it may have cost something.
+    /// Whether it may have caused costs.
     pub(super) was_started: bool,
 }
 
 impl InferenceError {
-    /// Nothing was asked, and it cost nothing.
+    /// The request was not sent, and caused no costs.
     pub(super) fn not_started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, false)
     }
 
-    /// It was asked.
+    /// The request was sent.
     pub(super) fn started(reason: InferenceFailure, words: impl Into<String>) -> Self {
         Self::new(reason, words, true)
     }
@@ -77,26 +76,26 @@ impl InferenceError {
 
 impl Providers {
     pub(super) fn new(specs: &BTreeMap<Arc<str>, Arc<ProviderSpec>>) -> Self {
-        let line = |spec: &Arc<ProviderSpec>| ProviderQueue {
+        let queue = |spec: &Arc<ProviderSpec>| ProviderQueue {
             spec: spec.clone(),
             permits: Semaphore::new(spec.concurrency),
             queue_slots: Semaphore::new(spec.concurrency + spec.queue_limit),
         };
-        let lines = specs.iter().map(|(name, spec)| (name.clone(), line(spec)));
+        let queues = specs.iter().map(|(name, spec)| (name.clone(), queue(spec)));
         Self {
             client: Client::new(Tls::system()),
-            queues: lines.collect(),
+            queues: queues.collect(),
         }
     }
 
-    /// Asks one. Each part goes to `part` before the whole; one that nobody takes ends it.
+    /// Asks a provider. Each chunk is passed to `part` before the complete answer; if that fails, the request ends.
     pub(super) async fn request(
         &self,
         name: &str,
         order: &PromptOrder<'_>,
         mut part: impl FnMut(String) -> Result<(), InferenceFailure> + Send,
     ) -> Result<ProviderAnswer, InferenceError> {
-        let Some(line) = self.queues.get(name) else {
+        let Some(queue) = self.queues.get(name) else {
             let words = format!("there is no provider {name}");
             return Err(InferenceError::new(
                 InferenceFailure::NotThere,
@@ -104,26 +103,26 @@ impl Providers {
                 false,
             ));
         };
-        let Ok(_place) = line.queue_slots.try_acquire() else {
+        let Ok(_slot) = queue.queue_slots.try_acquire() else {
             let words = "too many inferences are under way or waiting";
             return Err(InferenceError::new(InferenceFailure::Busy, words, false));
         };
         let mut began = false;
-        let by = Instant::now() + line.spec.timeout;
+        let deadline = Instant::now() + queue.spec.timeout;
         let asking = async {
-            let _turn = line.permits.acquire().await;
-            // Its turn came when its time was over, or so good as.
-            if Instant::now() + PERMIT_WAIT_MIN >= by {
+            let _permit = queue.permits.acquire().await;
+            // The permit came (almost) too late.
+            if Instant::now() + PERMIT_WAIT_MIN >= deadline {
                 return Err(InferenceError::not_started(
                     InferenceFailure::TimedOut,
                     "its turn came too late",
                 ));
             }
-            self.send(&line.spec, order, &mut part, &mut began).await
+            self.send(&queue.spec, order, &mut part, &mut began).await
         };
-        let answered = timeout_at(by, asking).await;
+        let answered = timeout_at(deadline, asking).await;
         answered.unwrap_or_else(|_| {
-            let words = format!("no answer within {} s", line.spec.timeout.as_secs_f32());
+            let words = format!("no answer within {} s", queue.spec.timeout.as_secs_f32());
             Err(InferenceError::new(
                 InferenceFailure::TimedOut,
                 words,
@@ -141,7 +140,7 @@ impl Providers {
     ) -> Result<ProviderAnswer, InferenceError> {
         let answer = self.request_head(spec, order, began).await?;
         if !answer.status.is_success() {
-            // It refused, and so did nothing.
+            // A rejection causes no costs.
             *began = false;
             return Err(to_rejection(spec, answer).await);
         }
@@ -154,7 +153,7 @@ impl Providers {
             let body = client::read_json(answer.body, BODY_MAX).await;
             let body = body.map_err(|_| to_failure(&AnswerError::Truncated))?;
             let whole = spec.parse_answer(&body).map_err(|bad| to_failure(&bad))?;
-            // A caller that asked for parts gets at least one, unless the content is empty.
+            // A caller that requested chunks gets at least one, unless the content is empty.
             if order.stream && !whole.content.is_empty() {
                 part(whole.content.clone()).map_err(aborted)?;
             }
@@ -173,7 +172,7 @@ impl Providers {
             .render_body(order)
             .map_err(|why| InferenceError::new(InferenceFailure::Failed, why, false))?;
         let misconfigured = || not_sent(InferenceFailure::Failed, "the provider is misconfigured");
-        // The key goes nowhere where others read it; the configuration is checked for this, too.
+        // The key is not sent unencrypted; the configuration is validated for this, too.
         if !mgp_transports::http::is_safe_url(&spec.url) {
             return Err(misconfigured());
         }
@@ -222,7 +221,7 @@ async fn read_stream(
         if taken > BODY_MAX {
             return Err(to_failure(&AnswerError::TooLong));
         }
-        // It only moved an id or a time.
+        // The event only changed an id or the retry time.
         if event.data.is_empty() {
             continue;
         }
@@ -235,7 +234,7 @@ async fn read_stream(
     stream.finish().map_err(|bad| to_failure(&bad))
 }
 
-/// The headers, the key among them as what is not shown.
+/// The headers; the key is marked as sensitive.
 fn request_headers(spec: &ProviderSpec) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

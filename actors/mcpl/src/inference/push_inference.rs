@@ -1,4 +1,4 @@
-//! Inferences that push events lead to, answered by a provider, and where the answer goes.
+//! Inferences for push events: answered by a provider, and published.
 
 use mgp_mcpl_engine::inference::routes::Destination;
 use mgp_mcpl_engine::names;
@@ -10,50 +10,50 @@ use mgp_runtime::task;
 use super::parts::AnswerParts;
 use super::{InferenceHandle, InferenceJob, new_id};
 
-/// The method that is written down for such an inference.
+/// The method in the audit records of such inferences.
 const METHOD: &str = "push/event";
 
-/// An event that is to lead to an inference of the kernel's own.
+/// A request for an inference of the kernel about an event.
 #[derive(Debug)]
 pub struct PushInferenceRequest {
-    /// Who pushed it.
+    /// The server.
     pub server: ServerId,
-    /// In the name of which of its sets.
+    /// The feature set.
     pub set: String,
-    /// What it says.
+    /// The text of the event.
     pub text: String,
-    /// AnsweredOrder with the kernel's id of the inference as soon as it begins, or with why there is none.
+    /// Answered with the id of the inference once it starts, or with the reason why it does not.
     pub started: Reply<Result<String, String>>,
 }
 
-/// An answer on its way to a channel.
+/// An answer to publish to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedAnswer {
-    /// The channel, by the name that agents know.
+    /// The channel, by its name at agents.
     pub(crate) channel: String,
-    /// Which inference it is of.
+    /// The inference.
     pub inference: String,
-    /// Who pushed the event.
+    /// The server that pushed the event.
     pub server: ServerId,
     /// The text.
     pub text: String,
 }
 
 impl InferenceHandle {
-    /// Runs an inference about an event. Only a provider answers one: agents are told events themselves.
-    pub fn run_push(&self, pushed: PushInferenceRequest) {
+    /// Runs an inference about an event. Only a provider answers one: agents receive the events themselves.
+    pub fn run_push(&self, request: PushInferenceRequest) {
         let PushInferenceRequest {
             server,
             set,
             text,
-            started: begun,
-        } = pushed;
-        let ruled = self.0.active_rules();
-        let rules = &ruled.rules;
+            started,
+        } = request;
+        let active = self.0.active_rules();
+        let rules = &active.rules;
         let to = rules.routes.route(&server, &set, None);
         if !matches!(to, Destination::Provider(_)) {
             let name = names::set_name(&server.server(), &set);
-            begun.send(Err(format!(
+            started.send(Err(format!(
                 "no provider is configured for the events of {name}"
             )));
             return;
@@ -64,8 +64,8 @@ impl InferenceHandle {
             role: PromptRole::User,
             parts: vec![PromptPart::Text(prompt)],
         };
-        let order = InferenceJob {
-            active_rules: ruled.clone(),
+        let job = InferenceJob {
+            active_rules: active.clone(),
             id: id.clone(),
             server,
             set,
@@ -77,18 +77,18 @@ impl InferenceHandle {
         };
         let inference = self.0.clone();
         task::spawn_detached("mcpl.pushed_inference", async move {
-            begun.send(Ok(id));
-            let parts = AnswerParts::new(&inference.deps.host, &order.server, None);
-            let answered = Box::pin(inference.run(&order, METHOD, parts)).await;
-            let channel = order.active_rules.rules.channel(&order.server, &order.set);
-            // What became of it is in the audit log.
+            started.send(Ok(id));
+            let parts = AnswerParts::new(&inference.deps.host, &job.server, None);
+            let answered = Box::pin(inference.run(&job, METHOD, parts)).await;
+            let channel = job.active_rules.rules.channel(&job.server, &job.set);
+            // The outcome is in the audit log.
             let (Ok(answered), Some(channel)) = (answered, channel) else {
                 return;
             };
             inference.deps.publish.send(PublishedAnswer {
                 channel: channel.to_string(),
-                inference: order.id.clone(),
-                server: order.server.clone(),
+                inference: job.id.clone(),
+                server: job.server.clone(),
                 text: answered.answer.content,
             });
         });

@@ -1,4 +1,4 @@
-//! The tokens that servers took today, on disk before anything is sent.
+//! The tokens used by servers today, on disk before anything is sent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use tokio::sync::Mutex;
 
 /// The file in the folder of MCPL.
 const FILE: &str = "tokens.json";
-/// Longest file read, in bytes: all servers that are counted, with long names.
+/// Longest file that is read, in bytes: all counted servers, with long names.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 const DAY_MS: u64 = 86_400_000;
 
-/// The tokens that servers took today. Clones share the count.
+/// The tokens used by servers today. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct UsedTokens(Arc<SharedTokens>);
 
 #[derive(Debug)]
 struct SharedTokens {
     path: PathBuf,
-    /// Held while the file is written, so that the last count is the one that stays.
+    /// Held while the file is written, so that the latest count is written last.
     budget: Mutex<TokenBudget>,
 }
 
-/// Why nothing is set aside.
+/// Why tokens are not reserved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReserveError {
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub struct TokenFileError {
 }
 
 impl UsedTokens {
-    /// Reads what was kept in this folder; blocks.
+    /// Reads the count in this folder; blocks.
     ///
     /// # Errors
     /// [`TokenFileError`], as a text for the person who starts the kernel.
@@ -78,7 +78,7 @@ impl UsedTokens {
         })))
     }
 
-    /// Sets tokens aside; answered once that is on disk.
+    /// Reserves tokens; resolves once that is on disk.
     pub(super) async fn reserve(
         &self,
         rules: &BudgetRules,
@@ -87,23 +87,23 @@ impl UsedTokens {
     ) -> Result<TokenReservation, ReserveError> {
         let mut budget = self.0.budget.lock().await;
         let day = unix_ms() / DAY_MS;
-        let aside = budget.reserve(rules, server, tokens, day)?;
+        let reservation = budget.reserve(rules, server, tokens, day)?;
         match self.0.write(&budget).await {
-            Ok(()) => Ok(aside),
+            Ok(()) => Ok(reservation),
             Err(error) => {
-                budget.settle(aside, Some(0));
+                budget.settle(reservation, Some(0));
                 Err(ReserveError::Disk(error))
             }
         }
     }
 
-    /// Puts right what was set aside; nobody waits for the disk.
-    pub(super) async fn settle(&self, aside: TokenReservation, took: Option<u64>) {
+    /// Settles a reservation; nobody waits for the disk.
+    pub(super) async fn settle(&self, reservation: TokenReservation, used: Option<u64>) {
         let mut budget = self.0.budget.lock().await;
-        budget.settle(aside, took);
+        budget.settle(reservation, used);
         if let Err(error) = self.0.write(&budget).await {
-            // What stands there is more than was taken.
-            tracing::warn!(%error, "the tokens that servers took are not on disk");
+            // The stored count is too high rather than too low.
+            tracing::warn!(%error, "the tokens of servers are not on disk");
         }
     }
 }
@@ -125,9 +125,9 @@ impl SharedTokens {
 mod tests {
     use super::*;
 
-    /// What is under way when a kernel is killed is on disk as taken; a damaged file is told, and not read as 0.
+    /// A reservation in flight survives a killed kernel; a damaged file is reported, and not read as 0.
     #[tokio::test]
-    async fn a_restart_gives_no_tokens_back() {
+    async fn a_restart_releases_no_tokens() {
         let dir = tempfile::tempdir().unwrap();
         let rules = BudgetRules {
             per_server: 100,
@@ -147,9 +147,9 @@ mod tests {
         assert!(why.contains(FILE) && why.contains("remove it"), "{why}");
     }
 
-    /// What cannot be written down is not set aside, and nothing goes.
+    /// Without a write to disk nothing is reserved or sent.
     #[tokio::test]
-    async fn without_a_disk_nothing_is_set_aside() {
+    async fn without_a_disk_nothing_is_reserved() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("data");
         std::fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Hands an event on: to the one who may begin an inference, and to all who follow its channel.
+//! Delivers an event to a recipient that may start an inference, and to the subscribers of its channel.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::agents::McplAgent;
 use crate::audit::{self, McplRecord};
 use crate::hooks::{HookOrigin, MappedIdKind, is_server_of};
 
-/// How long the kernel's own inference may take to begin.
+/// How long starting the kernel's own inference may take.
 const INFERENCE_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What became of an event.
+/// The outcome of an event.
 pub(super) struct DeliveryOutcome {
     pub(super) answer: PushAnswer,
-    /// Nobody has received it: the same event may come again.
+    /// Nobody has received it: the same event may be sent again.
     pub(super) is_released: bool,
 }
 
@@ -45,7 +45,7 @@ impl DeliveryOutcome {
         }
     }
 
-    /// Somebody may have taken it: it is never delivered again.
+    /// Somebody may have accepted it: it is never delivered again.
     pub(super) fn unknown_outcome(why: &str) -> Self {
         Self::new(PushAnswer::reject(format!(
             "{why}; whether somebody took it is not known, and it is not handed on again"
@@ -53,11 +53,11 @@ impl DeliveryOutcome {
     }
 }
 
-/// What one who may begin an inference said.
+/// The answer of a recipient that may start an inference.
 enum TakeOutcome {
-    /// It took it, and perhaps began an inference.
+    /// It accepted, and perhaps started an inference.
     Accepted(Option<String>),
-    /// It did not, for this reason.
+    /// It rejected it, with this reason.
     Rejected(String),
     /// It did not answer.
     Unknown(String),
@@ -66,21 +66,21 @@ enum TakeOutcome {
 impl PushTargets {
     pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> DeliveryOutcome {
         let event = Event::parse(&new.params).expect("it was read before");
-        let following = self.publish(new, &event, false).await;
-        let taken = if new.rule.inference {
+        let subscribers = self.publish(new, &event, false).await;
+        let accepted = if new.rule.inference {
             Some(self.begin_inference(new, &event).await)
         } else {
             self.ask_agents(policy, new, &event).await
         };
-        if following == 0
+        if subscribers == 0
             && matches!(
-                taken,
+                accepted,
                 Some(TakeOutcome::Accepted(_) | TakeOutcome::Unknown(_))
             )
         {
             self.publish(new, &event, true).await;
         }
-        let delivered = match (taken, following) {
+        let delivered = match (accepted, subscribers) {
             (Some(TakeOutcome::Accepted(inference)), _) => {
                 DeliveryOutcome::new(PushAnswer::accept(inference))
             }
@@ -108,7 +108,7 @@ impl PushTargets {
         delivered
     }
 
-    async fn publish(&self, new: &NewPush, event: &Event<'_>, taken: bool) -> usize {
+    async fn publish(&self, new: &NewPush, event: &Event<'_>, accepted: bool) -> usize {
         let server = new.server.server();
         let (id, set) = (quote(&event.event_id), quote(&event.feature_set));
         let origin = event.origin.map(|origin| format!(r#","origin":{origin}"#));
@@ -123,24 +123,24 @@ impl PushTargets {
             channel: channel_name(&server, &event.feature_set),
             timestamp: event.timestamp.to_string(),
             data,
-            is_delivered: taken,
+            is_delivered: accepted,
         });
         pushed.await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a push event is not on the bus");
+            tracing::warn!(%error, "a push event is not published on the bus");
             0
         })
     }
 
-    /// Begins an inference of the kernel's own.
+    /// Starts an inference of the kernel.
     async fn begin_inference(&self, new: &NewPush, event: &Event<'_>) -> TakeOutcome {
-        let (begun, answer) = Reply::new();
+        let (started, answer) = Reply::new();
         self.inference.send(PushInference {
             server: new.server.clone(),
             set: event.feature_set.to_string(),
             event_id: event.event_id.to_string(),
             origin: event.origin.map(|origin| origin.get().to_owned()),
             content: new.content.clone(),
-            started: begun,
+            started,
         });
         match tokio::time::timeout(INFERENCE_START_TIMEOUT, answer).await {
             Ok(Ok(Ok(inference))) => TakeOutcome::Accepted(Some(inference)),
@@ -152,7 +152,7 @@ impl PushTargets {
         }
     }
 
-    /// Offers it to agents until one takes it. None if there is no agent to ask.
+    /// Offers the event to agents until one accepts. `None` if there is no agent to ask.
     async fn ask_agents(
         &self,
         policy: &PushPolicy,
@@ -172,24 +172,24 @@ impl PushTargets {
             &new.content.to_json(),
         );
         let mut queue = HostQueue::new(agents.len());
-        while let Some(turn) = queue.pop() {
-            let agent = &agents[turn.host];
-            // Earlier hosts took their time.
+        while let Some(attempt) = queue.pop() {
+            let agent = &agents[attempt.host];
+            // Earlier hosts may have taken a while.
             let reply = if agent.allows_set(&server, &event.feature_set) {
                 ask_agent(policy, agent, &params).await
             } else {
                 HostReply::NotSent
             };
-            queue.record_reply(turn, reply);
+            queue.record_reply(attempt, reply);
         }
         match queue.into_outcome() {
             HandOverOutcome::Accepted(host, inference) => {
-                let told = inference.map(|id| {
+                let inference_id = inference.map(|id| {
                     let origin = HookOrigin::Agent(agents[host].clone());
                     self.ids
                         .map(&origin, &new.server, MappedIdKind::Inference, &id)
                 });
-                Some(TakeOutcome::Accepted(told))
+                Some(TakeOutcome::Accepted(inference_id))
             }
             HandOverOutcome::Refused(why) => Some(TakeOutcome::Rejected(why)),
             HandOverOutcome::Unknown(why) => Some(TakeOutcome::Unknown(why.to_owned())),
@@ -197,7 +197,7 @@ impl PushTargets {
         }
     }
 
-    /// Writes down what became of an event.
+    /// Records the outcome of an event.
     pub(super) fn record(
         &self,
         server: &ServerId,

@@ -1,20 +1,20 @@
-//! What a caller sees of the state in a result: never the state itself. An agent that is an MCPL host gets its
-//! checkpoint in `_meta`; any other one gets a text when something was not stored.
+//! The view of a state in results for callers, without the state itself. An agent that is an MCPL host gets its checkpoint
+//! in `_meta`; any other one gets a text if something was not stored.
 
 use mgp_json::{Splice, member, members, quote, remove_members, set_members};
 use mgp_protocol::mcpl::state::{STATE_META_KEY, StateMeta};
 
-/// The member of a result that holds its state.
+/// The member of a result with its state.
 const STATE: &str = "state";
 
-/// The result without its state, and the state; `None` where it has none.
+/// The result without its state, and the state; `None` without a state.
 #[must_use]
 pub fn split_state(result: &str) -> Option<(String, String)> {
     let state = member(result, STATE)?.to_owned();
     Some((remove_members(result, &[STATE]).into_owned(), state))
 }
 
-/// The result with a note in `_meta`, in place of one of that name that the server wrote.
+/// Adds a note to `_meta`, which replaces one of that name from the server.
 #[must_use]
 pub fn with_note(result: &str, note: &StateMeta) -> String {
     let note = serde_json::to_string(note).expect("a note is always JSON");
@@ -23,7 +23,7 @@ pub fn with_note(result: &str, note: &StateMeta) -> String {
     set_members(result, &[("_meta", &meta)])
 }
 
-/// The result with a text at the end of its content, for who reads nothing of MCPL.
+/// Adds a text to the end of the content, for clients without MCPL.
 #[must_use]
 pub fn with_text(result: &str, why: &str) -> String {
     let text = format!(
@@ -50,9 +50,9 @@ pub fn with_text(result: &str, why: &str) -> String {
 mod tests {
     use super::*;
 
-    /// MCPL-071: the state leaves the result whole, and nothing else does.
+    /// MCPL-071: exactly the state is removed from the result.
     #[test]
-    fn a_result_is_shown_without_its_state() {
+    fn the_state_is_removed_from_a_result() {
         let result = r#"{"content":[],"state":{"checkpoint":"a","data":[1]},"x":1}"#;
         let (rest, state) = split_state(result).unwrap();
         assert_eq!(rest, r#"{"content":[],"x":1}"#);
@@ -60,9 +60,9 @@ mod tests {
         assert!(split_state(r#"{"content":[{"state":1}]}"#).is_none());
     }
 
-    /// MCPL-063, MCPL-067: where it stands, and what was not kept.
+    /// MCPL-063, MCPL-067: the position, and the reason if the state was not stored.
     #[test]
-    fn a_caller_is_told_in_its_own_words() {
+    fn a_caller_is_informed_in_meta_or_content() {
         let note = StateMeta {
             feature_set: "notes.edit".into(),
             checkpoint: Some("a".into()),

@@ -1,4 +1,4 @@
-//! `state/rollback`: the server goes back first, then the tree (MCPL §8.5).
+//! `state/rollback`: the server rolls back first, then the tree (MCPL §8.5).
 
 use std::time::Duration;
 
@@ -18,54 +18,54 @@ use crate::host::McplHost;
 /// The timeout for servers whose calls have no limit: there may be much to undo.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who wants what rolled back.
+/// A requested rollback.
 #[derive(Clone, Copy, Debug)]
 pub struct RollbackRequest<'a> {
-    /// Whose tools they are.
+    /// The server of the set.
     pub server: &'a ServerId,
-    /// Which tree.
+    /// The tree.
     pub key: &'a TreeKey,
-    /// Where to go back to.
+    /// The target checkpoint.
     pub checkpoint: &'a str,
     /// The agent; `None` for the operator.
     pub agent: Option<&'a AgentId>,
 }
 
 impl States {
-    /// Waits for the permit of the tree, asks its server, and moves the tree when the server has rolled back. In all
-    /// other cases nothing moves.
+    /// Waits for the permit of the tree, asks its server, and moves the tree once the server has rolled back. Otherwise
+    /// nothing moves.
     ///
     /// # Errors
-    /// -32005 for a checkpoint that the tree does not have; -32001 and -32003 for a set that is not enabled or not
-    /// there; the server's own error; whatever kept its answer from coming.
+    /// -32005 for a checkpoint that the tree does not have; -32001 and -32003 for a disabled or unknown set; the server's own
+    /// error; the cause of a missing answer.
     pub async fn roll_back(
         &self,
         host: &McplHost,
-        rolling: RollbackRequest<'_>,
+        request: RollbackRequest<'_>,
     ) -> Result<RollbackResult, Refusal> {
-        let rolled = self.run_rollback(host, rolling).await;
-        let reason = match &rolled {
-            Ok(back) => back.reason.clone(),
+        let result = self.run_rollback(host, request).await;
+        let reason = match &result {
+            Ok(result) => result.reason.clone(),
             Err(refusal) => Some(refusal.to_string()),
         };
         let record = McplRecord {
-            feature_set: Some(&rolling.key.set),
-            agent: rolling.agent.or(rolling.key.agent.as_ref()),
-            actor: match rolling.agent {
+            feature_set: Some(&request.key.set),
+            agent: request.agent.or(request.key.agent.as_ref()),
+            actor: match request.agent {
                 Some(_) => McplActor::Agent,
                 None => McplActor::Operator,
             },
-            outcome: match &rolled {
-                Ok(back) if back.success => Outcome::Success,
+            outcome: match &result {
+                Ok(result) if result.success => Outcome::Success,
                 Ok(_) => Outcome::Failure,
                 Err(refusal) => audit::outcome_of_refusal(refusal),
             },
             reason: reason.as_deref(),
-            details: json!({"checkpoint": rolling.checkpoint.chars().take(256).collect::<String>()}),
-            ..McplRecord::from_server(rolling.server, Rollback::METHOD)
+            details: json!({"checkpoint": request.checkpoint.chars().take(256).collect::<String>()}),
+            ..McplRecord::from_server(request.server, Rollback::METHOD)
         };
         audit::record(host.audit(), &record);
-        rolled
+        result
     }
 
     async fn run_rollback(
@@ -83,8 +83,8 @@ impl States {
         if !self.has_tree(server, key).await {
             return Err(unknown());
         }
-        let turn = self.lock_tree(server, key.clone()).await?;
-        if !turn.has_checkpoint(checkpoint) {
+        let tree_lock = self.lock_tree(server, key.clone()).await?;
+        if !tree_lock.has_checkpoint(checkpoint) {
             return Err(unknown());
         }
         let params = Rollback {
@@ -96,26 +96,26 @@ impl States {
             .request_as_call(server, Rollback::METHOD, &params, ROLLBACK_TIMEOUT)
             .await?;
         let text = std::str::from_utf8(&answer).unwrap_or_default();
-        let faulty = |why: String| Refusal::InvalidAnswer {
+        let malformed = |why: String| Refusal::InvalidAnswer {
             server: server.clone(),
             reason: format!("its answer to state/rollback is none: {why}"),
         };
-        let back: RollbackResult =
-            mcp::parse_params(Some(text)).map_err(|why| faulty(why.to_string()))?;
-        if back.success && back.checkpoint != checkpoint {
-            return Err(faulty(format!(
+        let result: RollbackResult =
+            mcp::parse_params(Some(text)).map_err(|why| malformed(why.to_string()))?;
+        if result.success && result.checkpoint != checkpoint {
+            return Err(malformed(format!(
                 "it is about checkpoint {:?}",
-                back.checkpoint
+                result.checkpoint
             )));
         }
-        if back.success {
-            turn.move_to(checkpoint.to_owned()).await?;
+        if result.success {
+            tree_lock.move_to(checkpoint.to_owned()).await?;
         }
-        Ok(back)
+        Ok(result)
     }
 }
 
-/// Whether the operator lets this set be rolled back, and the server declared that it can.
+/// Whether the operator allows a rollback of this set, and the server declared it.
 fn check_may_roll_back(host: &McplHost, server: &ServerId, set: &str) -> Result<(), Refusal> {
     let sets = host.sets().load();
     let held = sets.get(server).and_then(|sets| sets.sets.get(set));

@@ -19,16 +19,16 @@ use mgp_store::journal::{AppendError, Journal};
 use tokio::sync::{OnceCell, RwLock};
 
 use super::TreePosition;
-use super::tree_queues::TreeQueues;
+use super::checkpoint_tree_queues::TreeQueues;
 
-/// How the name of a journal ends; the server's id stands before it.
+/// The suffix of a journal's name, after the server's id.
 pub(super) const FILE_EXTENSION: &str = ".journal";
-/// What the journal of states says it is.
+/// The kind of journal.
 const KIND: &str = "states";
 /// A result and a state that are longer than this together, in bytes, take more than a millisecond to patch.
 const LONG_BYTES: usize = 64 << 10;
-/// A journal is written anew when it has more than twice what is kept, and this many bytes more: so each byte is
-/// written a few times at most.
+/// A journal is compacted when it has more than twice the stored bytes, and this many bytes more: so each byte is written
+/// a few times at most.
 const SLACK: usize = 8 << 20;
 
 /// The states of one server.
@@ -39,9 +39,9 @@ pub(crate) struct ServerStates {
     journal: OnceCell<Journal>,
     trees: Mutex<StateTrees>,
     pub(super) queues: TreeQueues,
-    /// Who writes all anew holds it alone, so that nothing is written meanwhile that it does not know of.
+    /// Compaction holds it exclusively, so that no concurrent write is missed.
     write_lock: RwLock<()>,
-    /// Bytes in the journal since it was last written anew, at least.
+    /// Bytes in the journal since the last compaction, at least.
     bytes_written: AtomicUsize,
 }
 
@@ -58,12 +58,11 @@ impl ServerStates {
         }
     }
 
-    /// All trees.
     pub(crate) fn trees(&self) -> MutexGuard<'_, StateTrees> {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what is on disk, the first time.
+    /// Reads the states from disk, the first time.
     pub(super) async fn open(&self) -> Result<&Journal, String> {
         let open = || async {
             let path = self.path.clone();
@@ -77,10 +76,10 @@ impl ServerStates {
                 Ok::<_, String>((opened.journal, opened.torn_tail, trees, bytes))
             });
             let opened = opened.await.map_err(|broken| broken.to_string())?;
-            let (journal, cut, trees, bytes) = opened
+            let (journal, tail, trees, bytes) = opened
                 .map_err(|why| format!("the states of server {} cannot be read: {why}", self.id))?;
-            if let Some(cut) = cut {
-                tracing::warn!(server = %self.id, "{cut}; the call was not answered either");
+            if let Some(tail) = tail {
+                tracing::warn!(server = %self.id, "{tail}; the call was not answered either");
             }
             *self.trees() = trees;
             self.bytes_written.store(bytes, Ordering::Relaxed);
@@ -93,10 +92,10 @@ impl ServerStates {
     pub(super) async fn settle(
         &self,
         key: &TreeKey,
-        said: &str,
+        result_state: &str,
     ) -> Result<TreePosition, AppendError> {
-        let judged = self.evaluate(key, said).await;
-        let refused = match judged {
+        let evaluated = self.evaluate(key, result_state).await;
+        let rejection = match evaluated {
             Ok(step) => {
                 if let Some(record) = StateRecord::from_step(key, &step) {
                     self.write(vec![record]).await?;
@@ -104,7 +103,7 @@ impl ServerStates {
                 None
             }
             Err(fault) => {
-                tracing::warn!(server = %self.id, set = %key.set, %fault, "the state of a result is not kept");
+                tracing::warn!(server = %self.id, set = %key.set, %fault, "the state of a result is not stored");
                 Some(fault.to_string())
             }
         };
@@ -112,36 +111,37 @@ impl ServerStates {
         let current = trees.tree(key).and_then(|tree| tree.current());
         Ok(TreePosition {
             checkpoint: current.map(|current| current.id.clone()),
-            rejection: refused,
+            rejection,
         })
     }
 
-    /// What a result does to its tree. Long ones are judged beside the threads that carry calls.
-    async fn evaluate(&self, key: &TreeKey, said: &str) -> Result<TreeStep, StateError> {
+    /// The effect of a result on its tree. Long ones are evaluated off the threads that carry calls.
+    async fn evaluate(&self, key: &TreeKey, result_state: &str) -> Result<TreeStep, StateError> {
         let tree = self.trees().tree(key).cloned().unwrap_or_default();
-        let held = tree.current().and_then(|current| current.data.as_ref());
-        let held = held.map_or(0, |data| data.len());
-        let step = if said.len() + held < LONG_BYTES {
-            evaluate_step(&tree, said)?
+        let state_bytes = tree.current().and_then(|current| current.data.as_ref());
+        let state_bytes = state_bytes.map_or(0, |data| data.len());
+        let step = if result_state.len() + state_bytes < LONG_BYTES {
+            evaluate_step(&tree, result_state)?
         } else {
-            let said = said.to_owned();
-            let judged =
-                task::run_blocking("mcpl.judging_state", move || evaluate_step(&tree, &said));
+            let result_state = result_state.to_owned();
+            let evaluated = task::run_blocking("mcpl.judging_state", move || {
+                evaluate_step(&tree, &result_state)
+            });
             let broken = |broken: TaskError| StateError::Malformed(broken.to_string());
-            judged.await.map_err(broken)??
+            evaluated.await.map_err(broken)??
         };
         self.trees().check_step(key, &step)?;
         Ok(step)
     }
 
-    /// Writes down, then carries out.
+    /// Writes records to the journal, then applies them.
     async fn write(&self, records: Vec<StateRecord>) -> Result<(), AppendError> {
         let pieces: Vec<Vec<u8>> = records.iter().flat_map(StateRecord::to_pieces).collect();
         let bytes: usize = pieces.iter().map(Vec::len).sum();
         let writing = self.write_lock.read().await;
         let journal = self.open().await.map_err(AppendError::Failed)?;
         journal.append_all(pieces).await?;
-        let kept = {
+        let stored_bytes = {
             let mut trees = self.trees();
             for record in records {
                 trees.apply(record);
@@ -150,13 +150,13 @@ impl ServerStates {
         };
         drop(writing);
         let written = self.bytes_written.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if written > 2 * kept + SLACK {
+        if written > 2 * stored_bytes + SLACK {
             self.compact(journal).await;
         }
         Ok(())
     }
 
-    /// Removes from the journal what is not stored any more.
+    /// Removes outdated records from the journal.
     async fn compact(&self, journal: &Journal) {
         let _alone = self.write_lock.write().await;
         let records = self.trees().to_records();
@@ -164,8 +164,10 @@ impl ServerStates {
         let bytes: usize = pieces.iter().map(Vec::len).sum();
         match journal.replace(pieces).await {
             Ok(()) => self.bytes_written.store(bytes, Ordering::Relaxed),
-            // What is there is whole, and the next one tries again.
-            Err(why) => tracing::warn!(server = %self.id, %why, "its states are not written anew"),
+            // The journal is intact, and the next write retries.
+            Err(why) => {
+                tracing::warn!(server = %self.id, %why, "the journal of its states is not compacted")
+            }
         }
     }
 
@@ -174,34 +176,34 @@ impl ServerStates {
         self.write_unawaited(ending).await;
     }
 
-    /// Ends all sessions; for a removed server, everything.
-    pub(super) async fn end_all(&self, gone: bool) {
-        let ending = self.trees().all_end_records(gone, unix_ms());
+    /// Ends all sessions; for a removed server, all states.
+    pub(super) async fn end_all(&self, is_removed: bool) {
+        let ending = self.trees().all_end_records(is_removed, unix_ms());
         self.write_unawaited(ending).await;
     }
 
-    /// Takes out what ended longer ago than this.
+    /// Removes states that ended longer ago than `keep`.
     pub(super) async fn expire(&self, keep: Duration) {
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let expired = self.trees().expire_records(unix_ms(), keep);
         self.write_unawaited(expired).await;
     }
 
-    /// Writes down what nobody waits for; what the disk does not take is said again at the next start.
+    /// Writes records that nobody waits for; after a disk failure, the next start writes them again.
     async fn write_unawaited(&self, records: Vec<StateRecord>) {
         if records.is_empty() {
             return;
         }
         if let Err(why) = self.write(records).await {
-            tracing::warn!(server = %self.id, %why, "the end of a state is not written down");
+            tracing::warn!(server = %self.id, %why, "the end of a state is not stored");
         }
     }
 }
 
-fn evaluate_step(tree: &StateTree, said: &str) -> Result<TreeStep, StateError> {
+fn evaluate_step(tree: &StateTree, result_state: &str) -> Result<TreeStep, StateError> {
     let malformed = |refusal: Refusal| StateError::Malformed(refusal.to_string());
-    let said: ResultState<'_> = mcp::parse_params(Some(said)).map_err(malformed)?;
-    tree.evaluate(&said, unix_ms())
+    let result_state: ResultState<'_> = mcp::parse_params(Some(result_state)).map_err(malformed)?;
+    tree.evaluate(&result_state, unix_ms())
 }
 
 fn explain_io_error(path: &Path, error: &std::io::Error) -> String {

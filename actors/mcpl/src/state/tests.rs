@@ -1,4 +1,4 @@
-//! States on a disk, and the line of their calls.
+//! States on disk, and the queues of their calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,31 +24,31 @@ fn key(set: &str) -> TreeKey {
     }
 }
 
-async fn say(states: &States, server: &str, set: &str, state: &str) -> Option<String> {
-    let turn = states
+async fn settle(states: &States, server: &str, set: &str, state: &str) -> Option<String> {
+    let lock = states
         .lock_tree(&ServerId::new(server), key(set))
         .await
         .unwrap();
-    turn.settle(state.to_owned()).await.unwrap().rejection
+    lock.settle(state.to_owned()).await.unwrap().rejection
 }
 
 async fn carried(states: &States, server: &str, set: &str) -> CarriedState {
-    let turn = states.lock_tree(&ServerId::new(server), key(set)).await;
-    turn.unwrap().carried.clone()
+    let lock = states.lock_tree(&ServerId::new(server), key(set)).await;
+    lock.unwrap().carried.clone()
 }
 
-/// MCPL-071, MCPL-064: what was acknowledged is there after the kernel was killed, and at its own server only.
+/// MCPL-071, MCPL-064: acknowledged states survive a kill of the kernel, at their own server only.
 #[tokio::test]
-async fn what_was_kept_is_there_for_the_next_kernel() {
+async fn acknowledged_states_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (states(dir.path()), states(dir.path()));
     let long = format!("\"{}\"", "x".repeat(300_000));
     for (n, data) in [(1, r#"{"notes":[]}"#), (2, &*long)] {
         let state = format!(r#"{{"checkpoint":"c{n}","data":{data}}}"#);
-        assert_eq!(say(&first, "notes", "edit", &state).await, None);
+        assert_eq!(settle(&first, "notes", "edit", &state).await, None);
     }
     let refused = r#"{"checkpoint":"c3","parent":"nobody","patch":[]}"#;
-    assert!(say(&first, "notes", "edit", refused).await.is_some());
+    assert!(settle(&first, "notes", "edit", refused).await.is_some());
     // The first one is not closed: nothing is written at its end.
     assert_eq!(
         carried(&second, "notes", "edit").await,
@@ -57,10 +57,10 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
     for (server, set) in [("other", "edit"), ("notes", "read")] {
         assert_eq!(carried(&second, server, set).await, CarriedState::Nothing);
     }
-    // Half of an entry, as a machine leaves it that lost its power.
+    // Half of an entry, as a power loss leaves it.
     let path = dir.path().join("state/notes.journal");
     let state = r#"{"checkpoint":"c4","data":4}"#;
-    assert_eq!(say(&first, "notes", "edit", state).await, None);
+    assert_eq!(settle(&first, "notes", "edit", state).await, None);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.truncate(bytes.len() - 10);
     std::fs::write(&path, bytes).unwrap();
@@ -69,7 +69,7 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
         carried(&third, "notes", "edit").await,
         CarriedState::State(long.as_str().into())
     );
-    // One that was changed is not taken for a state.
+    // A corrupted entry is not accepted as a state.
     let mut bytes = std::fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -84,13 +84,13 @@ async fn what_was_kept_is_there_for_the_next_kernel() {
 
 /// A journal does not grow with the number of calls.
 #[tokio::test]
-async fn a_journal_is_written_anew_before_it_is_long() {
+async fn a_journal_is_compacted_before_it_is_long() {
     let dir = tempfile::tempdir().unwrap();
     let states = states(dir.path());
     let long = "x".repeat(500_000);
     for n in 0..40 {
         let state = format!(r#"{{"checkpoint":"c{n}","data":"{long}"}}"#);
-        assert_eq!(say(&states, "notes", "edit", &state).await, None);
+        assert_eq!(settle(&states, "notes", "edit", &state).await, None);
     }
     let size = std::fs::metadata(dir.path().join("state/notes.journal"))
         .unwrap()
@@ -104,10 +104,10 @@ async fn a_journal_is_written_anew_before_it_is_long() {
     );
 }
 
-/// Calls of one tree go one after the other, those of two do not wait for each other; who gives up leaves the line,
-/// and who comes when it is full is told so.
+/// Calls of one tree are serialized, those of two trees are not; a cancelled call leaves the queue, and a call that finds
+/// it full is rejected.
 #[tokio::test]
-async fn calls_of_one_state_take_turns() {
+async fn calls_of_one_state_are_serialized() {
     let dir = tempfile::tempdir().unwrap();
     let (states, server) = (states(dir.path()), ServerId::new("notes"));
     let first = states.lock_tree(&server, key("edit")).await.unwrap();
@@ -121,7 +121,7 @@ async fn calls_of_one_state_take_turns() {
     }
     let full = states.lock_tree(&server, key("edit")).await;
     assert!(matches!(full, Err(Refusal::Overloaded { .. })), "{full:?}");
-    // The one in front gives up; there is room for one, behind all others.
+    // The first in the queue gives up, which makes room for one at its end.
     drop(waiting.remove(0));
     let late = {
         let (states, server) = (states.clone(), server.clone());
@@ -137,13 +137,13 @@ async fn calls_of_one_state_take_turns() {
     drop(waiting);
     drop(next);
     assert!(late.await.is_ok());
-    // Nobody is in it: the line is gone.
+    // The queue is empty and removed.
     assert!(states.open_server(&server).await.unwrap().queues.is_empty());
 }
 
-/// A call that never ends does not hold the others for ever.
+/// A call that never ends does not block the others forever.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_turn_for_ever() {
+async fn the_wait_for_a_permit_times_out() {
     let dir = tempfile::tempdir().unwrap();
     let (states, server) = (states(dir.path()), ServerId::new("notes"));
     let held = states.lock_tree(&server, key("edit")).await.unwrap();
@@ -156,9 +156,9 @@ async fn nobody_waits_for_a_turn_for_ever() {
     assert!(states.open_server(&server).await.unwrap().queues.is_empty());
 }
 
-/// The state of a session ends with it, is there for a while, and then is not.
+/// The state of a session ends with it, and is removed after a while.
 #[tokio::test]
-async fn the_state_of_a_session_goes_after_its_end() {
+async fn the_state_of_a_session_expires_after_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let states = states(dir.path());
     let (server, agent, connection) = (
@@ -170,8 +170,8 @@ async fn the_state_of_a_session_goes_after_its_end() {
         session: Some(states.session(connection)),
         ..key("edit")
     };
-    let turn = states.lock_tree(&server, key.clone()).await.unwrap();
-    turn.settle(r#"{"checkpoint":"c","data":1}"#.into())
+    let lock = states.lock_tree(&server, key.clone()).await.unwrap();
+    lock.settle(r#"{"checkpoint":"c","data":1}"#.into())
         .await
         .unwrap();
     let kept = states.open_server(&server).await.unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use mgp_store::audit::{agent_actor, new_event};
 
-/// The event of an operation; `grants` are the ones before it.
+/// The event of an operation; `grants` is the state before it.
 pub(super) fn decision_event(
     operation: &Operation,
     change: &GrantChange,
@@ -52,25 +52,25 @@ fn build_event(
     trace: &TraceId,
     mut details: Value,
 ) -> Event {
-    let about = match change {
+    let grant = match change {
         GrantChange::Grant(grant) => Some(grant),
         GrantChange::Revoke(_) => {
             let first = change.revoked_ids().iter().find_map(|id| grants.get(*id));
             first.map(|granted| &granted.grant)
         }
     };
-    if let Some(GrantResource::Permission(permission)) = about.map(|grant| &grant.resource) {
+    if let Some(GrantResource::Permission(permission)) = grant.map(|grant| &grant.resource) {
         details["permission_type"] = json!(permission);
         details["decided_by"] = json!(operation.author);
     }
-    let event_type = event_type(change, operation.told_at_ms, grants, about);
+    let event_type = event_type(change, operation.told_at_ms, grants, grant);
     let result = if event_type == EventType::PermissionDenied {
         Outcome::Denied
     } else {
         Outcome::Success
     };
     let here = operation.place.issuer;
-    let target = about.map(|grant| target(grant, here)).unwrap_or_default();
+    let target = grant.map(|grant| target(grant, here)).unwrap_or_default();
     new_event(event_type, actor, target, trace, result, details)
 }
 
@@ -78,11 +78,11 @@ fn event_type(
     change: &GrantChange,
     told_at_ms: u64,
     grants: &Grants,
-    about: Option<&Grant>,
+    grant: Option<&Grant>,
 ) -> EventType {
-    let of_server = matches!(about.map(|g| &g.subject), Some(Subject::Server(_)));
+    let is_for_server = matches!(grant.map(|g| &g.subject), Some(Subject::Server(_)));
     match change {
-        GrantChange::Grant(grant) if of_server => match grant.permission {
+        GrantChange::Grant(grant) if is_for_server => match grant.permission {
             Permission::Allow => EventType::PermissionGranted,
             Permission::Deny if is_revocation(grant, grants, told_at_ms) => {
                 EventType::PermissionRevoked
@@ -90,16 +90,16 @@ fn event_type(
             Permission::Deny => EventType::PermissionDenied,
         },
         GrantChange::Grant(_) => EventType::AccessGranted,
-        GrantChange::Revoke(_) if of_server => EventType::PermissionRevoked,
+        GrantChange::Revoke(_) if is_for_server => EventType::PermissionRevoked,
         GrantChange::Revoke(_) => EventType::AccessRevoked,
     }
 }
 
-/// Whether a denial revokes something that was allowed.
+/// Whether a denial revokes an allowance in force.
 fn is_revocation(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
     let allowed = |before: &Grant| {
-        let over = before.not_after_ms.is_some_and(|end| end <= now_ms);
-        before.permission == Permission::Allow && !over
+        let is_expired = before.not_after_ms.is_some_and(|end| end <= now_ms);
+        before.permission == Permission::Allow && !is_expired
     };
     let mut replaced = denial.replaces.iter().filter_map(|id| grants.get(*id));
     replaced.any(|granted| allowed(&granted.grant))
@@ -133,7 +133,7 @@ fn target(grant: &Grant, here: NodeId) -> Target {
     }
 }
 
-/// `operation` is its sequence in this node's journal: each has one record.
+/// `operation` is the sequence number in this node's journal: each operation has one record.
 fn render_details(operation: &Operation, change: &GrantChange, recovered: bool) -> Value {
     let ids = |ids: &[mgp_engine::policy::grants::GrantId]| -> Vec<String> {
         ids.iter().map(ToString::to_string).collect()

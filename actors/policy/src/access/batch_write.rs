@@ -1,4 +1,4 @@
-//! Writes decisions to disk, and finds out what is in force after the disk failed.
+//! Writes decisions to disk, and finds out what is in force after a disk failure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, AuditWriteError};
 use mgp_store::journal::Journal;
 
-/// The wait between two tries after a failure.
+/// The wait between two attempts after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The outcome of decisions that were refused since the disk failed.
+/// The outcome of decisions that were rejected after a disk failure.
 pub enum RecoveryOutcome {
-    /// They are not on disk: these are all grants.
+    /// They are not on disk; carries all grants that are.
     RolledBack(Box<Grants>),
-    /// They are on disk and in the audit log, and concern these agents.
+    /// They are on disk and in the audit log; carries the agents concerned.
     Committed(BTreeSet<AgentId>),
 }
 
@@ -32,43 +32,44 @@ pub(super) struct BatchWrite {
     pub(super) audit: AuditHandle,
     pub(super) key: NodeKey,
     pub(super) mailbox: Mailbox<AccessMsg>,
-    /// The agents they concern.
     pub(super) agents: BTreeSet<AgentId>,
 }
 
 impl BatchWrite {
     pub(super) async fn run(self, entries: Vec<Vec<u8>>, events: Vec<Event>) {
         if let Err(error) = self.journal.append_all(entries).await {
-            let why = format!("{error}. What holds shows when the disk takes something again");
+            let why = format!("{error}. The outcome is known once the disk works again");
             self.send(AccessMsg::Committed(Err(why)));
             return self.roll_back().await;
         }
-        let Err((refused, left)) = self.record_events(events).await else {
+        let Err((refused, unrecorded)) = self.record_events(events).await else {
             return self.send(AccessMsg::Committed(Ok(())));
         };
-        let why = format!("{refused}. It is on disk, and holds once that can be written down");
+        let why = format!("{refused}. It is on disk, and takes effect once it is in the audit log");
         self.send(AccessMsg::Committed(Err(why)));
-        self.record_committed(left).await;
+        self.record_committed(unrecorded).await;
     }
 
-    /// Records events in their order. Otherwise returns why not, and the events that the log will not
-    /// record later.
+    /// Records events in order. On failure returns the error, and the events that the log will not record later.
     async fn record_events(&self, events: Vec<Event>) -> Result<(), (AuditWriteError, Vec<Event>)> {
-        let asked = events
+        let records = events
             .iter()
             .map(|event| self.audit.record_decision(event.clone()));
-        let told = futures_util::future::join_all(asked).await;
+        let results = futures_util::future::join_all(records).await;
         let mut refused = None;
-        let left = events.into_iter().zip(told).filter_map(|(event, told)| {
-            let AuditWriteError(why) = told.err()?;
-            refused = Some(AuditWriteError(why));
-            (why != CommitError::FailedDuringWrite).then_some(event)
-        });
-        let left: Vec<Event> = left.collect();
-        refused.map_or(Ok(()), |refused| Err((refused, left)))
+        let unrecorded = events
+            .into_iter()
+            .zip(results)
+            .filter_map(|(event, result)| {
+                let AuditWriteError(why) = result.err()?;
+                refused = Some(AuditWriteError(why));
+                (why != CommitError::FailedDuringWrite).then_some(event)
+            });
+        let unrecorded: Vec<Event> = unrecorded.collect();
+        refused.map_or(Ok(()), |refused| Err((refused, unrecorded)))
     }
 
-    /// Drops the batch: what is on disk is in force.
+    /// Drops the batch: the state on disk is in force.
     async fn roll_back(&self) {
         loop {
             self.journal.health().wait_recovered().await;
@@ -81,26 +82,26 @@ impl BatchWrite {
                     let grants = Box::new(grants);
                     return self.send(AccessMsg::Restored(RecoveryOutcome::RolledBack(grants)));
                 }
-                Ok(Err(error)) => tracing::error!(%error, "what was granted cannot be read"),
-                Err(error) => tracing::error!(%error, "what was granted cannot be read"),
+                Ok(Err(error)) => tracing::error!(%error, "the grants cannot be read"),
+                Err(error) => tracing::error!(%error, "the grants cannot be read"),
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
-    /// It is on disk, and in force from now on.
-    async fn record_committed(self, mut left: Vec<Event>) {
+    /// The batch is on disk; it takes effect once the audit log has its events.
+    async fn record_committed(self, mut unrecorded: Vec<Event>) {
         loop {
             self.audit.health().wait_recovered().await;
-            match self.record_events(left).await {
+            match self.record_events(unrecorded).await {
                 Ok(()) => {
                     return self.send(AccessMsg::Restored(RecoveryOutcome::Committed(
                         self.agents.clone(),
                     )));
                 }
-                Err((_, not_yet)) => left = not_yet,
+                Err((_, still_unrecorded)) => unrecorded = still_unrecorded,
             }
-            // A log that has ended takes no entries; the kernel is about to end.
+            // A closed log takes no entries; the kernel is about to end then.
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }

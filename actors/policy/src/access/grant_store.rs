@@ -1,4 +1,4 @@
-//! The grants on disk: read, verified and combined at the start.
+//! The grants on disk: read, verified and combined at startup.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use mgp_store::witnesses::Witness;
 /// The kind of journal, in its first entry.
 const JOURNAL_KIND: &str = "grants";
 
-/// All decisions, and the means to record more.
+/// All decisions and their journal.
 #[derive(Debug)]
 pub struct GrantStore {
     pub(super) journal: Journal,
@@ -28,55 +28,54 @@ pub struct GrantStore {
     shortened: Option<TruncatedJournal>,
 }
 
-/// Why the grants cannot be used. The kernel does not start without them: an unknown denial would let
-/// somebody in.
+/// Why the grants cannot be used. The kernel does not start without them: a lost denial would allow access.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantStoreError {
     /// The journal itself.
     #[error(transparent)]
     Journal(#[from] journal::JournalError),
-    /// It lacks something of what it held.
+    /// Entries are missing.
     #[error(
-        "{0}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, run `mgp accept grants.journal`"
+        "{0}. The missing entries were acknowledged and may include denials: restore an intact copy of the file; or, to continue without them, run `mgp accept grants.journal`"
     )]
     Shortened(#[from] TruncatedJournal),
-    /// It could not be written under another key.
+    /// Writing it under another key failed.
     #[error(transparent)]
     RekeyFailed(#[from] journal::AppendError),
-    /// An entry that no kernel wrote like this.
-    #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
+    /// An entry that no kernel writes.
+    #[error("{path}: entry {entry} {why}; restore an intact copy of this file")]
     Entry {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Which entry, from 1.
+        /// Counted from 1.
         entry: usize,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
-    /// This node has another key than the one that signed the journal.
+    /// This node's key is not the one that signed the journal.
     #[error(
-        "{path} was signed by node {of}, and node.key beside it is the key of node {here}: put the right node.key back; or, to begin with no grants and no denials at all, move both files away"
+        "{path} was signed by node {signer}, and node.key next to it is the key of node {here}: put the right node.key back; or, to start without grants and denials, move both files away"
     )]
     Foreign {
-        /// Which file.
+        /// The file.
         path: String,
         /// The node that signed it.
-        of: NodeId,
-        /// The node of the present key.
+        signer: NodeId,
+        /// The node of the current key.
         here: NodeId,
     },
 }
 
 impl GrantStore {
-    /// Opens the grants of this node. Reads and verifies all there are; blocks.
+    /// Opens the grants of this node: reads and verifies all of them; blocks.
     ///
     /// # Errors
-    /// [`GrantStoreError`], in words for who starts the kernel.
+    /// [`GrantStoreError`], for the person who starts the kernel.
     pub fn open(path: &Path, key: NodeKey) -> Result<Self, GrantStoreError> {
         Self::open_witnessed(path, key, Witness::default())
     }
 
-    /// The same, compared with their witness.
+    /// Opens the grants and compares them with their witness.
     ///
     /// # Errors
     /// [`GrantStoreError`].
@@ -99,7 +98,7 @@ impl GrantStore {
         })
     }
 
-    /// The grants on disk while a kernel runs. Reads and verifies all of them; blocks.
+    /// The grants on disk while a kernel runs. Verifies all of them; blocks.
     ///
     /// # Errors
     /// [`GrantStoreError`].
@@ -108,19 +107,19 @@ impl GrantStore {
         replay_entries(path, &entries, key).map(|(grants, _)| grants)
     }
 
-    /// Reads a journal whole, and changes nothing; answers how many entries it has. Blocks.
+    /// Reads and validates a journal without changing it; returns its number of entries. Blocks.
     ///
     /// # Errors
-    /// In words, what is wrong with it.
+    /// The defect, as text.
     pub fn examine(path: &Path) -> Result<usize, String> {
         let entries = Journal::read(path, JOURNAL_KIND).map_err(|e| e.to_string())?;
         Ok(entries.len())
     }
 
-    /// Has the journal say the same under another key of the node. One that it has already stays as it is.
+    /// Signs the journal again with another key of the node. Does nothing if that key already signed it.
     ///
     /// # Errors
-    /// [`GrantStoreError`]; then it is as it was.
+    /// [`GrantStoreError`]; the journal is unchanged then.
     pub async fn rekey(
         path: &Path,
         before: &NodeKey,
@@ -142,7 +141,7 @@ impl GrantStore {
         Ok(opened.journal.replace(entries).await?)
     }
 
-    /// That something is lost of the journal: the kernel does not start then.
+    /// The error if entries of the journal are missing: the kernel does not start then.
     #[must_use]
     pub fn shortened_error(&self) -> Option<GrantStoreError> {
         self.shortened.clone().map(GrantStoreError::Shortened)
@@ -151,7 +150,7 @@ impl GrantStore {
     /// Compares the journal with its witness while no kernel has it open, and changes neither; blocks.
     ///
     /// # Errors
-    /// [`GrantStoreError`], also where something is lost.
+    /// [`GrantStoreError`], also when entries are missing.
     pub fn compare(path: &Path, witness: &Witness) -> Result<(), GrantStoreError> {
         match Journal::compare(path, JOURNAL_KIND, witness)? {
             Some(shortened) => Err(shortened.into()),
@@ -165,7 +164,7 @@ impl GrantStore {
         self.journal.health()
     }
 
-    /// The unfinished last entry that is cut off, in words.
+    /// Describes the incomplete last entry, which startup truncates.
     #[must_use]
     pub fn torn_tail(&self) -> Option<&str> {
         self.torn_tail.as_deref()
@@ -183,8 +182,7 @@ impl GrantStore {
         &self.authority
     }
 
-    /// The operations from this sequence number on. They are dropped here, because only the start needs
-    /// them.
+    /// The operations from this sequence number on. Drops all of them, because only startup needs them.
     #[must_use]
     pub(crate) fn take_operations(&mut self, from: u64) -> Vec<Operation> {
         let mut all = std::mem::take(&mut self.operations);
@@ -193,44 +191,44 @@ impl GrantStore {
     }
 }
 
-/// The grants that the entries of a journal add up to.
+/// Combines the entries of a journal into grants.
 fn replay_entries(
     path: &Path,
     entries: &[Vec<u8>],
     key: &NodeKey,
 ) -> Result<(Grants, Vec<Operation>), GrantStoreError> {
-    let shown = path.display().to_string();
-    let bad = |at: usize, why: String| GrantStoreError::Entry {
-        path: shown.clone(),
-        entry: at + 1,
+    let path_text = path.display().to_string();
+    let bad = |index: usize, why: String| GrantStoreError::Entry {
+        path: path_text.clone(),
+        entry: index + 1,
         why,
     };
-    let signed = entries.iter().enumerate().map(|(at, entry)| {
+    let signed = entries.iter().enumerate().map(|(index, entry)| {
         let signed = SignedOperation::from_bytes(entry);
-        signed.map_err(|error| bad(at, format!("cannot be read: {error}")))
+        signed.map_err(|error| bad(index, format!("cannot be read: {error}")))
     });
     let signed: Vec<SignedOperation> = signed.collect::<Result<_, _>>()?;
     verify_signatures(&signed)
-        .map_err(|at| bad(at, "is not signed by the node it names".into()))?;
+        .map_err(|index| bad(index, "is not signed by the node it names".into()))?;
     let here = key.node_id();
     let mut grants = Grants::default();
-    for (at, written) in signed.iter().map(SignedOperation::encoded).enumerate() {
-        let of = written.issuer();
-        if of != here {
-            let path = shown.clone();
-            return Err(GrantStoreError::Foreign { path, of, here });
+    for (index, written) in signed.iter().map(SignedOperation::encoded).enumerate() {
+        let signer = written.issuer();
+        if signer != here {
+            let path = path_text.clone();
+            return Err(GrantStoreError::Foreign { path, signer, here });
         }
         let operation = written.operation();
         if operation.cluster.is_some() || operation.change.grants().is_none() {
             return Err(bad(
-                at,
+                index,
                 "is of a kind that this kernel does not know".into(),
             ));
         }
         match grants.apply(written) {
             Ok(ApplyOutcome::Appended) => {}
-            Ok(other) => return Err(bad(at, format!("is not the next one ({other:?})"))),
-            Err(error) => return Err(bad(at, format!("is none to take: {error}"))),
+            Ok(other) => return Err(bad(index, format!("is not the next one ({other:?})"))),
+            Err(error) => return Err(bad(index, format!("cannot be applied: {error}"))),
         }
     }
     let operations = signed.into_iter();
@@ -238,11 +236,11 @@ fn replay_entries(
     Ok((grants, operations.collect()))
 }
 
-/// The first entry whose signature does not hold.
+/// The index of the first entry with an invalid signature.
 fn verify_signatures(signed: &[SignedOperation]) -> Result<(), usize> {
     let mut claims: Vec<SignatureClaim> = Vec::with_capacity(signed.len());
-    for (at, signed) in signed.iter().enumerate() {
-        claims.push(signed.signature_claim().ok_or(at)?);
+    for (index, signed) in signed.iter().enumerate() {
+        claims.push(signed.signature_claim().ok_or(index)?);
     }
     find_invalid_signature(&claims).map_or(Ok(()), Err)
 }
@@ -279,13 +277,13 @@ mod tests {
 
     /// An intact entry that the node's key did not sign.
     #[tokio::test]
-    async fn what_the_nodes_key_did_not_sign_stops_the_start() {
+    async fn entry_not_signed_by_the_nodes_key_prevents_startup() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("grants.journal");
         let (key, other) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
         let first = SignedOperation::new(operation(&key, 0, OperationId::START), &key);
         let second = operation(&key, 1, first.encoded().id());
-        // Signed by another key, and said to be of this one.
+        // Signed by another key, but with this node's key as the issuer.
         let forged =
             SignedOperation::with_signature(second, key.public_key(), |bytes| other.sign(bytes));
         journal(&path, &[first, forged]).await;
@@ -297,13 +295,13 @@ mod tests {
         journal(&path, &[SignedOperation::new(foreign, &other)]).await;
         let why = GrantStore::open(&path, NodeKey::new(&[1; 32])).unwrap_err();
         assert!(matches!(why, GrantStoreError::Foreign { .. }), "{why}");
-        let mut books = GrantStore::open(&path, other).unwrap();
-        assert_eq!(books.take_operations(0).len(), 1);
+        let mut store = GrantStore::open(&path, other).unwrap();
+        assert_eq!(store.take_operations(0).len(), 1);
     }
 
-    /// FEDERATION, keys: under another key a node's own grants are what they were, however often it is asked for.
+    /// FEDERATION, keys: rekeying keeps a node's own grants, also when it is repeated.
     #[tokio::test]
-    async fn the_journal_says_the_same_under_another_key() {
+    async fn rekeying_keeps_the_operations() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("grants.journal");
         let (before, key) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
@@ -315,8 +313,8 @@ mod tests {
             GrantStore::rekey(&path, &before, &key, witness)
                 .await
                 .unwrap();
-            let mut books = GrantStore::open(&path, key.clone()).unwrap();
-            let operations = books.take_operations(0);
+            let mut store = GrantStore::open(&path, key.clone()).unwrap();
+            let operations = store.take_operations(0);
             let places: Vec<_> = operations.iter().map(|it| it.place).collect();
             let issuer = key.node_id();
             let place = |sequence| LogPosition { issuer, sequence };

@@ -1,4 +1,4 @@
-//! Questions about the grants that the published table does not answer.
+//! Queries about the grants that the published table cannot answer.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use mgp_protocol::mgp::access::{Entry, Explanation, List};
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_runtime::mailbox::Reply;
 
-/// A query, with where its answer goes.
+/// A query with its reply channel.
 #[derive(Debug)]
 pub enum GrantQuery {
     /// The entries in force.
     List(List, NodeNames, Reply<Vec<Entry>>),
-    /// Which rule decides about an agent at a server or one of its tools.
+    /// The rule that decides about an agent at a server or one of its tools.
     Explain(AgentId, ServerId, Option<String>, Reply<Explanation>),
-    /// What this node denies one of its agents at the server of another node, or one of its tools.
+    /// How this node denies one of its agents the server of another node, or one of its tools.
     ExplainLocalDenial {
         /// The agent.
         agent: AgentId,
@@ -27,12 +27,12 @@ pub enum GrantQuery {
         tool: Option<String>,
         /// The names of other nodes.
         names: NodeNames,
-        /// `None` where it denies nothing.
+        /// `None` if it denies nothing.
         reply: Reply<Option<Explanation>>,
     },
-    /// Nothing: answered when what came before it is in force.
+    /// Replied to when all earlier messages are in force.
     Barrier(Reply<()>),
-    /// The operator's decisions in force on the permissions of a server.
+    /// The operator's decisions in force about the permissions of a server.
     Permissions(ServerId, Reply<BTreeMap<PermissionType, RecordedDecision>>),
 }
 
@@ -45,10 +45,10 @@ impl GrantQuery {
                 reply.send(access::list(grants, authority, &request, now_ms, name));
             }
             Self::Explain(agent, server, tool, reply) => {
-                let (about, tool) = (Principal::Agent(agent), tool.as_deref());
+                let (principal, tool) = (Principal::Agent(agent), tool.as_deref());
                 let defaults = records.defaults;
                 reply.send(access::explain(
-                    grants, authority, defaults, &about, &server, tool, now_ms,
+                    grants, authority, defaults, &principal, &server, tool, now_ms,
                 ));
             }
             Self::ExplainLocalDenial {
@@ -58,9 +58,9 @@ impl GrantQuery {
                 names,
                 reply,
             } => {
-                let (on, name) = ((&server, tool.as_deref()), |node| names.render(node));
+                let (resource, name) = ((&server, tool.as_deref()), |node| names.render(node));
                 reply.send(access::explain_local_denial(
-                    grants, authority, &agent, on, now_ms, &name,
+                    grants, authority, &agent, resource, now_ms, &name,
                 ));
             }
             Self::Barrier(reply) => reply.send(()),

@@ -10,13 +10,12 @@ use super::GrantStore;
 use mgp_store::audit::LogFolder;
 
 impl GrantStore {
-    /// The operations without a record, in order. Decisions are recorded in their order, so these follow
-    /// the last one in the log; the newest files are read as far back as needed. If a trimmed log holds no
-    /// decision, none count as missing.
+    /// The operations without an audit record, in order. Decisions are recorded in their order, so these follow the last
+    /// one in the log; the newest files are read as far back as needed. If a trimmed log holds no decision, none count as
+    /// missing.
     ///
     /// # Errors
-    /// In words, when the log has a decision that the journal lacks: it was acknowledged and is lost, and
-    /// may have been a denial.
+    /// The log has a decision that the journal lacks: it was acknowledged and is lost, and may have been a denial.
     pub fn find_unaudited(&mut self, log: &LogFolder) -> Result<Vec<Operation>, String> {
         let mut numbers = log.numbers().unwrap_or_default();
         numbers.sort_unstable();
@@ -42,7 +41,7 @@ impl GrantStore {
     }
 }
 
-/// The sequence of the last decision in the bytes of a log.
+/// The sequence number of the last decision in the bytes of a log.
 fn find_last_decision(bytes: &[u8]) -> Option<u64> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;
@@ -55,8 +54,8 @@ fn find_last_decision(bytes: &[u8]) -> Option<u64> {
         }
         let event = serde_json::from_str::<Event>(record.event).ok();
         let decided = event.filter(|event| is_decision(&event.event_type));
-        let place = decided.and_then(|event| event.details.get("operation")?.as_u64());
-        last = last.max(place);
+        let sequence = decided.and_then(|event| event.details.get("operation")?.as_u64());
+        last = last.max(sequence);
     }
     last
 }

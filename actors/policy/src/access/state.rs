@@ -1,4 +1,4 @@
-//! The state of the access actor, which makes one batch of decisions at a time.
+//! The state of the access actor. It writes one batch of decisions at a time.
 
 use mgp_runtime::randomness;
 use std::collections::{BTreeSet, VecDeque};
@@ -25,24 +25,22 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
 
-/// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, and a
-/// program can try again.
+/// Decisions queued while the disk is busy; more are rejected. A person makes one at a time, and a program can
+/// retry.
 const WAITING_MAX: usize = 1024;
 /// Decisions that share one sync.
 const BATCH_MAX: usize = 256;
-/// Longest time between two looks at the clock, so that a clock set forward is noticed.
+/// Longest time between two checks of the clock, so that a clock that was set forward is noticed.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The sender of a decision's answer.
 type DecisionReply = Reply<Result<Vec<GrantChange>, Refusal>>;
 
-/// A request that came while the disk was busy.
+/// A request that arrived while the disk was busy.
 enum QueuedAccessRequest {
     Record(ChangeRequest, Principal, TraceId, DecisionReply),
     Read(GrantQuery),
 }
 
-/// Decisions being written to disk.
 #[derive(Default)]
 struct DecisionBatch {
     entries: Vec<Vec<u8>>,
@@ -62,7 +60,7 @@ pub struct AccessState {
     queue: VecDeque<QueuedAccessRequest>,
     /// The batch being written; no other decisions are made meanwhile.
     batch: Option<DecisionBatch>,
-    /// Why no decisions are made for now: the disk failed.
+    /// The disk error that blocks new decisions.
     failure: Option<String>,
     mailbox: Mailbox<AccessMsg>,
     expiry_timer: Option<SupervisedTask<()>>,
@@ -78,25 +76,29 @@ impl std::fmt::Debug for AccessState {
 }
 
 impl AccessState {
-    pub(super) fn new(books: GrantStore, me: Mailbox<AccessMsg>, table: Arc<GrantTable>) -> Self {
+    pub(super) fn new(
+        store: GrantStore,
+        mailbox: Mailbox<AccessMsg>,
+        table: Arc<GrantTable>,
+    ) -> Self {
         let mut state = Self {
-            grants: books.grants,
-            authority: books.authority,
-            key: books.key,
-            journal: books.journal,
+            grants: store.grants,
+            authority: store.authority,
+            key: store.key,
+            journal: store.journal,
             generation: table.generation(),
             table,
             queue: VecDeque::new(),
             batch: None,
             failure: None,
-            mailbox: me,
+            mailbox,
             expiry_timer: None,
         };
         state.set_expiry_timer();
         state
     }
 
-    /// Takes a decision, at once or when the disk is free.
+    /// Queues a decision; it is made as soon as the disk is free.
     pub(super) fn record(
         &mut self,
         actor: &AccessActor,
@@ -107,37 +109,37 @@ impl AccessState {
     ) {
         if self.queue.len() >= WAITING_MAX {
             return reply.send(Err(Refusal::Internal(format!(
-                "{WAITING_MAX} decisions wait for the disk already; try again"
+                "{WAITING_MAX} decisions are already queued for the disk; try again"
             ))));
         }
         if let Err(not_written) = actor.audit.check() {
-            // None of it was stored.
+            // Nothing was stored yet.
             return reply.send(Err(Refusal::Internal(not_written.to_string())));
         }
-        let asked = QueuedAccessRequest::Record(change, by, trace, reply);
-        self.queue.push_back(asked);
+        let request = QueuedAccessRequest::Record(change, by, trace, reply);
+        self.queue.push_back(request);
         self.decide_next_batch(actor);
     }
 
-    /// Reads the grants; waits for a batch that is being written.
+    /// Reads the grants; waits for the batch being written.
     pub(super) fn read(&mut self, actor: &AccessActor, query: GrantQuery) {
-        // Beyond the bound the request is dropped, which its sender notices.
+        // Beyond the bound the query is dropped, which its sender notices.
         if self.queue.len() < WAITING_MAX {
             self.queue.push_back(QueuedAccessRequest::Read(query));
         }
         self.decide_next_batch(actor);
     }
 
-    /// Decides the waiting requests that can share a sync.
+    /// Decides the queued requests that can share a sync.
     fn decide_next_batch(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             return;
         }
         let mut batch = DecisionBatch::default();
         while batch.replies.len() < BATCH_MAX {
-            // Decisions that are not on disk are not shown to anybody.
-            let looks = matches!(self.queue.front(), Some(QueuedAccessRequest::Read(_)));
-            if looks && !batch.entries.is_empty() {
+            // A query must not see decisions that are not on disk.
+            let is_query = matches!(self.queue.front(), Some(QueuedAccessRequest::Read(_)));
+            if is_query && !batch.entries.is_empty() {
                 break;
             }
             match self.queue.pop_front() {
@@ -220,7 +222,7 @@ impl AccessState {
         Ok(())
     }
 
-    /// Puts a batch on disk and into the audit log, off this actor.
+    /// Writes a batch to disk and to the audit log, in a task of its own.
     fn commit(&self, actor: &AccessActor, batch: &mut DecisionBatch) {
         let writing = BatchWrite {
             journal: self.journal.clone(),
@@ -231,16 +233,16 @@ impl AccessState {
         };
         let entries = std::mem::take(&mut batch.entries);
         let events = std::mem::take(&mut batch.events);
-        let me = self.mailbox.clone();
+        let mailbox = self.mailbox.clone();
         task::spawn_detached("access.write", async move {
             let written = task::catch_panic("access.write", writing.run(entries, events)).await;
             if let Err(broken) = written {
-                let _ = me.send_to_self(AccessMsg::Broken(broken.to_string()));
+                let _ = mailbox.send_to_self(AccessMsg::Broken(broken.to_string()));
             }
         });
     }
 
-    /// The batch is on disk: it takes effect and is acknowledged.
+    /// Publishes and acknowledges the batch that is on disk.
     pub(super) fn handle_committed(&mut self, actor: &AccessActor, outcome: Result<(), String>) {
         let Some(batch) = self.batch.take() else {
             return;
@@ -253,12 +255,12 @@ impl AccessState {
                 }
             }
             Err(why) => {
-                tracing::error!(%why, "a decision is not known to be on disk");
+                tracing::error!(%why, "cannot tell whether a decision is on disk");
                 for (_, reply) in batch.replies {
                     reply.send(Err(Refusal::Internal(why.clone())));
                 }
                 self.failure = Some(format!(
-                    "{why}. Until then nothing is granted or revoked; `mgp status` says what is wrong"
+                    "{why}. Until then nothing is granted or revoked; see `mgp status`"
                 ));
             }
         }
@@ -267,7 +269,7 @@ impl AccessState {
 
     /// The disk works again.
     pub(super) fn handle_restored(&mut self, actor: &AccessActor, restored: RecoveryOutcome) {
-        tracing::info!("decisions are taken again");
+        tracing::info!("decisions are accepted again");
         self.failure = None;
         match restored {
             RecoveryOutcome::RolledBack(grants) => {
@@ -279,7 +281,6 @@ impl AccessState {
         self.decide_next_batch(actor);
     }
 
-    /// Other default policies.
     pub(super) fn set_defaults(&mut self, actor: &AccessActor, defaults: DefaultPolicies) {
         if *self.table.defaults() == defaults {
             return;
@@ -289,7 +290,6 @@ impl AccessState {
         self.publish_table(actor, next);
     }
 
-    /// Other sets.
     pub(super) fn set_tool_sets(&mut self, actor: &AccessActor, sets: Arc<ToolSets>) {
         if *self.table.sets() == sets {
             return;
@@ -299,7 +299,6 @@ impl AccessState {
         self.publish_table(actor, next);
     }
 
-    /// Other ids of servers of other nodes.
     pub(super) fn set_remote_servers(&mut self, actor: &AccessActor, remote: Arc<RemoteServers>) {
         if *self.table.remote() == remote {
             return;
@@ -309,19 +308,18 @@ impl AccessState {
         self.publish_table(actor, next);
     }
 
-    /// Other rules for agents of other nodes.
     pub(super) fn set_foreign_rules(
         &mut self,
         actor: &AccessActor,
         rules: Option<Arc<ForeignRules>>,
     ) {
-        let prolonged = match (self.table.foreign(), &rules) {
+        let is_lease_renewal = match (self.table.foreign(), &rules) {
             (Some(before), Some(after)) => before.is_same_except_lease(after),
             (None, None) => return,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        if prolonged {
-            // Nobody has to be told, and nothing to be decided again.
+        if is_lease_renewal {
+            // Only the lease changed: no notification, and no new decision.
             let next = Arc::new(self.table.with_foreign(rules, self.generation));
             self.table = next.clone();
             return actor.table.store(next);
@@ -334,7 +332,7 @@ impl AccessState {
     /// Removes expired grants from the table.
     pub(super) fn remove_expired(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
-            // Decisions not yet on disk are not published; the timer is set again when they are.
+            // Decisions that are not on disk are not published; `publish` sets the timer again.
             return;
         }
         match self.table.expired_agents(unix_ms()) {
@@ -364,7 +362,7 @@ impl AccessState {
     /// Sets the timer for the next grant that expires.
     fn set_expiry_timer(&mut self) {
         self.expiry_timer = None;
-        // If it fails, nothing more is published; calls check the time themselves.
+        // After a failure nothing is published; calls check the time themselves.
         let Some(end) = self
             .table
             .next_expiry_ms()
@@ -372,11 +370,11 @@ impl AccessState {
         else {
             return;
         };
-        let left = Duration::from_millis(end.saturating_sub(unix_ms())).min(CLOCK_CHECK_INTERVAL);
-        let me = self.mailbox.clone();
+        let delay = Duration::from_millis(end.saturating_sub(unix_ms())).min(CLOCK_CHECK_INTERVAL);
+        let mailbox = self.mailbox.clone();
         self.expiry_timer = Some(task::spawn_supervised("access.expiry", async move {
-            tokio::time::sleep(left).await;
-            let _ = me.send_to_self(AccessMsg::ExpiryDue);
+            tokio::time::sleep(delay).await;
+            let _ = mailbox.send_to_self(AccessMsg::ExpiryDue);
         }));
     }
 

@@ -1,4 +1,4 @@
-//! Expires approvals that have an end.
+//! Expires approvals at their end.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -6,23 +6,22 @@ use std::time::Duration;
 use super::SharedGates;
 use mgp_runtime::time::unix_ms;
 
-/// Longest time between two looks at the clock, so that a clock set forward is noticed.
+/// Longest time between two checks of the clock, so that a clock that was set forward is noticed.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Expires approvals as long as there are gates. Calls check the time themselves, so nothing is valid longer
-/// because this runs late.
+/// Runs as long as there are gates. Calls check the time themselves, so a late run extends no approval.
 pub(super) async fn run_expiry(shared: Weak<SharedGates>) {
-    let Some(mut turned) = shared.upgrade().map(|shared| shared.changes.subscribe()) else {
+    let Some(mut changes) = shared.upgrade().map(|shared| shared.changes.subscribe()) else {
         return;
     };
     loop {
         let Some(next) = shared.upgrade().map(|shared| shared.expire_due()) else {
             return;
         };
-        let left = next.map(|end| Duration::from_millis(end.saturating_sub(unix_ms())));
+        let delay = next.map(|end| Duration::from_millis(end.saturating_sub(unix_ms())));
         tokio::select! {
-            () = tokio::time::sleep(left.unwrap_or(CLOCK_CHECK_INTERVAL).min(CLOCK_CHECK_INTERVAL)) => {}
-            changed = turned.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(delay.unwrap_or(CLOCK_CHECK_INTERVAL).min(CLOCK_CHECK_INTERVAL)) => {}
+            changed = changes.changed() => if changed.is_err() { return },
         }
     }
 }
@@ -31,21 +30,21 @@ impl SharedGates {
     /// Expires approvals; returns the time of the next one.
     fn expire_due(&self) -> Option<u64> {
         let now = unix_ms();
-        let mut ended = Vec::new();
+        let mut expired = Vec::new();
         let next = {
-            let mut posts = self.lock_gates();
-            for (server, post) in posts.iter_mut() {
-                let effects = post.gate.expire(now);
+            let mut gates = self.lock_gates();
+            for (server, open_gate) in gates.iter_mut() {
+                let effects = open_gate.gate.expire(now);
                 if !effects.is_empty() {
-                    ended.push((server.clone(), effects));
+                    expired.push((server.clone(), effects));
                 }
             }
-            posts
+            gates
                 .values()
-                .filter_map(|post| post.gate.next_expiry_ms())
+                .filter_map(|open_gate| open_gate.gate.next_expiry_ms())
                 .min()
         };
-        for (server, effects) in ended {
+        for (server, effects) in expired {
             self.publish(&server);
             self.record_effects(&server, effects, None);
         }

@@ -1,4 +1,4 @@
-//! One question of a gate, until its last answer.
+//! One pending entry of a gate, until it is fully decided.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,10 +14,10 @@ use crate::approvals::OperatorAnswer;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// How often a full list is tried again. The server waits meanwhile.
+/// How often adding to a full list is retried. The server waits meanwhile.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A question that waits for its answer.
+/// Waits for the answers to one entry.
 #[derive(Clone)]
 pub(super) struct GateEntryTask {
     pub(super) shared: Weak<SharedGates>,
@@ -30,16 +30,16 @@ pub(super) struct GateEntryTask {
 }
 
 impl GateEntryTask {
-    pub(super) async fn run(self, asked: Option<PendingEntryGuard>) {
-        let Some(mut asked) = self.wait_for_slot(asked).await else {
+    pub(super) async fn run(self, guard: Option<PendingEntryGuard>) {
+        let Some(mut guard) = self.wait_for_slot(guard).await else {
             return;
         };
-        let mut heard = self.shared.upgrade().map(|shared| {
+        let mut awaiting_notice = self.shared.upgrade().map(|shared| {
             let (server, ask) = (self.server.clone(), self.ask.clone());
-            let telling = async move { shared.notify_awaiting(&server, ask).await };
-            task::spawn_supervised("permissions.ask_server", telling)
+            let notice = async move { shared.notify_awaiting(&server, ask).await };
+            task::spawn_supervised("permissions.ask_server", notice)
         });
-        while let Some(answer) = asked.next_answer().await {
+        while let Some(answer) = guard.next_answer().await {
             let Some(shared) = self.shared.upgrade() else {
                 return;
             };
@@ -50,14 +50,14 @@ impl GateEntryTask {
                     shared.record_effects(&self.server, effects, None);
                     let open = self.open_parts(&shared);
                     match open.is_empty() {
-                        // First, so that the question is gone from the list when the decision is announced.
-                        true => asked.close(),
-                        false => asked.narrow(&open),
+                        // Close before the announcement, so that the list no longer shows the entry then.
+                        true => guard.close(),
+                        false => guard.narrow(&open),
                     }
                     answer.report_applied();
-                    // The server is told of the question before it is told of the decision.
-                    if let Some(heard) = heard.take() {
-                        let _ = heard.await;
+                    // The server is notified of the entry before the decision.
+                    if let Some(notice) = awaiting_notice.take() {
+                        let _ = notice.await;
                     }
                     let request = &self.ask.request_id;
                     shared
@@ -71,27 +71,27 @@ impl GateEntryTask {
         }
     }
 
-    /// The question in the operator's list, once there is room for it.
-    async fn wait_for_slot(&self, asked: Option<PendingEntryGuard>) -> Option<PendingEntryGuard> {
-        if asked.is_some() {
-            return asked;
+    /// The entry in the operator's list, once the list has a free slot.
+    async fn wait_for_slot(&self, guard: Option<PendingEntryGuard>) -> Option<PendingEntryGuard> {
+        if guard.is_some() {
+            return guard;
         }
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let shared = self.shared.upgrade()?;
-            if let Ok(asked) = shared.approvals.add(self.entry.clone()) {
+            if let Ok(guard) = shared.approvals.add(self.entry.clone()) {
                 shared.set_entry_id(
                     &self.server,
                     self.generation,
                     &self.ask.request_id,
-                    asked.id(),
+                    guard.id(),
                 );
-                return Some(asked);
+                return Some(guard);
             }
         }
     }
 
-    /// Recorded in the log first, then applied to the gate.
+    /// Records the answer first, then applies it to the gate.
     async fn decide(
         &self,
         shared: &Arc<SharedGates>,
@@ -115,28 +115,28 @@ impl GateEntryTask {
                 .await
                 .map_err(|error| error.to_string())?;
         }
-        let mut posts = shared.lock_gates();
-        let post = posts.get_mut(&self.server);
-        let post = post.filter(|post| post.generation == self.generation);
-        let post = post.ok_or_else(|| "the server has gone".to_owned())?;
+        let mut gates = shared.lock_gates();
+        let open_gate = gates.get_mut(&self.server);
+        let open_gate = open_gate.filter(|open_gate| open_gate.generation == self.generation);
+        let open_gate = open_gate.ok_or_else(|| "the server has gone".to_owned())?;
         let request = &self.ask.request_id;
-        let decided = post.gate.decide(
+        let decided = open_gate.gate.decide(
             request,
             &verdicts,
             &answer.decider.name,
             answer.until_ms,
             unix_ms(),
         );
-        decided.map_err(|no| no.to_string())
+        decided.map_err(|error| error.to_string())
     }
 
-    /// The parts of it that are still open.
+    /// The parts of the entry that are still open.
     fn open_parts(&self, shared: &SharedGates) -> Vec<String> {
-        let posts = shared.lock_gates();
-        let post = posts
+        let gates = shared.lock_gates();
+        let open_gate = gates
             .get(&self.server)
             .filter(|p| p.generation == self.generation);
-        let open = post.map(|post| post.gate.open_permissions(&self.ask.request_id));
+        let open = open_gate.map(|open_gate| open_gate.gate.open_permissions(&self.ask.request_id));
         open.unwrap_or_default()
             .iter()
             .map(ToString::to_string)

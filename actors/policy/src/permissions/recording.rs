@@ -12,7 +12,7 @@ use super::{GateMessage, SharedGates};
 use mgp_store::audit;
 
 impl SharedGates {
-    /// Records the effects of a gate. A person's decision was recorded when it was made.
+    /// Records the effects of a gate, except decisions of a person, which are already recorded.
     pub(super) fn record_effects(
         &self,
         server: &ServerId,
@@ -21,7 +21,7 @@ impl SharedGates {
     ) {
         for effect in effects {
             let (event_type, permission, by, until_ms, result) = match effect {
-                // A question that waits is in the operator's list.
+                // Pending entries are in the operator's list.
                 PermissionEffect::Request(_) | PermissionEffect::Withdraw(_) => continue,
                 PermissionEffect::Granted { decided_by: by, .. }
                 | PermissionEffect::Denied { decided_by: by, .. }
@@ -75,13 +75,13 @@ impl SharedGates {
         }
     }
 
-    /// Tells a server that the operator is asked (§3.5). Its answer has no effect.
+    /// Notifies a server that the operator was asked (§3.5). The server's response has no effect.
     pub(super) async fn notify_awaiting(&self, server: &ServerId, ask: Ask) {
         self.notify_server(server, GateMessage::AwaitingOperator(ask))
             .await;
     }
 
-    /// Tells a server which of these it has, in its own spelling (§3.6).
+    /// Notifies a server which of these permissions it has, in its own spelling (§3.6).
     pub(super) async fn notify_decided(&self, server: &ServerId, request: &str, words: &[String]) {
         let gate = self.published.load().get(server).cloned();
         if let Some(gate) = gate {
@@ -91,18 +91,18 @@ impl SharedGates {
         }
     }
 
-    async fn notify_server(&self, server: &ServerId, news: GateMessage) {
-        let told = self
+    async fn notify_server(&self, server: &ServerId, message: GateMessage) {
+        let listener = self
             .lock_gates()
             .get(server)
-            .and_then(|post| post.listener.clone());
-        if let Some(told) = told {
-            told.notify(news).await;
+            .and_then(|open_gate| open_gate.listener.clone());
+        if let Some(listener) = listener {
+            listener.notify(message).await;
         }
     }
 }
 
-/// Whether a person decided, and not a rule.
+/// Whether a person decided, not a rule.
 fn is_person(by: &str) -> bool {
     by != "policy" && by != "configuration"
 }

@@ -1,4 +1,4 @@
-//! Stores decisions as grants, on disk before anybody is told.
+//! Stores decisions as grants, on disk before they are confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use mgp_protocol::refusal::Refusal;
 use crate::access::AccessHandle;
 use crate::approvals::Decider;
 
-/// The store of decisions.
 #[derive(Debug)]
 pub(super) struct DecisionStore(pub(super) AccessHandle);
 

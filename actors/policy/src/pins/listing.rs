@@ -1,4 +1,4 @@
-//! What is pinned, for the operator to read.
+//! Lists pins for the operator.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use super::{PinsHandle, SharedPins, lock};
 /// A page of the pins of a server.
 #[derive(Clone, Debug, Default)]
 pub struct PinnedPage {
-    /// What happens to a tool that changes; `None` before its tools were listed in this life of the kernel.
+    /// How a change is handled; `None` before the tools were listed since the kernel started.
     pub mode: Option<PinMode>,
-    /// How many there are in all.
+    /// The number of all pins.
     pub total: usize,
-    /// In the order of their names.
+    /// Sorted by name.
     pub tools: Vec<PinnedTool>,
-    /// There are more after these.
+    /// More pins follow.
     pub has_more: bool,
 }
 
-/// The definition of a tool as it was approved, and as it is now, each as the server wrote it.
+/// The approved and the current definition of a tool, each as the server wrote it.
 #[derive(Clone, Debug, Default)]
 pub struct DefinitionPair {
-    /// `None` where it is too long to be kept.
+    /// `None` if it is too long to store.
     pub approved: Option<String>,
-    /// `None` where it is the approved one, or its server did not list it in this life of the kernel.
+    /// `None` if it equals the approved one, or if it was not listed since the kernel started.
     pub current: Option<Arc<CatalogTool>>,
 }
 
 impl PinsHandle {
-    /// At most `limit` pins of a server, from the one after `after` on.
+    /// At most `limit` pins of a server, starting after `after`.
     ///
     /// # Errors
-    /// Why its file cannot be used, in words.
+    /// The server's file cannot be used.
     pub async fn list(
         &self,
         server: &ServerId,
@@ -58,7 +58,7 @@ impl PinsHandle {
         reading.await.unwrap_or_else(|why| Err(why.to_string()))
     }
 
-    /// What a pinned tool was, and what it is.
+    /// The approved and the current definition of a pinned tool.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -71,10 +71,10 @@ impl PinsHandle {
         let reading = task::run_blocking("pins.definitions", move || {
             let approved = shared.with_file(&server, |_, file| file.texts().remove(&tool))?;
             let server_pins = shared.server_pins(&server);
-            let now = lock(&server_pins).changed.get(&tool).cloned();
+            let current = lock(&server_pins).changed.get(&tool).cloned();
             Ok::<_, String>(DefinitionPair {
                 approved: approved.map(String::from),
-                current: now,
+                current,
             })
         });
         reading.await.unwrap_or_else(|why| Err(why.to_string()))
@@ -82,7 +82,7 @@ impl PinsHandle {
 }
 
 impl SharedPins {
-    /// Reads the pins of a server, from their file where nobody has read that yet. Blocks.
+    /// Reads the pins of a server, from their file if that was not read yet. Blocks.
     fn with_file<T>(
         &self,
         server: &ServerId,

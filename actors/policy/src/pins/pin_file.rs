@@ -1,5 +1,5 @@
-//! The pins of one server and their file. A marker elsewhere records that the file exists, so that its loss
-//! is noticed.
+//! The pins of one server and their file. A marker elsewhere records that the file exists, so that its loss is
+//! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -17,8 +17,8 @@ use super::ToolChange;
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
-/// Longest definition, in bytes, that is stored to be shown beside a changed one. Of a longer one only the
-/// pin is stored.
+/// Longest definition, in bytes, that is stored for comparison with a changed one. Of a longer one only the pin is
+/// stored.
 const TEXT_MAX: usize = 16 << 10;
 
 /// The contents of the file.
@@ -26,9 +26,9 @@ const TEXT_MAX: usize = 16 << 10;
 #[serde(default)]
 struct Page {
     pins: Pins,
-    /// Definitions as approved, by tool; read when something changed and when the server starts.
+    /// Approved definitions by tool; read when something changed and when the server starts.
     texts: BTreeMap<String, Box<str>>,
-    /// The tools of the last list, in its order; `None` in a file of an older kernel.
+    /// The tools of the last list, in its order; `None` in files of older kernels.
     listed: Option<Vec<Box<str>>>,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct PinFile {
     folder: PathBuf,
     path: PathBuf,
     pins: Pins,
-    /// The pins, as they are in the file.
+    /// The pins as stored in the file.
     stored_pins: Pins,
     /// The tools of the last list, in its order.
     listed: Option<Vec<Box<str>>>,
-    /// The same, as in the file.
+    /// `listed` as stored in the file.
     stored_list: Option<Vec<Box<str>>>,
     server: ServerId,
 }
@@ -53,7 +53,7 @@ impl PinFile {
         let path = file_path(folder, server);
         let page = match read_page(&path)? {
             Some(page) => {
-                // Without the marker only the loss of the file would go unnoticed.
+                // A missing marker only hides the loss of the file.
                 let _ = write_marker(folder, server);
                 page
             }
@@ -77,11 +77,11 @@ impl PinFile {
         })
     }
 
-    /// The definitions of the tools that the server listed last, in its order. Without those that wait for a
-    /// person, and those that are too long to be stored.
+    /// The definitions of the tools that the server listed last, in its order. Without those that are pending, and those
+    /// that are too long to store.
     ///
     /// # Errors
-    /// Why the file cannot be used, in words.
+    /// The file cannot be used.
     pub(super) fn last_list(folder: &Path, server: &ServerId) -> Result<Vec<Arc<str>>, String> {
         let mut page = read_page(&file_path(folder, server))?.unwrap_or_default();
         let all = || page.texts.keys().map(|name| name.as_str().into()).collect();
@@ -93,7 +93,7 @@ impl PinFile {
         Ok(texts.map(|text| Arc::from(&**text)).collect())
     }
 
-    /// Removes the file of a server, if there is one.
+    /// Removes the file of a server, if it exists.
     pub(super) fn remove(folder: &Path, server: &ServerId) -> io::Result<()> {
         match fs::remove_file(marker_path(folder, server)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -106,8 +106,7 @@ impl PinFile {
         }
     }
 
-    /// Compares tools with their pins. Returns those that changed, and the names of unknown ones that are
-    /// to be blocked.
+    /// Compares tools with their pins. Returns the changed ones, and the names of unknown ones to block.
     pub(super) fn compare(
         &mut self,
         server: &ServerId,
@@ -132,13 +131,13 @@ impl PinFile {
                 }
                 PinCheck::Changed {
                     changed,
-                    is_new: news,
+                    is_new,
                     blocked,
                 } => changes.push(ToolChange {
                     tool: tool.clone(),
                     pin,
                     changed,
-                    is_new: news,
+                    is_new,
                     is_blocked: blocked,
                 }),
             }
@@ -146,7 +145,7 @@ impl PinFile {
         (changes, unknown)
     }
 
-    /// True when a person has yet to decide about this tool.
+    /// Whether the operator has yet to decide about this tool.
     pub(super) fn is_pending(&self, server: &ServerId, tool: &str) -> bool {
         let pending = self.pins.pending();
         pending
@@ -173,19 +172,18 @@ impl PinFile {
         self.pins.deny(server, tool, pin)
     }
 
-    /// The pins.
     pub(super) fn pins(&self) -> &Pins {
         &self.pins
     }
 
-    /// Definitions as they were approved, where they are stored.
+    /// The approved definitions that are stored.
     pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
         let page = read_page(&self.path).ok().flatten();
         page.map_or_else(BTreeMap::new, |page| page.texts)
     }
 
-    /// Brings the file up to date, with the definitions of those of `tools` that count as approved. On disk
-    /// when this returns; not written if nothing changed.
+    /// Writes the file, with the definitions of those of `tools` that count as approved. On disk when this returns; skipped
+    /// if nothing changed.
     pub(super) fn save(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
         if self.pins == self.stored_pins && self.listed == self.stored_list {
             return Ok(());
@@ -220,24 +218,23 @@ fn file_path(folder: &Path, server: &ServerId) -> PathBuf {
     folder.join(format!("{server}.json"))
 }
 
-/// The marker that the file exists.
 fn marker_path(folder: &Path, server: &ServerId) -> PathBuf {
     folder.with_file_name("pinned").join(server.as_str())
 }
 
 fn write_marker(folder: &Path, server: &ServerId) -> io::Result<()> {
-    let mark = marker_path(folder, server);
-    if mark.exists() {
+    let marker = marker_path(folder, server);
+    if marker.exists() {
         return Ok(());
     }
-    create_private_folder(&mark)?;
+    create_private_folder(&marker)?;
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(0o600);
-    open.open(&mark)?;
-    atomic_file::sync_folder(&mark)
+    open.open(&marker)?;
+    atomic_file::sync_folder(&marker)
 }
 
-/// The contents of a file; empty when there is none.
+/// The contents of a file; `None` if it does not exist.
 fn read_page(path: &Path) -> Result<Option<Page>, String> {
     match regular_file::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -254,12 +251,12 @@ fn read_page(path: &Path) -> Result<Option<Page>, String> {
 
 fn describe_remedy(path: &Path) -> String {
     format!(
-        "nobody knows what its tools were; put a copy back, or take them as they are now with `echo '{{}}' > {}`",
+        "the approved definitions are lost; restore a copy, or accept the current ones with `echo '{{}}' > {}`",
         path.display()
     )
 }
 
-fn create_private_folder(of: &Path) -> io::Result<()> {
-    let folder = of.parent().unwrap_or(Path::new("."));
+fn create_private_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
     atomic_file::create_folder(folder)
 }

@@ -1,5 +1,4 @@
-//! The spans of a sampled request. Each is exported when it ends, so nothing gathers in memory however long the
-//! request takes.
+//! The spans of a sampled request. Each is exported when it ends, so that memory stays bounded for long requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,17 +11,17 @@ use crate::event_sink::EventSink;
 use crate::time::{monotonic_now, unix_ns};
 
 tokio::task_local! {
-    /// The span of the sampled request that is being handled; set by [`RequestSpan::within`].
+    /// The span of the sampled request that is being handled; set by [`RequestSpan::instrument`].
     static CURRENT: SpanContext;
 }
 
-/// The span of the sampled request that this is part of; `None` outside of all.
+/// The span of the current sampled request; `None` outside of one.
 #[must_use]
 pub fn current_span() -> Option<SpanContext> {
     CURRENT.try_with(|context| *context).ok()
 }
 
-/// Longest name of a span, in characters: what servers name their tools is cut there.
+/// Longest name of a span, in characters: longer tool names are truncated.
 const NAME_MAX: usize = 160;
 
 /// The span of a whole request. It ends when it is dropped.
@@ -35,11 +34,11 @@ pub struct RequestSpan {
     sink: EventSink<FinishedSpan>,
 }
 
-/// What is known of a span that has not ended.
+/// The state of a span that has not ended.
 #[derive(Debug)]
 struct OpenSpan {
     id: u64,
-    /// The span that it is part of; 0 for none.
+    /// The parent span; 0 for none.
     parent: u64,
     name: Box<str>,
     kind: SpanKind,
@@ -64,7 +63,7 @@ impl OpenSpan {
     }
 
     fn end(&mut self, trace: u128, state: &str) -> FinishedSpan {
-        let lasted = to_nanos(monotonic_now().duration_since(self.started_at));
+        let duration_ns = to_nanos(monotonic_now().duration_since(self.started_at));
         FinishedSpan {
             trace,
             id: self.id,
@@ -73,7 +72,7 @@ impl OpenSpan {
             name: std::mem::take(&mut self.name),
             kind: self.kind,
             start_ns: self.start_ns,
-            end_ns: self.start_ns.saturating_add(lasted),
+            end_ns: self.start_ns.saturating_add(duration_ns),
             attributes: std::mem::take(&mut self.attributes),
             error: self.error,
         }
@@ -81,7 +80,7 @@ impl OpenSpan {
 }
 
 impl RequestSpan {
-    /// Begins the span of a request of this trace, below the span of who sent it.
+    /// Starts the span of a request of this trace, below the span of its sender.
     #[must_use]
     pub fn begin(trace: &Trace, name: &str, sink: &EventSink<FinishedSpan>) -> Option<Arc<Self>> {
         let number = trace.id.as_u128()?;
@@ -96,24 +95,24 @@ impl RequestSpan {
         }))
     }
 
-    /// Names it anew: more is known by now.
+    /// Renames the span once more is known.
     pub fn set_name(&self, name: &str) {
         self.lock_open_span().name = truncate_name(name);
     }
 
-    /// Says something of it.
+    /// Sets an attribute.
     pub fn set_attribute(&self, name: &'static str, value: impl Into<AttributeValue>) {
         let mut open = self.lock_open_span();
         open.attributes.retain(|(known, _)| *known != name);
         open.attributes.push((name, value.into()));
     }
 
-    /// It failed, for this reason.
+    /// Marks the span as failed, for this reason.
     pub fn set_error(&self, why: &'static str) {
         self.lock_open_span().error = Some(why);
     }
 
-    /// This future's work is part of the request: [`current_span`] returns its span. Tasks it spawns are not
+    /// Runs a future as part of the request: [`current_span`] returns the request's span. Tasks that it spawns are not
     /// included.
     pub fn instrument<F: Future>(&self, handling: F) -> impl Future<Output = F::Output> + use<F> {
         let context = SpanContext {
@@ -130,8 +129,8 @@ impl RequestSpan {
 
 impl Drop for RequestSpan {
     fn drop(&mut self) {
-        let ended = self.lock_open_span().end(self.trace, &self.state);
-        self.sink.send(ended);
+        let finished = self.lock_open_span().end(self.trace, &self.state);
+        self.sink.send(finished);
     }
 }
 
@@ -143,24 +142,24 @@ pub struct ChildSpan {
 }
 
 impl ChildSpan {
-    /// Says something of it.
+    /// Sets an attribute.
     pub fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         self.open.attributes.push((name, value.into()));
     }
 
-    /// It failed, for this reason; for none where it did not.
+    /// Marks the span as failed for this reason; `None` for success.
     pub fn set_error(&mut self, why: Option<&'static str>) {
         self.open.error = why;
     }
 
-    /// The `traceparent` for requests made within it.
+    /// The `traceparent` for requests within the span.
     #[must_use]
     pub fn traceparent(&self) -> String {
         let (trace, id) = (self.request_span.trace, self.open.id);
         format!("00-{trace:032x}-{id:016x}-01")
     }
 
-    /// The `tracestate` that goes with it; none where the caller sent none.
+    /// The matching `tracestate`; `None` if the caller sent none.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         Some(&*self.request_span.state).filter(|state| !state.is_empty())
@@ -169,15 +168,15 @@ impl ChildSpan {
 
 impl Drop for ChildSpan {
     fn drop(&mut self) {
-        let ended = self
+        let finished = self
             .open
             .end(self.request_span.trace, &self.request_span.state);
-        self.request_span.sink.send(ended);
+        self.request_span.sink.send(finished);
     }
 }
 
 impl Trace {
-    /// Begins a part of the request within the kernel; `None` where the request is not sampled.
+    /// Starts a span of the kernel's own work; `None` if the request is not sampled.
     #[must_use]
     pub fn start_child_span(&self, name: &'static str) -> Option<ChildSpan> {
         let of = self.span.clone()?;
@@ -188,7 +187,7 @@ impl Trace {
         })
     }
 
-    /// Begins a request of the kernel to somebody else, as part of this one.
+    /// Starts a span for a request of the kernel to another party.
     #[must_use]
     pub fn start_client_span(&self, method: &str, of: Option<&str>) -> Option<ChildSpan> {
         let request = self.span.clone()?;
@@ -205,7 +204,7 @@ impl Trace {
         Some(part)
     }
 
-    /// The caller's description of its own span, if its trace is this one.
+    /// The caller's own span, if its trace is this one.
     #[must_use]
     pub fn caller(&self) -> Option<&RemoteSpan> {
         self.caller.as_deref()
@@ -227,12 +226,12 @@ fn to_nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Decision 0066: the parts of a request are below its span, that is below its caller's, and what is asked
-    /// further is told of the part, with what the caller wants passed on.
+    /// Decision 0066: child spans are below the request's span, which is below its caller's; outgoing requests carry the child
+    /// span with the caller's `tracestate`.
     #[test]
-    fn spans_of_a_request_hang_together() {
-        let ended: Arc<Mutex<Vec<FinishedSpan>>> = Arc::default();
-        let taken = ended.clone();
+    fn spans_of_a_request_form_a_tree() {
+        let finished: Arc<Mutex<Vec<FinishedSpan>>> = Arc::default();
+        let taken = finished.clone();
         let sink = EventSink::new(move |span| taken.lock().unwrap().push(span));
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
         let params = format!(r#"{{"_meta":{{"traceparent":"{parent}","tracestate":"a=b"}}}}"#);
@@ -245,14 +244,18 @@ mod tests {
         drop(asking);
         trace.span.as_ref().unwrap().set_error("timeout");
         drop(trace);
-        let ended = ended.lock().unwrap();
-        let names: Vec<_> = ended.iter().map(|span| &*span.name).collect();
+        let finished = finished.lock().unwrap();
+        let names: Vec<_> = finished.iter().map(|span| &*span.name).collect();
         assert_eq!(names, ["checks", "tools/call t", "tools/call"]);
-        assert_eq!(ended[2].parent, 0x00f0_67aa_0ba9_02b7);
-        assert!(ended[..2].iter().all(|part| part.parent == ended[2].id));
-        let own = format!("{:016x}", ended[1].id);
+        assert_eq!(finished[2].parent, 0x00f0_67aa_0ba9_02b7);
+        assert!(
+            finished[..2]
+                .iter()
+                .all(|part| part.parent == finished[2].id)
+        );
+        let own = format!("{:016x}", finished[1].id);
         assert_eq!(passed_on, format!("{}{own}-01", &parent[..36]));
-        assert_eq!(ended[2].error, Some("timeout"));
+        assert_eq!(finished[2].error, Some("timeout"));
         assert!(Trace::generate().start_child_span("checks").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The operator acknowledges faults of the log: from then on verification accepts them.
+//! Lets the operator acknowledge faults of the log: verification then accepts them.
 
 use mgp_engine::store::audit::verify::{ACKNOWLEDGED_MAX, acknowledgment};
 use mgp_protocol::mgp::audit::{
@@ -11,13 +11,13 @@ use super::verification::{log_disabled, verify_folder};
 use super::{AuditHandle, new_event, operator_actor};
 
 impl AuditHandle {
-    /// The last record that was written.
+    /// The last written record.
     ///
     /// # Errors
     /// When no log is written.
     pub fn last_record(&self) -> Result<LastRecord, Refusal> {
-        let ledger = self.queue.as_ref().ok_or_else(log_disabled)?;
-        let last = *ledger.written.borrow();
+        let queue = self.queue.as_ref().ok_or_else(log_disabled)?;
+        let last = *queue.written.borrow();
         Ok(LastRecord {
             sequence: last.sequence,
             hash: last.hash.to_string(),
@@ -35,13 +35,13 @@ impl AuditHandle {
         asked: &Acknowledge,
         trace: &TraceId,
     ) -> Result<Acknowledged, Refusal> {
-        let ledger = self.queue.as_ref().ok_or_else(log_disabled)?;
-        let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
-        let looked = mgp_runtime::task::run_blocking("audit.examine", move || {
+        let queue = self.queue.as_ref().ok_or_else(log_disabled)?;
+        let (folder, last) = (queue.folder.clone(), *queue.written.borrow());
+        let verified = mgp_runtime::task::run_blocking("audit.examine", move || {
             verify_folder(&folder, Some(last))
         })
         .await;
-        let found = looked
+        let found = verified
             .map_err(|e| Refusal::Internal(e.to_string()))?
             .map_err(|e| Refusal::Internal(format!("the audit log: {e}")))?;
         let acknowledged = found.describe_faults();
@@ -53,7 +53,7 @@ impl AuditHandle {
             return Err(Refusal::BadRequest(format!(
                 "{} faults, and at most {ACKNOWLEDGED_MAX} are acknowledged: move {} away, as evidence, and start the kernel again",
                 faults.len(),
-                ledger.folder.folder().display()
+                queue.folder.folder().display()
             )));
         }
         let faults: Vec<_> = faults.iter().map(acknowledgment).collect();
@@ -67,7 +67,7 @@ impl AuditHandle {
         }
         let kind = EventType::LOG_ACKNOWLEDGED;
         let target = Target::default();
-        let said = new_event(
+        let event = new_event(
             kind,
             operator_actor(),
             target,
@@ -75,7 +75,7 @@ impl AuditHandle {
             Outcome::Success,
             details,
         );
-        let written = self.record_decision(said).await;
+        let written = self.record_decision(event).await;
         written.map_err(|error| Refusal::Internal(error.to_string()))?;
         Ok(Acknowledged { acknowledged })
     }

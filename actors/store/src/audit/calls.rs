@@ -1,4 +1,4 @@
-//! The log's records of one call, read from the files.
+//! Finds the records of one call in the log files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,53 +17,57 @@ use super::files::LogFolder;
 use super::replay::run_blocking;
 use super::verification::log_disabled;
 
-/// Most records of one id that are returned, the newest.
+/// Maximum number of records returned for one id; the newest are kept.
 const RECORDS_MAX: usize = 100;
-/// How long the record of a call that has just ended is waited for. A disk takes its time.
+/// How long to wait for the record of a call that has just ended.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes read at once.
+/// The read buffer size in bytes.
 const CHUNK: usize = 256 << 10;
-/// Longer than any line.
+/// Exceeds the maximum line length.
 const LINE_MAX: u64 = 2 * EVENT_MAX as u64;
 
 impl AuditHandle {
-    /// The log's records of the calls with this id: of all agents, or of this one. The whole log is read, so that the
-    /// duration does not disclose a match; one query at a time.
+    /// The log's records of the calls with this id: of all agents, or of one agent. Always reads the whole log, so that
+    /// the duration does not disclose a match; one query at a time.
     ///
     /// # Errors
     /// When no log is written or it cannot be read.
     pub async fn find_calls(
         &self,
         call: &TraceId,
-        whose: Option<String>,
+        agent_filter: Option<String>,
     ) -> Result<CallLookup, Refusal> {
-        let ledger = self.queue.as_ref().ok_or_else(log_disabled)?;
-        let _one = ledger.readers.acquire().await;
-        let _ = tokio::time::timeout(RECORD_TIMEOUT, ledger.flush()).await;
-        let (folder, call) = (ledger.folder.clone(), call.clone());
-        let found = run_blocking(move || search_log(&folder, &call, whose.as_deref())).await;
+        let queue = self.queue.as_ref().ok_or_else(log_disabled)?;
+        let _permit = queue.readers.acquire().await;
+        let _ = tokio::time::timeout(RECORD_TIMEOUT, queue.flush()).await;
+        let (folder, call) = (queue.folder.clone(), call.clone());
+        let found = run_blocking(move || search_log(&folder, &call, agent_filter.as_deref())).await;
         let found = found.map_err(|e| Refusal::Internal(format!("the audit log: {e}")))?;
         Ok(CallLookup {
-            logged_before_reply: ledger.calls_wait,
+            logged_before_reply: queue.calls_wait,
             ..found
         })
     }
 }
 
-fn search_log(folder: &LogFolder, call: &TraceId, whose: Option<&str>) -> io::Result<CallLookup> {
+fn search_log(
+    folder: &LogFolder,
+    call: &TraceId,
+    agent_filter: Option<&str>,
+) -> io::Result<CallLookup> {
     let mut found = CallLookup::default();
     let mut records = VecDeque::new();
     for number in folder.numbers()? {
         let file = match File::open(folder.file_path(number)) {
-            // Trimmed meanwhile.
+            // The file was trimmed meanwhile.
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
             file => file?,
         };
         for_each_line(file, |line| {
-            let said = |text| can_contain_string(line, text);
+            let contains_text = |text| can_contain_string(line, text);
             if found.log_start.is_some()
-                && !said(call.as_str())
-                && !said(EventType::LOG_INTERRUPTED.as_str())
+                && !contains_text(call.as_str())
+                && !contains_text(EventType::LOG_INTERRUPTED.as_str())
             {
                 return;
             }
@@ -75,7 +79,9 @@ fn search_log(folder: &LogFolder, call: &TraceId, whose: Option<&str>) -> io::Re
                 .get_or_insert_with(|| event.timestamp.clone());
             if event.event_type == EventType::LOG_INTERRUPTED {
                 found.interrupted_at = Some(event.timestamp);
-            } else if event.trace_id == *call && whose.is_none_or(|agent| event.actor.id == agent) {
+            } else if event.trace_id == *call
+                && agent_filter.is_none_or(|agent| event.actor.id == agent)
+            {
                 push_bounded(&mut records, parse_call_record(seq, event));
             }
         })?;

@@ -1,4 +1,4 @@
-//! Makes audit events.
+//! Constructors of audit events.
 
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use mgp_runtime::time::unix_ms;
 
-/// An event that happens now. `details` is an object, or null for none.
+/// An event with the current time. `details` is an object, or null for none.
 #[must_use]
 pub fn new_event(
     event_type: EventType,
@@ -61,7 +61,7 @@ pub fn agent_actor(id: &str) -> Actor {
     }
 }
 
-/// A file beside the log was damaged or missing; `what` says which, how, and what was done.
+/// A file beside the log was damaged or missing; `what` names it, the damage and the remedy taken.
 #[must_use]
 pub fn state_damaged_event(what: &str) -> Event {
     new_event(
@@ -74,7 +74,7 @@ pub fn state_damaged_event(what: &str) -> Event {
     )
 }
 
-/// A file beside the log is used as it is, though it is not known to be whole; `what` says why.
+/// A file beside the log is used as it is, though it may be incomplete; `what` says why.
 #[must_use]
 pub fn state_accepted_event(what: &str) -> Event {
     Event {

@@ -16,7 +16,7 @@ use mgp_protocol::ids::ServerId;
 use crate::atomic_file::create_folder;
 use crate::regular_file;
 
-/// More than the longest line, so that the last record of a file lies within this many bytes of its end.
+/// Exceeds the maximum line length, so that the last record of a file lies within this many bytes of its end.
 const TAIL_BYTES: u64 = 2 * EVENT_MAX as u64;
 const EXTENSION: &str = ".jsonl";
 
@@ -25,25 +25,25 @@ const EXTENSION: &str = ".jsonl";
 pub struct LogFolder(PathBuf);
 
 impl LogFolder {
-    /// The log below a data folder, whether it is there or not.
+    /// The log folder below a data folder, whether or not it exists.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
         Self(data_dir.join("audit"))
     }
 
-    /// The file of the head: beside the folder, so that removing the log does not remove it.
+    /// The head file, beside the folder, so that removing the log does not remove it.
     #[must_use]
     pub fn head(&self) -> PathBuf {
         self.0.with_extension("head")
     }
 
-    /// The second file of the head, under a name that does not suggest the log.
+    /// The second head file, under a name that does not suggest the log.
     #[must_use]
     pub(crate) fn witness(&self) -> PathBuf {
         self.0.with_file_name("node.witness")
     }
 
-    /// Marks that a kernel has run on the data folder; made after the first log.
+    /// Marks that a kernel has run on the data folder; created after the first log.
     #[must_use]
     pub fn marker(&self) -> Option<PathBuf> {
         let others = ["node.key", "grants.journal"];
@@ -56,13 +56,13 @@ impl LogFolder {
         self.0.join("next")
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// Marks that the log was closed, with this as its last record.
+    /// Marks the log as closed, with this as its last record.
     pub(super) fn mark_closed(&self, last: Head) -> io::Result<()> {
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(true).mode(0o600);
@@ -72,23 +72,23 @@ impl LogFolder {
         self.sync()
     }
 
-    /// True when the log was closed with this as its last record. The mark is gone afterwards, since the log
-    /// is open again.
+    /// Whether the log was closed with this as its last record. Removes the marker, since the log is open
+    /// again.
     pub(super) fn take_closed_mark(&self, last: Head) -> io::Result<bool> {
-        let said = match regular_file::read(&self.closed_mark()) {
+        let content = match regular_file::read(&self.closed_mark()) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-            said => said?,
+            content => content?,
         };
         fs::remove_file(self.closed_mark())?;
         self.sync()?;
-        Ok(said == format!("{} {}\n", last.sequence, last.hash).as_bytes())
+        Ok(content == format!("{} {}\n", last.sequence, last.hash).as_bytes())
     }
 
     fn closed_mark(&self) -> PathBuf {
         self.0.join("closed")
     }
 
-    /// The file that records how far a server was sent events.
+    /// The file that records up to which event a server was notified.
     pub(super) fn delivery_mark(&self, server: &ServerId) -> PathBuf {
         self.0.join(format!("told-{server}"))
     }
@@ -99,12 +99,12 @@ impl LogFolder {
         self.0.join(format!("{number:08}{EXTENSION}"))
     }
 
-    /// Makes the folder when there is none, accessible to its owner alone.
+    /// Creates the folder if it is missing, accessible to its owner only.
     pub(super) fn create(&self) -> io::Result<()> {
         create_folder(&self.0)
     }
 
-    /// The numbers of its files, in order; none when there is no folder.
+    /// The numbers of the log files, in order; empty if the folder is missing.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -135,8 +135,8 @@ impl LogFolder {
         Ok(file)
     }
 
-    /// Makes a new file with these bytes, on disk, open for appending. Its number is free. Whenever the
-    /// kernel ends, the file is complete or absent.
+    /// Creates a file with these bytes, synced and open for appending. Its number must be unused. If the kernel
+    /// ends meanwhile, the file is complete or absent.
     pub(super) fn create_file(
         &self,
         number: u64,
@@ -159,12 +159,12 @@ impl LogFolder {
         Ok(file)
     }
 
-    /// Syncs the folder after files were made or removed.
+    /// Syncs the folder after files were created or removed.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
 
-    /// The last whole record of a file, when its end has one.
+    /// The last complete record near the end of a file.
     pub(super) fn last_record(&self, number: u64) -> io::Result<Option<Head>> {
         let mut file = regular_file::open(&self.file_path(number))?;
         let len = file.metadata()?.len();
@@ -181,7 +181,7 @@ impl LogFolder {
         }))
     }
 
-    /// Reads the whole log, each file up to the length in `upto`; without it, all there is.
+    /// Verifies the whole log, each file up to its length in `upto`, or completely without it.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -189,7 +189,7 @@ impl LogFolder {
         self.verify_in_steps(known, upto, &mut |_, _| Ok(()))
     }
 
-    /// The same, with `step` called before each file with the number read and the total; its error ends it.
+    /// As [`Self::verify`]; calls `step` before each file with the number read and the total. Its error aborts.
     pub(super) fn verify_in_steps(
         &self,
         known: Option<Head>,

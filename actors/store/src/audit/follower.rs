@@ -1,4 +1,4 @@
-//! Reads the log for one server, from the files: only written events are sent, and a slow server delays
+//! Reads the log files for one server: only written events are sent, and a slow server delays
 //! nobody.
 
 use std::fs;
@@ -15,12 +15,12 @@ use super::replay::{run_blocking, with_sequence};
 use super::server_reports::is_reported_by;
 use super::tail::Tail;
 
-/// Events read at once; more are read only after these were sent.
+/// Maximum number of events read at once; more are read only after these were sent.
 const BATCH: usize = 256;
 /// How long events are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Reads on from the last event its server was sent.
+/// Reads on from the last event that was sent to the server.
 pub struct Follower {
     queue: Arc<LogQueue>,
     server: ServerId,
@@ -35,30 +35,30 @@ pub struct EventBatch {
     /// The first and last sequence of preceding events that were trimmed before they were read.
     pub trimmed: Option<(u64, u64)>,
     /// The params of each event's notification. Events that the server itself reported are left out, because
-    /// echoing them might never end.
+    /// echoing them could loop forever.
     pub events: Vec<String>,
     end: u64,
 }
 
 impl AuditHandle {
-    /// The log for this server; `None` where there is none.
+    /// A follower of the log for this server; `None` without a log.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the log cannot be read.
     pub async fn follow(&self, server: &ServerId) -> io::Result<Option<Follower>> {
-        let Some(ledger) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return Ok(None);
         };
-        let newest = ledger.written.borrow().sequence;
-        let mark = DeliveryMark(ledger.folder.delivery_mark(server));
-        let (folder, kept) = (ledger.folder.clone(), mark.clone());
+        let newest = queue.written.borrow().sequence;
+        let mark = DeliveryMark(queue.folder.delivery_mark(server));
+        let (folder, stored_mark) = (queue.folder.clone(), mark.clone());
         let (last, tail) = run_blocking(move || {
-            let from = kept.read().unwrap_or(newest);
+            let from = stored_mark.read().unwrap_or(newest);
             Ok((from, Tail::open_after(folder, from)?))
         })
         .await?;
         Ok(Some(Follower {
-            queue: ledger.clone(),
+            queue: queue.clone(),
             server: server.clone(),
             mark,
             last,
@@ -68,10 +68,10 @@ impl AuditHandle {
 }
 
 impl Follower {
-    /// The next events, as soon as there are any; `None` when the log has ended.
+    /// Waits for the next events; `None` when the log has ended.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the log cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<EventBatch>> {
         let mut written = self.queue.written.subscribe();
         loop {
@@ -104,7 +104,7 @@ impl Follower {
         }
     }
 
-    /// Notes that the server has read these.
+    /// Stores that the server has received these events.
     pub async fn confirm(&mut self, batch: &EventBatch) {
         self.last = batch.end;
         let (mark, end) = (self.mark.clone(), batch.end);
@@ -114,7 +114,7 @@ impl Follower {
     }
 }
 
-/// How far a server has received the log; stored beside the log for its next connection.
+/// Stores how far a server has received the log, for its next connection.
 #[derive(Clone)]
 struct DeliveryMark(PathBuf);
 

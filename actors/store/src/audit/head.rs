@@ -1,8 +1,7 @@
-//! The last record known to be on disk, stored outside the log, because cutting records off the end of the
-//! log would otherwise leave no trace. It is stored in two files, so that the other one reveals the removal
-//! of one.
+//! The last record known to be on disk, stored outside the log, because truncating the log would otherwise leave no
+//! trace. It is stored in two files, so that the removal of one is detected by the other.
 //!
-//! Each file has two slots that are written in turn, so that one of them is whole after a power cut.
+//! Each file has two slots that are written alternately, so that one of them is intact after a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -15,15 +14,15 @@ use mgp_engine::store::audit::record::RecordDigest;
 use super::files::LogFolder;
 use crate::regular_file;
 
-/// The size of a slot: a sector.
+/// The size of a slot: one sector.
 const SLOT: u64 = 512;
 
-/// Both files, open to be written.
+/// Both head files, open for writing.
 #[derive(Debug)]
 pub(super) struct HeadFiles([HeadFile; 2]);
 
 impl HeadFiles {
-    /// Opens both; a missing one is made with the contents of the other.
+    /// Opens both files; creates a missing one with the contents of the other.
     pub(super) fn open(folder: &LogFolder) -> io::Result<Self> {
         let head = folder.head();
         let known = read(&head).ok().flatten();
@@ -34,7 +33,7 @@ impl HeadFiles {
         Ok(Self([open(&head)?, open(&folder.witness())?]))
     }
 
-    /// Writes the head to both files. It is on disk after [`Self::sync`] at the latest.
+    /// Writes the head to both files. [`Self::sync`] makes it durable.
     pub(super) fn write(&mut self, head: Head) -> io::Result<()> {
         self.0.iter_mut().try_for_each(|file| file.write(head))
     }
@@ -49,7 +48,7 @@ impl HeadFiles {
         self.0.iter().try_for_each(HeadFile::sync)
     }
 
-    /// Makes a file again that was removed meanwhile; answers which.
+    /// Recreates a file that was removed meanwhile; returns its path.
     pub(super) fn restore_missing(&mut self, head: Head) -> io::Result<Option<PathBuf>> {
         let gone = |file: &&mut HeadFile| matches!(file.path.try_exists(), Ok(false));
         let Some(gone) = self.0.iter_mut().find(gone) else {
@@ -61,7 +60,7 @@ impl HeadFiles {
     }
 }
 
-/// One of the two files.
+/// One of the two head files.
 #[derive(Debug)]
 struct HeadFile {
     path: PathBuf,
@@ -75,16 +74,17 @@ impl HeadFile {
         open.read(true).write(true).create(true).truncate(false);
         let file = regular_file::open_with(path, open.mode(0o600))?;
         // The older slot is written next.
-        let places = [0, 1].map(|turn| read_slot(&file, turn).map_or(0, |head| head.sequence));
-        let turn = u64::from(places[0] > places[1]);
+        let sequences =
+            [0, 1].map(|slot_index| read_slot(&file, slot_index).map_or(0, |head| head.sequence));
+        let slot_index = u64::from(sequences[0] > sequences[1]);
         let path = path.to_owned();
         let mut opened = Self {
             path,
             file,
-            next_slot: turn,
+            next_slot: slot_index,
         };
         if read(&opened.path).ok().flatten().is_none() {
-            // An empty file is one that somebody emptied.
+            // An empty file must have been emptied by somebody.
             opened.write(known)?;
             opened.file.sync_all()?;
         }
@@ -104,16 +104,18 @@ impl HeadFile {
     }
 }
 
-/// The head written last; `None` when none was ever written.
+/// The last written head; `None` if none was ever written.
 ///
 /// # Errors
-/// When the file cannot be read or no longer holds a head.
+/// When the file cannot be read or holds no valid head.
 pub fn read(path: &Path) -> io::Result<Option<Head>> {
     let file = match regular_file::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    let newest = [0, 1].into_iter().filter_map(|turn| read_slot(&file, turn));
+    let newest = [0, 1]
+        .into_iter()
+        .filter_map(|slot_index| read_slot(&file, slot_index));
     match newest.max_by_key(|head| head.sequence) {
         Some(head) => Ok(Some(head)),
         None if file.metadata()?.len() == 0 => Ok(None),
@@ -124,9 +126,9 @@ pub fn read(path: &Path) -> io::Result<Option<Head>> {
     }
 }
 
-fn read_slot(file: &File, turn: u64) -> Option<Head> {
+fn read_slot(file: &File, slot_index: u64) -> Option<Head> {
     let mut bytes = [0; SLOT as usize];
-    let len = file.read_at(&mut bytes, turn * SLOT).ok()?;
+    let len = file.read_at(&mut bytes, slot_index * SLOT).ok()?;
     let line = bytes[..len].split(|b| *b == b'\n').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let head = Head {
@@ -136,7 +138,7 @@ fn read_slot(file: &File, turn: u64) -> Option<Head> {
     (words.next() == Some(&checksum(head))).then_some(head)
 }
 
-/// A slot that was being written during a power cut has an intact neighbour.
+/// Detects a slot that was torn by a power cut; the other slot is intact then.
 fn checksum(head: Head) -> String {
     let text = format!("{} {}", head.sequence, head.hash);
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_places_is_always_whole() {
+    fn one_slot_is_always_intact() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("head");
         assert_eq!(read(&path).unwrap(), None);

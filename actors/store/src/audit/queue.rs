@@ -1,4 +1,4 @@
-//! The entries that wait to be written. Each kind has its own limit, so that none displaces another.
+//! The entries waiting to be written. Each kind has its own limit, so that none displaces another.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use super::server_reports::ReportCounts;
 use super::{AuditEntry, AuditWriteError};
 use crate::health::DiskHealth;
 
-/// Calls under way or waiting to be written, and what their notes may hold, in bytes. Further calls are
-/// refused, because they could not be logged.
+/// Maximum number of pending calls, and of bytes in their notes. Further calls are refused, because they could
+/// not be logged.
 pub const CALLS_MAX: u64 = 65_536;
-/// See [`CALLS_MAX`]: twice as much as that many notes take without anything of their callers.
+/// See [`CALLS_MAX`]: twice the size of that many notes without caller data.
 pub const CALLS_BYTES_MAX: u64 = 128 << 20;
-/// A note of a call without what is its caller's, in bytes.
+/// The size of a call's note without caller data, in bytes.
 const ENTRY_BYTES: u64 = 1 << 10;
-/// Decisions that wait for the disk. Further ones wait before they begin.
+/// Maximum number of decisions waiting for the disk. Further ones wait before they begin.
 pub const DECISIONS_MAX: usize = 1_024;
-/// Events that cannot be refused; above this number they are dropped and counted.
+/// Maximum number of waiting events. They cannot be refused, so further ones are dropped and counted.
 pub const EVENTS_MAX: u64 = 4_096;
 
 type ResultSender = oneshot::Sender<Result<(), AuditWriteError>>;
@@ -98,55 +98,55 @@ pub(super) struct LogQueue {
     /// Events dropped for lack of capacity.
     dropped: AtomicU64,
     broken: AtomicBool,
-    /// Why nothing can be written now.
+    /// Why nothing can be written now; `None` if all is well.
     pub(super) health: DiskHealth,
     /// The files found at the start were verified, so the oldest may be trimmed.
     verified: AtomicBool,
     /// Calls are answered only after their record is on disk.
     pub(super) calls_wait: bool,
     pub(super) keeping: ArgumentRecorder,
-    /// Where it writes.
+    /// The folder of the log.
     pub(super) folder: LogFolder,
-    /// One reads the whole log at a time.
+    /// Allows one full read of the log at a time.
     pub(super) readers: Semaphore,
-    /// One verifies it at a time, beside those.
+    /// Allows one verification at a time, in addition to `readers`.
     pub(super) verifiers: Semaphore,
-    /// The last record that was written.
+    /// The last written record.
     pub(super) written: watch::Sender<Head>,
-    /// The counts of reports by servers.
+    /// The number of reports by each server.
     pub(super) report_counts: ReportCounts,
 }
 
 #[derive(Default)]
 struct Queue {
     entries: Vec<QueuedEntry>,
-    /// Somebody waits for a sync.
+    /// Whether an entry is waiting for a sync.
     sync_requested: bool,
     writer: WriterState,
-    /// Who waits until what came before is in the files.
+    /// Notified when the entries before them are in the files.
     flush_waiters: Vec<oneshot::Sender<()>>,
     closing: Option<oneshot::Sender<()>>,
     closed: bool,
 }
 
-/// The reason the writing thread waits.
+/// What the writing thread is waiting for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum WriterState {
     #[default]
     Awake,
-    /// For more entries to write together, unless somebody waits.
+    /// For more entries to write as a group, unless a sync is requested.
     Gathering,
     /// For any entry.
     Idle,
 }
 
-/// The entries that waited.
+/// The entries taken from the queue.
 pub(super) struct QueueBatch {
     pub(super) entries: Vec<QueuedEntry>,
     pub(super) dropped: u64,
     /// Notified when these entries are in the files.
     pub(super) flush_waiters: Vec<oneshot::Sender<()>>,
-    /// No entry follows.
+    /// Set if no more entries follow.
     pub(super) closing: Option<oneshot::Sender<()>>,
 }
 
@@ -188,15 +188,15 @@ impl LogQueue {
             // Dropping it wakes its waiters.
             return;
         }
-        let hurry = entry.reply.is_some();
-        queue.sync_requested |= hurry;
+        let wants_sync = entry.reply.is_some();
+        queue.sync_requested |= wants_sync;
         queue.entries.push(entry);
-        let wake = match queue.writer {
+        let should_wake = match queue.writer {
             WriterState::Awake => false,
-            WriterState::Gathering => hurry,
+            WriterState::Gathering => wants_sync,
             WriterState::Idle => true,
         };
-        if wake {
+        if should_wake {
             queue.writer = WriterState::Awake;
             drop(queue);
             self.wakeup.notify_one();
@@ -210,7 +210,7 @@ impl LogQueue {
         Some([one, self.calls_bytes.try_take(bytes)?])
     }
 
-    /// Calls with a slot, and waiting events.
+    /// The number of reserved calls and of waiting events.
     pub(super) fn pending_counts(&self) -> (u64, u64) {
         (self.calls.in_use_amount(), self.events.in_use_amount())
     }
@@ -224,7 +224,7 @@ impl LogQueue {
         }
     }
 
-    /// Whether anything can be written at all.
+    /// Checks that entries can be written.
     pub(super) fn check(&self) -> Result<(), CommitError> {
         if self.broken.load(Ordering::Relaxed) {
             Err(CommitError::Failed)
@@ -241,13 +241,13 @@ impl LogQueue {
         self.verified.load(Ordering::Relaxed)
     }
 
-    /// Nothing can be written for now.
+    /// Marks that nothing can be written for now.
     pub(super) fn fail(&self, why: &str) {
         self.broken.store(true, Ordering::Relaxed);
         self.health.set_failure(why);
     }
 
-    /// Entries can be written again, unless the log is being closed.
+    /// Marks that entries can be written again, unless the log is being closed.
     pub(super) fn recover(&self) {
         let queue = self.queue();
         self.broken.store(queue.closed, Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl LogQueue {
 
     /// Resolves when everything sent before is in the files, or cannot be written.
     pub(super) fn flush(&self) -> oneshot::Receiver<()> {
-        let (told, flushed) = oneshot::channel();
+        let (sender, flushed) = oneshot::channel();
         let mut queue = self.queue();
         if queue.closed {
             // Dropping it notifies the waiters.
@@ -289,14 +289,14 @@ impl LogQueue {
         }
         queue.sync_requested = true;
         queue.writer = WriterState::Awake;
-        queue.flush_waiters.push(told);
+        queue.flush_waiters.push(sender);
         drop(queue);
         self.wakeup.notify_one();
         flushed
     }
 
-    /// Waits for entries: first for the time in which entries are gathered, unless somebody waits for a
-    /// sync, then until there is one or until `until`.
+    /// Waits for entries: first for the gathering time, unless a sync is requested, then until there is an entry
+    /// or until `until`.
     pub(super) fn next_batch(&self, gather: Duration, until: Option<Duration>) -> QueueBatch {
         let mut queue = self.queue();
         queue.writer = WriterState::Gathering;
@@ -320,7 +320,7 @@ impl LogQueue {
         queue.writer = WriterState::Awake;
         queue.sync_requested = false;
         if queue.closing.is_some() {
-            // A waiter notified of the closed log must find it closed: a call that began now would have no record.
+            // Waiters that are notified of the closing must find the log closed: a call that begins now would have no record.
             queue.closed = true;
             self.broken.store(true, Ordering::Relaxed);
         }
@@ -344,10 +344,10 @@ mod tests {
     use super::*;
     use mgp_engine::store::audit::redact::{ArgumentRetention, Redaction};
 
-    /// A call that begins has its record: from the moment in which the log takes its last entries, none does, also
-    /// where the disk of a log is well again just then.
+    /// A log that is taking its last entries reserves no call, even if its disk has just recovered: the call would have
+    /// no record.
     #[test]
-    fn a_log_that_is_being_closed_takes_no_call() {
+    fn closing_log_reserves_no_call() {
         let keeping = Redaction::new(ArgumentRetention::Digest, &[7; 32], []);
         let folder = LogFolder::new(std::path::Path::new("nowhere"));
         let queue = LogQueue::new(
@@ -358,8 +358,8 @@ mod tests {
         );
         let mut closed = queue.close();
         assert!(queue.check().is_ok());
-        let taken = queue.next_batch(Duration::ZERO, Some(Duration::ZERO));
-        assert!(taken.closing.is_some() && closed.try_recv().is_err());
+        let batch = queue.next_batch(Duration::ZERO, Some(Duration::ZERO));
+        assert!(batch.closing.is_some() && closed.try_recv().is_err());
         assert_eq!(queue.check(), Err(CommitError::Failed));
         queue.recover();
         assert_eq!(queue.check(), Err(CommitError::Failed));

@@ -1,4 +1,4 @@
-//! Reads the log for the kernel itself: what was written, as it is written.
+//! Reads the log for the kernel itself, as it is written.
 
 use std::io;
 use std::sync::Arc;
@@ -13,53 +13,53 @@ use super::queue::LogQueue;
 use super::replay::run_blocking;
 use super::tail::Tail;
 
-/// Records read at once; more are read only after these were taken.
+/// Maximum number of records read at once; more are read only after these were taken.
 const BATCH: usize = 256;
-/// How long records are gathered before they are read.
+/// How long new records are gathered before they are read.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Reads on from a record.
+/// Reads the log from a given record on.
 pub struct LogReader {
     queue: Arc<LogQueue>,
     tail: Option<Tail>,
 }
 
 impl AuditHandle {
-    /// The number of the last record that is written; 0 where there is no log.
+    /// The sequence of the last written record; 0 without a log.
     #[must_use]
     pub fn newest_sequence(&self) -> u64 {
-        let ledger = self.queue.as_ref();
-        ledger.map_or(0, |ledger| ledger.written.borrow().sequence)
+        let queue = self.queue.as_ref();
+        queue.map_or(0, |queue| queue.written.borrow().sequence)
     }
 
-    /// Where the log is, and its last record that is written; `None` where no log is written.
+    /// The log's folder and its last written record; `None` without a log.
     pub(crate) fn files(&self) -> Option<(LogFolder, watch::Receiver<Head>)> {
-        let ledger = self.queue.as_ref()?;
-        Some((ledger.folder.clone(), ledger.written.subscribe()))
+        let queue = self.queue.as_ref()?;
+        Some((queue.folder.clone(), queue.written.subscribe()))
     }
 
-    /// What is written after this record; `None` where no log is written.
+    /// A reader of the records after this one; `None` without a log.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the log cannot be read.
     pub async fn read_after(&self, sequence: u64) -> io::Result<Option<LogReader>> {
-        let Some(ledger) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return Ok(None);
         };
-        let folder = ledger.folder.clone();
+        let folder = queue.folder.clone();
         let tail = run_blocking(move || Tail::open_after(folder, sequence)).await?;
         Ok(Some(LogReader {
-            queue: ledger.clone(),
+            queue: queue.clone(),
             tail: Some(tail),
         }))
     }
 }
 
 impl LogReader {
-    /// Those that are there, each with its number; none when there are no more yet.
+    /// The available records with their sequences; empty if there are no more yet.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the log cannot be read.
     pub async fn read_available(&mut self) -> io::Result<Vec<(u64, String)>> {
         let mut tail = self.tail.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let (tail, records) =
@@ -68,10 +68,10 @@ impl LogReader {
         Ok(records)
     }
 
-    /// The next ones, as soon as there are any; none when the log has ended.
+    /// Waits for the next records; empty when the log has ended.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the log cannot be read.
     pub async fn next(&mut self) -> io::Result<Vec<(u64, String)>> {
         let mut written = self.queue.written.subscribe();
         loop {

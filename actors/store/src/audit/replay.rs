@@ -1,4 +1,4 @@
-//! `mgp/audit/replay` (MGP §6.3): what an audit server missed, read from the files.
+//! `mgp/audit/replay` (MGP §6.3): events that an audit server missed, read from the files.
 
 use std::io;
 
@@ -10,25 +10,25 @@ use serde_json::value::RawValue;
 use super::AuditHandle;
 use super::tail::Tail;
 
-/// Most events in one answer of `mgp/audit/replay`; also the default.
+/// Maximum number of events in one answer of `mgp/audit/replay`; also the default.
 const REPLAY_MAX: u64 = 1_000;
 const REPLAY: u64 = 100;
-/// Bytes of events in one answer: what a peer can read in one message. The first event is included whatever
-/// its size.
+/// Maximum bytes of events in one answer, so that a peer can read it in one message. The first event is included
+/// whatever its size.
 const REPLAY_BYTES: usize = 1 << 20;
 
 impl AuditHandle {
-    /// `mgp/audit/replay`: events after one.
+    /// `mgp/audit/replay`: the events after a given one.
     ///
     /// # Errors
     /// When no log is written or it cannot be read.
     pub async fn replay(&self, asked: &Replay) -> Result<Replayed, Refusal> {
-        let Some(ledger) = &self.queue else {
+        let Some(queue) = &self.queue else {
             return Err(Refusal::BadRequest("no audit log is kept".into()));
         };
-        let (end, folder) = (ledger.written.borrow().sequence, ledger.folder.clone());
+        let (end, folder) = (queue.written.borrow().sequence, queue.folder.clone());
         let limit = asked.limit.unwrap_or(REPLAY).min(REPLAY_MAX);
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let max_events = usize::try_from(limit).unwrap_or(usize::MAX);
         let since = asked.since_seq.unwrap_or(0).min(end);
         let moment = asked
             .since_timestamp
@@ -38,14 +38,14 @@ impl AuditHandle {
             let mut tail = Tail::open_after(folder, since)?;
             let mut out = Vec::new();
             loop {
-                let events = tail.next(most.max(1))?;
+                let events = tail.next(max_events.max(1))?;
                 let done = events.is_empty();
                 out.extend(events.into_iter().filter(|(_, event)| {
                     moment
                         .as_deref()
                         .is_none_or(|moment| is_later(event, moment))
                 }));
-                if done || out.len() > most || moment.is_none() {
+                if done || out.len() > max_events || moment.is_none() {
                     return Ok(out);
                 }
             }
@@ -53,7 +53,7 @@ impl AuditHandle {
         let mut events = read
             .await
             .map_err(|e| Refusal::Internal(format!("the audit log: {e}")))?;
-        events.truncate(most);
+        events.truncate(max_events);
         let mut bytes = 0;
         let mut fits = |(_, event): &(u64, String)| {
             bytes += event.len();

@@ -15,14 +15,14 @@ use super::{AuditHandle, new_event};
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::trace::Trace;
 
-/// Reports of one server logged within [`WINDOW`]; more are only counted, so that no server can push
-/// others' events out of the log.
+/// Maximum number of logged reports of one server within [`WINDOW`]; more are only counted, so that no server can
+/// push others' events out of the log.
 const REPORTS_MAX: u64 = 600;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Longest report, in bytes.
+/// Maximum length of a report in bytes.
 const REPORT_BYTES: usize = 16 << 10;
 
-/// Counts of reports by server.
+/// Report counts by server.
 #[derive(Debug, Default)]
 pub(super) struct ReportCounts(Mutex<HashMap<ServerId, (MonotonicTime, u64)>>);
 
@@ -44,19 +44,19 @@ impl ReportCounts {
 }
 
 impl AuditHandle {
-    /// A server reported an event of its own.
+    /// Records an event reported by a server.
     pub fn record_server_report(&self, server: &ServerId, params: Option<&str>) {
-        let Some(ledger) = &self.queue else { return };
+        let Some(queue) = &self.queue else { return };
         let params = params.filter(|p| p.len() <= REPORT_BYTES);
         let mut details = Map::new();
         let mut trace = None;
-        match ledger.report_counts.count(server) {
+        match queue.report_counts.count(server) {
             Ok(()) => {
                 let Some(params) = params else { return };
                 trace = parse_report(params, &mut details);
             }
-            Err(Some(most)) => {
-                let words = format!("more than {most} reports a minute are not written down");
+            Err(Some(limit)) => {
+                let words = format!("more than {limit} reports a minute are not written down");
                 details.insert("reported".into(), words.into());
             }
             Err(None) => return,
@@ -66,7 +66,7 @@ impl AuditHandle {
     }
 }
 
-/// The report's members, under names that the kernel's own events do not use, and its trace.
+/// The report's members, under names not used by the kernel's own events, and its trace.
 fn parse_report(params: &str, details: &mut Map<String, Value>) -> Option<TraceId> {
     let text = |name: &str| {
         let raw = member(params, name)?;

@@ -1,4 +1,4 @@
-//! Opens the log at the kernel's start: a torn end is truncated; any other damage is reported, recorded and left in
+//! Opens the log at startup: a torn end is truncated; other damage is reported, recorded and left in
 //! place.
 
 use std::collections::VecDeque;
@@ -28,41 +28,41 @@ use crate::regular_file;
 use mgp_runtime::task::{self, SpawnThreadError};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 
-/// Faults that are recorded one by one; of further ones only the number is recorded.
+/// Maximum number of faults that are recorded individually; further ones are only counted.
 const NAMED_MAX: usize = 16;
 
-/// What a missing end of the kernel before means for its calls.
+/// Explains what a missing end of the previous run means for its calls.
 const UNCLEAN_END: &str =
     "the kernel before did not close the log: calls that were under way have no record";
 
-/// `[audit]` of the settings, and what else a log needs.
+/// `[audit]` of the settings, and the other inputs of a log.
 pub struct LogOptions {
-    /// Where it is.
+    /// The folder of the log.
     pub folder: LogFolder,
     /// When records of calls are synced.
     pub calls: CallAuditing,
-    /// How much is kept.
+    /// How much of the log is retained.
     pub retention: Retention,
-    /// Bytes of records of one agent or one server a day, beyond which its actions are only counted; 0 for
+    /// Daily limit of record bytes per agent or server, beyond which actions are only counted; 0 for
     /// no limit.
     pub per_day: u64,
     /// Masks secrets.
     pub redaction: Redaction,
 }
 
-/// The result.
+/// The state found at startup.
 struct DetectedLogState {
     segments: Vec<Segment>,
     head: Head,
-    /// What is, or was, wrong with the end of the log.
+    /// Description of damage at the end of the log.
     faults: Vec<LogFault>,
-    /// What is wrong with the files beside the log.
+    /// Faults of the files beside the log.
     file_faults: Vec<String>,
-    /// The last file is damaged and left in place.
+    /// Whether the last file is damaged and left in place.
     leave_last_file: bool,
 }
 
-/// Why there is no log.
+/// Why the log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 enum LogOpenError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ impl LogOptions {
     /// Opens the log. Damage of its last file is repaired or reported before this returns; the earlier
     /// files are verified in the background.
     ///
-    /// # Errors
+    /// A description of why the log cannot be opened; the kernel does not start without it.
     /// Why there can be no log, in words. The kernel does not start without it.
     pub fn open(self) -> Result<AuditHandle, String> {
         let place = self.folder.file_path(0);
@@ -106,9 +106,9 @@ impl LogOptions {
             });
         }
         let number = segments.last().map_or(1, |s| s.number);
-        // Before the first file is made: a file that is then missing beside it was removed.
+        // Done before the first file is created: a file that is missing beside it later was removed.
         let head = HeadFiles::open(&self.folder)?;
-        let ledger = LogQueue::new(
+        let queue = LogQueue::new(
             self.calls == CallAuditing::BeforeReply,
             self.redaction.argument_recorder().clone(),
             self.folder.clone(),
@@ -116,7 +116,7 @@ impl LogOptions {
         );
         let masks = Arc::new(Snapshot::new(self.redaction.masks().clone()));
         let handle = AuditHandle {
-            queue: Some(ledger.clone()),
+            queue: Some(queue.clone()),
             masks: masks.clone(),
         };
         let writer = Writer {
@@ -132,7 +132,7 @@ impl LogOptions {
             },
             head,
             folder: self.folder.clone(),
-            queue: ledger.clone(),
+            queue: queue.clone(),
             chain: Chain::new(found.head),
             segments: Segments::new(self.retention, segments),
             commit: CommitScheduler::new(self.calls, found.head.sequence),
@@ -160,26 +160,26 @@ impl LogOptions {
         }
         task::spawn_thread("audit", move || writer.run())?;
         if files.len() < 2 {
-            ledger.mark_verified();
+            queue.mark_verified();
             return Ok(handle);
         }
         let (folder, head, known, answer) = (self.folder, found.head, found.faults, handle.clone());
-        let examine = move || verify_in_background(&folder, head, &known, &files, &answer, &ledger);
-        task::spawn_thread("audit-examine", examine)?;
+        let verify = move || verify_in_background(&folder, head, &known, &files, &answer, &queue);
+        task::spawn_thread("audit-examine", verify)?;
         Ok(handle)
     }
 
     fn inspect(&self) -> io::Result<DetectedLogState> {
         let folder = &self.folder;
         let numbers = folder.numbers()?;
-        let (known, beside) = known_head(folder)?;
+        let (known, file_faults) = known_head(folder)?;
         let mut segments: Vec<Segment> = Vec::with_capacity(numbers.len());
         for number in &numbers {
             let file = fs::metadata(folder.file_path(*number))?;
             let before = segments.last().map_or(Head::START, |s| s.last);
             segments.push(Segment {
                 number: *number,
-                // What this hides is found when the whole file is verified.
+                // Damage that this hides is found when the whole file is verified.
                 last: folder.last_record(*number)?.unwrap_or(before),
                 bytes: file.len(),
                 newest_ms: file.modified().map_or(0, mgp_runtime::time::to_unix_ms),
@@ -188,7 +188,7 @@ impl LogOptions {
         let report = self.verify_end(&segments, known)?;
         let repair = report.required_repair();
         let anchor = segments.iter().rev().nth(1).map_or(Head::START, |s| s.last);
-        // A number is given once, even if its record was lost.
+        // Sequences are never reused, even if their record was lost.
         let heads = [report.head, anchor, known.unwrap_or(Head::START)];
         let head = heads.into_iter().max_by_key(|h| h.sequence);
         let head = head.unwrap_or(Head::START);
@@ -200,7 +200,7 @@ impl LogOptions {
             segments,
             head,
             faults: report.faults,
-            file_faults: beside,
+            file_faults,
             leave_last_file: leave,
         })
     }
@@ -218,7 +218,7 @@ impl LogOptions {
         Ok(verifier.finish())
     }
 
-    /// Repairs the last file if that is allowed. True when it must be left in place and the log continues
+    /// Repairs the last file if that is allowed. True if it must be left in place and the log continues
     /// in a new file.
     fn repair(&self, segments: &mut [Segment], repair: Repair) -> io::Result<bool> {
         let Some(last) = segments.last_mut() else {
@@ -244,16 +244,16 @@ impl LogOptions {
     }
 }
 
-/// Verifies the whole log as it was at the start, and reports faults that were not reported yet.
+/// Verifies the whole log as of startup, and reports new faults.
 fn verify_in_background(
     folder: &LogFolder,
     head: Head,
     known: &[LogFault],
     files: &[(u64, u64)],
     audit: &AuditHandle,
-    ledger: &Arc<LogQueue>,
+    queue: &Arc<LogQueue>,
 ) {
-    // Where the end is damaged, its faults were found with what was known then.
+    // If the end is damaged, its faults were found with the head known at that time.
     let expected = known.is_empty().then_some(head);
     match folder.verify(expected, Some(files)) {
         Ok(report) => {
@@ -269,10 +269,10 @@ fn verify_in_background(
             report_damage(audit, &json!({"error": why}), &why);
         }
     }
-    ledger.mark_verified();
+    queue.mark_verified();
 }
 
-/// Reports damage in the kernel's own log and in this one.
+/// Reports damage in the kernel's own log and in the audit log.
 fn report_faults(audit: &AuditHandle, faults: &[LogFault]) {
     if faults.is_empty() {
         return;

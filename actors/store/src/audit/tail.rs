@@ -1,4 +1,4 @@
-//! Reads the log from a record on, while it is being written.
+//! Reads the log from a record on while it is being written.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,20 +7,20 @@ use mgp_engine::store::audit::record::AuditRecord;
 
 use super::files::LogFolder;
 
-/// Bytes read at once; lines are shorter.
+/// The read buffer size in bytes; lines are shorter.
 const CHUNK: u64 = 256 << 10;
 
-/// A place in the log.
+/// A reading position in the log.
 pub(super) struct Tail {
     folder: LogFolder,
     number: u64,
     offset: u64,
-    /// The sequence of the last record that was read.
+    /// The sequence of the last record read.
     sequence: u64,
 }
 
 impl Tail {
-    /// The position after this record: in its file or, if that is gone, in the oldest one.
+    /// The position after this record: in its file or, if that was trimmed, in the oldest one.
     pub(super) fn open_after(folder: LogFolder, sequence: u64) -> io::Result<Self> {
         let numbers = folder.numbers()?;
         let mut number = numbers.first().copied().unwrap_or(1);
@@ -39,19 +39,19 @@ impl Tail {
         })
     }
 
-    /// At most `most` of the next records, as `(sequence, event)`; none when there are no more yet.
-    pub(super) fn next(&mut self, most: usize) -> io::Result<Vec<(u64, String)>> {
+    /// At most `max_records` of the next records, as `(sequence, event)`; empty if there are no more yet.
+    pub(super) fn next(&mut self, max_records: usize) -> io::Result<Vec<(u64, String)>> {
         let mut out = Vec::new();
-        while out.len() < most {
-            // Asked before the file is read, so that what is written before the next file is opened is not
+        while out.len() < max_records {
+            // Read before the file, so that records written before the next file was opened are not
             // missed.
             let later = self
                 .folder
                 .numbers()?
                 .into_iter()
                 .find(|n| *n > self.number);
-            let read = match self.read_lines(most, &mut out) {
-                // Trimmed meanwhile.
+            let read = match self.read_lines(max_records, &mut out) {
+                // The file was trimmed meanwhile.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
                 read => read?,
             };
@@ -64,15 +64,16 @@ impl Tail {
         Ok(out)
     }
 
-    /// Reads whole lines of the current file; answers how many bytes they had.
-    fn read_lines(&mut self, most: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
+    /// Reads complete lines of the current file; returns their length in bytes.
+    fn read_lines(&mut self, max_records: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
         let mut file = File::open(self.folder.file_path(self.number))?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.take(CHUNK).read_to_end(&mut bytes)?;
         let mut read = 0;
         for line in bytes.split_inclusive(|b| *b == b'\n') {
-            let Some(line_only) = line.strip_suffix(b"\n").filter(|_| out.len() < most) else {
+            let Some(line_only) = line.strip_suffix(b"\n").filter(|_| out.len() < max_records)
+            else {
                 break;
             };
             read += line.len() as u64;
@@ -83,7 +84,7 @@ impl Tail {
                 out.push((record.sequence, record.event.to_owned()));
             }
         }
-        // Longer than any line: it is skipped.
+        // Skip a line that exceeds the maximum length.
         if read == 0 && bytes.len() as u64 == CHUNK {
             read = CHUNK;
         }

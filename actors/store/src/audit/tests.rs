@@ -36,7 +36,7 @@ fn small(dir: &Path) -> LogOptions {
     }
 }
 
-fn said(details: Value) -> Event {
+fn test_event(details: Value) -> Event {
     let trace = TraceId::from_random([1; 16]);
     new_event(
         EventType::AccessGranted,
@@ -78,18 +78,21 @@ fn damage(dir: &Path) -> Vec<Value> {
 async fn log(dir: &Path, records: usize) {
     let audit = opening(dir).open().unwrap();
     for n in 0..records {
-        audit.record_decision(said(json!({"n": n}))).await.unwrap();
+        audit
+            .record_decision(test_event(json!({"n": n})))
+            .await
+            .unwrap();
     }
     audit.close().await;
 }
 
 #[tokio::test]
-async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
+async fn decision_is_on_disk_when_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     for n in 0..3_u64 {
         let details = json!({"n": n, "token": "x", "note": "hunter2-hunter2"});
-        audit.record_decision(said(details)).await.unwrap();
+        audit.record_decision(test_event(details)).await.unwrap();
         let last = written(dir.path()).pop().unwrap();
         assert_eq!((last.0, &last.1["details"]["n"]), (n + 1, &json!(n)));
         assert_eq!(last.1["details"]["note"], "[redacted]");
@@ -100,7 +103,7 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
     let report = examine(&LogFolder::new(dir.path()));
     assert_eq!((report.records, report.faults), (3, vec![]));
     assert_eq!(
-        audit.record_decision(said(json!({}))).await,
+        audit.record_decision(test_event(json!({}))).await,
         Err(AuditWriteError(CommitError::Failed))
     );
     assert!(audit.reserve_call(100).is_err());
@@ -109,12 +112,15 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
 /// Decision 0071: what becomes a secret later is masked in every record from then on, as it is wherever messages are
 /// shown; what was one before still is.
 #[tokio::test]
-async fn what_becomes_a_secret_later_is_masked_too() {
+async fn later_secrets_are_masked_in_pending_entries() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     let note = json!({"note": "correct-horse, hunter2-hunter2"});
     let noted = async || {
-        audit.record_decision(said(note.clone())).await.unwrap();
+        audit
+            .record_decision(test_event(note.clone()))
+            .await
+            .unwrap();
         written(dir.path()).pop().unwrap().1["details"]["note"].clone()
     };
     assert_eq!(noted().await, "correct-horse, [redacted]");
@@ -128,14 +134,14 @@ async fn what_becomes_a_secret_later_is_masked_too() {
 }
 
 #[tokio::test]
-async fn what_is_only_told_is_written_within_the_window() {
+async fn unawaited_event_is_written_within_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
-    audit.record(said(json!({"told": true})));
+    audit.record(test_event(json!({"told": true})));
     audit
         .reserve_call(100)
         .unwrap()
-        .record_and_wait(said(json!({})))
+        .record_and_wait(test_event(json!({})))
         .await
         .unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -149,7 +155,7 @@ async fn what_is_only_told_is_written_within_the_window() {
 
 /// Calls that are not written down are not begun.
 #[tokio::test]
-async fn calls_have_their_bound() {
+async fn calls_are_bounded_in_number() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     let places: Vec<CallReservation> = (0..CALLS_MAX)
@@ -159,14 +165,14 @@ async fn calls_have_their_bound() {
         audit.reserve_call(100).unwrap_err(),
         AuditWriteError(CommitError::Full)
     );
-    audit.record_decision(said(json!({}))).await.unwrap();
+    audit.record_decision(test_event(json!({}))).await.unwrap();
     drop(places);
     assert!(audit.reserve_call(100).is_ok());
 }
 
 /// Nor are those whose notes would hold more than all may: a note holds of its call what is kept of it.
 #[tokio::test]
-async fn calls_have_their_bound_in_bytes() {
+async fn calls_are_bounded_in_bytes() {
     let fit = async |arguments| {
         let dir = tempfile::tempdir().unwrap();
         let redaction = Redaction::new(arguments, &[7; 32], []);
@@ -192,15 +198,15 @@ async fn calls_have_their_bound_in_bytes() {
 }
 
 #[tokio::test]
-async fn a_torn_end_is_cut_and_said_to_be() {
+async fn torn_end_is_truncated_and_recorded() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
     let path = LogFolder::new(dir.path()).file_path(1);
-    let whole = fs::read(&path).unwrap();
-    let torn = [&whole[..], br#"{"seq":4,"prev":"#].concat();
+    let intact = fs::read(&path).unwrap();
+    let torn = [&intact[..], br#"{"seq":4,"prev":"#].concat();
     fs::write(&path, torn).unwrap();
     log(dir.path(), 1).await;
-    assert!(fs::read(&path).unwrap().starts_with(&whole));
+    assert!(fs::read(&path).unwrap().starts_with(&intact));
     let damage = damage(dir.path());
     assert_eq!(damage.len(), 1, "{damage:?}");
     assert_eq!(damage[0]["faults"][0]["fault"], "torn");
@@ -211,7 +217,7 @@ async fn a_torn_end_is_cut_and_said_to_be() {
 /// A power cut that takes a part of what was written since the last sync: the log opens without a fault, and goes on
 /// after the last record before the hole. In what was acknowledged a hole is damage.
 #[tokio::test]
-async fn a_hole_in_what_was_not_acknowledged_is_cut() {
+async fn hole_in_unacknowledged_records_is_truncated() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 3).await;
     let folder = LogFolder::new(dir.path());
@@ -219,10 +225,10 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
     let known = heads.clone().map(|head| fs::read(head).unwrap());
     let before = fs::read(folder.file_path(1)).unwrap().len();
     log(dir.path(), 20).await;
-    let whole = fs::read(folder.file_path(1)).unwrap();
+    let intact = fs::read(folder.file_path(1)).unwrap();
     let later = heads.clone().map(|head| fs::read(head).unwrap());
-    let hurt = |from: usize| {
-        let mut bytes = whole.clone();
+    let write_with_hole = |from: usize| {
+        let mut bytes = intact.clone();
         bytes[from..from + 512].fill(0);
         fs::write(folder.file_path(1), bytes).unwrap();
     };
@@ -230,7 +236,7 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
     for (at, bytes) in heads.iter().zip(&known) {
         fs::write(at, bytes).unwrap();
     }
-    hurt(from);
+    write_with_hole(from);
     log(dir.path(), 1).await;
     let report = examine(&folder);
     assert_eq!((report.faults, report.damage), (vec![], vec![]));
@@ -241,7 +247,7 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
     for (at, bytes) in heads.iter().zip(&later) {
         fs::write(at, bytes).unwrap();
     }
-    hurt(from);
+    write_with_hole(from);
     log(dir.path(), 1).await;
     assert_ne!(examine(&folder).damage, Vec::<u64>::new());
 }
@@ -249,7 +255,7 @@ async fn a_hole_in_what_was_not_acknowledged_is_cut() {
 /// A flipped byte in the last file, one in a file before it, and an end that is gone: each is named at
 /// the start, written down, and still there to be seen.
 #[tokio::test]
-async fn damage_is_named_and_stays_to_be_seen() {
+async fn damage_is_reported_and_left_in_place() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 5).await;
     let folder = LogFolder::new(dir.path());
@@ -294,7 +300,7 @@ async fn damage_is_named_and_stays_to_be_seen() {
 }
 
 #[tokio::test]
-async fn a_log_that_vanished_is_missed() {
+async fn missing_log_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     log(dir.path(), 4).await;
     fs::remove_dir_all(dir.path().join("audit")).unwrap();
@@ -310,19 +316,22 @@ async fn a_log_that_vanished_is_missed() {
 /// A disk that is full is said to be. What was on its way when it was, what is told and what was under way
 /// meanwhile is in the log when there is room again, and nothing else; the chain is whole.
 #[tokio::test]
-async fn a_log_goes_on_when_the_disk_takes_something_again() {
+async fn log_resumes_when_the_disk_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let audit = small(dir.path()).open().unwrap();
     let full = LogFolder::new(dir.path()).file_path(2);
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let under_way = audit.reserve_call(100).unwrap();
-    let mut told = 0;
+    let mut acknowledged = 0;
     let late = loop {
-        match audit.record_decision(said(json!({"n": told}))).await {
-            Ok(()) => told += 1,
+        match audit
+            .record_decision(test_event(json!({"n": acknowledged})))
+            .await
+        {
+            Ok(()) => acknowledged += 1,
             Err(error) => break error,
         }
-        assert!(told < 60, "it was full");
+        assert!(acknowledged < 60, "it was full");
     };
     assert_eq!(late, AuditWriteError(CommitError::FailedDuringWrite));
     let why = audit.health().failure().unwrap();
@@ -336,17 +345,19 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
     );
     let refused = audit.reserve_call(100).unwrap_err();
     assert_eq!(refused, AuditWriteError(CommitError::Failed));
-    let refused = audit.record_decision(said(json!({"n": "never"}))).await;
+    let refused = audit
+        .record_decision(test_event(json!({"n": "never"})))
+        .await;
     assert_eq!(refused, Err(AuditWriteError(CommitError::Failed)));
     under_way
-        .record_and_wait(said(json!({"n": "under way"})))
+        .record_and_wait(test_event(json!({"n": "under way"})))
         .await
         .unwrap();
-    audit.record(said(json!({"n": "told"})));
+    audit.record(test_event(json!({"n": "told"})));
     fs::remove_file(&full).unwrap();
     audit.health().wait_recovered().await;
     audit
-        .record_decision(said(json!({"n": "again"})))
+        .record_decision(test_event(json!({"n": "again"})))
         .await
         .unwrap();
     audit.close().await;
@@ -357,7 +368,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         .iter()
         .map(|(_, e)| e["details"]["n"].clone())
         .collect();
-    let mut all: Vec<Value> = (0..=told).map(Value::from).collect();
+    let mut all: Vec<Value> = (0..=acknowledged).map(Value::from).collect();
     all.extend([
         Value::Null,
         "under way".into(),
@@ -365,7 +376,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         "again".into(),
     ]);
     assert_eq!(of, all);
-    let (resumed, gap) = &records[told + 1];
+    let (resumed, gap) = &records[acknowledged + 1];
     assert_eq!(gap["event_type"], EventType::LOG_RESUMED.as_str());
     assert_eq!(gap["details"]["refused"], json!([resumed - 1]), "{gap}");
 }
@@ -373,7 +384,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
 /// The same refusal again and again is a count, and what one agent does beyond its bytes of a day, too;
 /// its end does not lose it.
 #[tokio::test]
-async fn floods_are_counted_and_push_nothing_out() {
+async fn floods_are_counted_and_displace_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let flooded = LogOptions {
         per_day: 20_000,
@@ -386,7 +397,7 @@ async fn floods_are_counted_and_push_nothing_out() {
     };
     let audit = flooded.open().unwrap();
     audit
-        .record_decision(said(json!({"n": "the operator's"})))
+        .record_decision(test_event(json!({"n": "the operator's"})))
         .await
         .unwrap();
     let by = |n: usize, result| Event {
@@ -396,7 +407,7 @@ async fn floods_are_counted_and_push_nothing_out() {
             ..Target::default()
         },
         result,
-        ..said(json!({"reason": "Unknown tool"}))
+        ..test_event(json!({"reason": "Unknown tool"}))
     };
     for n in 0..3_000 {
         let result = [Outcome::Denied, Outcome::Success][n % 2];
@@ -407,12 +418,12 @@ async fn floods_are_counted_and_push_nothing_out() {
     assert_eq!(report.faults, []);
     let records = written(dir.path());
     assert_eq!(records[0].1["details"]["n"], "the operator's");
-    let its = records
+    let flooder_records = records
         .iter()
         .filter(|(_, e)| e["actor"]["id"] == "agent.mallory");
     let stands_for = |e: &Value| e["details"]["repeated"].as_u64().unwrap_or(1);
     let (mut lines, mut all) = (0, 0);
-    its.for_each(|(_, event)| {
+    flooder_records.for_each(|(_, event)| {
         lines += 1;
         all += stands_for(event);
     });
@@ -422,12 +433,15 @@ async fn floods_are_counted_and_push_nothing_out() {
 
 /// The oldest files go, the log says so, and what is left is whole.
 #[tokio::test]
-async fn retention_keeps_its_bound_and_says_so() {
+async fn retention_trims_to_its_bound_and_records_it() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let audit = small(dir.path()).open().unwrap();
         for n in 0..60 {
-            audit.record_decision(said(json!({"n": n}))).await.unwrap();
+            audit
+                .record_decision(test_event(json!({"n": n})))
+                .await
+                .unwrap();
         }
         audit.close().await;
     }
@@ -452,7 +466,7 @@ async fn retention_keeps_its_bound_and_says_so() {
 /// Decision 0067: the kernel reads its log while it writes it, tells how far it is, one at a time, and finds what
 /// others changed.
 #[tokio::test]
-async fn the_log_is_verified_while_it_is_written() {
+async fn log_is_verified_while_written() {
     let dir = tempfile::tempdir().unwrap();
     let retention = Retention {
         max_age: None,
@@ -465,23 +479,31 @@ async fn the_log_is_verified_while_it_is_written() {
     };
     let audit = options.open().unwrap();
     for n in 0..20_u64 {
-        audit.record_decision(said(json!({"n": n}))).await.unwrap();
+        audit
+            .record_decision(test_event(json!({"n": n})))
+            .await
+            .unwrap();
     }
-    let (so_far, heard) = tokio::sync::watch::channel((0, 0));
+    let (so_far, progress) = tokio::sync::watch::channel((0, 0));
     let (found, other, ()) = tokio::join!(
         audit.verify(so_far),
         async { audit.verify(tokio::sync::watch::channel((0, 0)).0).await },
-        async { audit.record_decision(said(json!({"n": 20}))).await.unwrap() },
+        async {
+            audit
+                .record_decision(test_event(json!({"n": 20})))
+                .await
+                .unwrap()
+        },
     );
     let found = found.unwrap();
     assert!(found.is_intact(), "{:?}", found.describe_faults());
     assert!(found.report.records >= 20);
-    let (read, of) = *heard.borrow();
+    let (read, of) = *progress.borrow();
     assert!(read + 1 == of && of > 2, "{read} of {of}");
     assert!(other.is_err(), "one at a time");
 
-    let (so_far, unheard) = tokio::sync::watch::channel((0, 0));
-    drop(unheard);
+    let (so_far, receiver) = tokio::sync::watch::channel((0, 0));
+    drop(receiver);
     assert!(audit.verify(so_far).await.is_err(), "nobody waits for it");
 
     let first = LogFolder::new(dir.path()).file_path(1);

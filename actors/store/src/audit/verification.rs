@@ -1,4 +1,4 @@
-//! Verifies a whole log: every record, the last record known from elsewhere, and that the log exists at
+//! Verifies a whole log: every record, the last record known from the head files, and that the log exists at
 //! all.
 
 use std::io::{self, ErrorKind};
@@ -14,25 +14,25 @@ use super::files::LogFolder;
 use super::{AuditHandle, head};
 use crate::background::lower_priority;
 
-/// How often the log of a running kernel is read, where something is wrong with it: a record that is just being
-/// written and a file that is just removed look like faults.
+/// How often the log of a running kernel is read if it has faults: a record that is being written and a file that is
+/// being removed look like faults.
 const TRIES: usize = 3;
-/// The thread that reads it, and what its panic is counted as.
+/// The name of the verifying thread, also used to count its panics.
 const VERIFIER_THREAD: &str = "audit.verify";
-/// How long until it is read again.
+/// The delay between two reads.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The result.
+/// The result of a verification.
 #[derive(Clone, Debug)]
 pub struct VerificationResult {
-    /// About the records.
+    /// The report on the records.
     pub report: Report,
-    /// Faults of the files beside the log, in words.
+    /// Descriptions of faults of the files beside the log.
     pub file_faults: Vec<String>,
 }
 
 impl VerificationResult {
-    /// True when nothing is wrong that the operator has not acknowledged.
+    /// Whether there are no faults except those that the operator acknowledged.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.report.faults.is_empty()
@@ -40,7 +40,7 @@ impl VerificationResult {
             && self.file_faults.is_empty()
     }
 
-    /// All faults, in words.
+    /// Descriptions of all faults.
     #[must_use]
     pub fn describe_faults(&self) -> Vec<String> {
         let faults = self.report.faults.iter().map(ToString::to_string);
@@ -54,7 +54,7 @@ impl VerificationResult {
     }
 }
 
-/// How many files of the log were read, and of how many.
+/// The number of log files read, and their total.
 pub type VerifyProgress = (usize, usize);
 
 impl AuditHandle {
@@ -67,8 +67,8 @@ impl AuditHandle {
         &self,
         so_far: watch::Sender<VerifyProgress>,
     ) -> Result<VerificationResult, Refusal> {
-        let ledger = self.queue.as_ref().ok_or_else(log_disabled)?;
-        let Ok(_one) = ledger.verifiers.try_acquire() else {
+        let queue = self.queue.as_ref().ok_or_else(log_disabled)?;
+        let Ok(_permit) = queue.verifiers.try_acquire() else {
             return Err(Refusal::Overloaded {
                 what: "what verifies the audit log".into(),
             });
@@ -76,11 +76,11 @@ impl AuditHandle {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
-            let told = so_far.clone();
+            let (folder, last) = (queue.folder.clone(), *queue.written.borrow());
+            let sender = so_far.clone();
             let found = run_in_background(move || {
                 verify_folder_in_steps(&folder, Some(last), &mut |read, of| {
-                    told.send((read, of)).map_err(io::Error::other)
+                    sender.send((read, of)).map_err(io::Error::other)
                 })
             });
             let found = found.await;
@@ -93,15 +93,15 @@ impl AuditHandle {
     }
 }
 
-/// Reads on a thread of its own that comes after those of calls: a long log takes a core for seconds.
+/// Runs on a separate low-priority thread: a long log takes a core for seconds.
 async fn run_in_background(
-    look: impl FnOnce() -> io::Result<VerificationResult> + Send + 'static,
+    verify: impl FnOnce() -> io::Result<VerificationResult> + Send + 'static,
 ) -> io::Result<VerificationResult> {
-    let (told, found) = oneshot::channel();
+    let (sender, found) = oneshot::channel();
     let verify = move || {
         lower_priority("the verification of the audit log");
-        let found = task::catch_panic_sync(VERIFIER_THREAD, look);
-        let _ = told.send(found.unwrap_or_else(|e| Err(io::Error::other(e))));
+        let found = task::catch_panic_sync(VERIFIER_THREAD, verify);
+        let _ = sender.send(found.unwrap_or_else(|e| Err(io::Error::other(e))));
     };
     task::spawn_thread(VERIFIER_THREAD, verify).map_err(io::Error::other)?;
     found.await.unwrap_or_else(|e| Err(io::Error::other(e)))
@@ -120,13 +120,13 @@ fn verify_folder_in_steps(
     running: Option<Head>,
     step: &mut dyn FnMut(usize, usize) -> io::Result<()>,
 ) -> io::Result<VerificationResult> {
-    let (known, beside) = known_head(folder)?;
+    let (known, file_faults) = known_head(folder)?;
     let known = [known, running].into_iter().flatten();
     let known = known.max_by_key(|head| head.sequence);
     let report = folder.verify_in_steps(known, None, step)?;
     Ok(VerificationResult {
         report,
-        file_faults: beside,
+        file_faults,
     })
 }
 
@@ -141,36 +141,36 @@ pub(super) fn known_head(folder: &LogFolder) -> io::Result<(Option<Head>, Vec<St
         Err(e) if e.kind() == ErrorKind::InvalidData => None,
         witness => witness?,
     };
-    let mut wrong = Vec::new();
+    let mut faults = Vec::new();
     let head = match head::read(&folder.head()) {
         Err(e) if e.kind() == ErrorKind::InvalidData => {
-            wrong.push(e.to_string());
+            faults.push(e.to_string());
             None
         }
         head => head?,
     };
     let was_used = folder.marker();
-    if let (None, true) = (head, wrong.is_empty()) {
+    if let (None, true) = (head, faults.is_empty()) {
         let place = folder.head();
         let path = place.display();
         match witness {
-            Some(witness) => wrong.push(format!(
+            Some(witness) => faults.push(format!(
                 "{path} is gone; the last record it named was record {} at least",
                 witness.sequence
             )),
-            None if !numbers.is_empty() => wrong.push(format!(
+            None if !numbers.is_empty() => faults.push(format!(
                 "{path} is gone; records that were cut off the end cannot be named"
             )),
             None => {}
         }
     }
     if let (true, Some(sign)) = (numbers.is_empty(), was_used) {
-        wrong.push(format!(
+        faults.push(format!(
             "there is no log in {}, and {} shows that a kernel has run here",
             folder.folder().display(),
             sign.display()
         ));
     }
     let known = [head, witness].into_iter().flatten();
-    Ok((known.max_by_key(|head| head.sequence), wrong))
+    Ok((known.max_by_key(|head| head.sequence), faults))
 }

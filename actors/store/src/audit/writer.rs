@@ -30,18 +30,18 @@ use mgp_runtime::metrics::LatencyRecorder;
 use mgp_runtime::randomness;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 
-/// How long records that nobody waits for are gathered, so that the thread is not woken for each. A kernel
-/// that is killed loses those of this time and of the sync before.
+/// How long unawaited records are gathered, so that the thread is not woken for each. A kernel that is killed
+/// loses those of this time and of the sync before.
 const GATHER: Duration = Duration::from_millis(2);
-/// How much later than the log the head files may be synced.
+/// The delay after a sync of the log until the head files are synced.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
-/// How often old files are looked for.
+/// The interval between checks for old files.
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
-/// Lines not yet synced are kept in memory, to be written elsewhere if the disk fails. More bytes than this
-/// are synced early.
+/// Unsynced lines are kept in memory, to be written elsewhere if the disk fails. More bytes than this are
+/// synced early.
 const LINES_MAX: usize = 8 << 20;
 
-/// How long the log's syncs took.
+/// Durations of the log's syncs.
 pub(super) static SYNCS: LatencyRecorder = LatencyRecorder::new();
 
 type ResultSender = oneshot::Sender<Result<(), AuditWriteError>>;
@@ -57,9 +57,9 @@ pub(super) struct Writer {
     pub(super) repeats: RepeatCounter,
     pub(super) head: HeadFiles,
     pub(super) open: OpenLogFile,
-    /// Those who wait, by the number of their record. Bounded by [`CommitScheduler`].
+    /// The reply channels by record sequence. Bounded by [`CommitScheduler`].
     pub(super) waiters: VecDeque<(u64, ResultSender)>,
-    /// What the disk has not accepted.
+    /// The current disk failure, if any.
     pub(super) gap: Option<LogGap>,
     pub(super) timers: Timers,
 }
@@ -68,17 +68,17 @@ pub(super) struct Writer {
 pub(super) struct OpenLogFile {
     pub(super) number: u64,
     pub(super) file: File,
-    /// Lines that are not known to be on disk: at most [`LINES_MAX`] bytes and one group.
+    /// Unsynced lines: at most [`LINES_MAX`] bytes and one group.
     pub(super) lines: Vec<u8>,
-    /// How many of their bytes are in the file.
+    /// How many bytes of `lines` are in the file.
     pub(super) bytes_written: usize,
-    /// The length of the file without them.
+    /// The length of the file without the unsynced lines.
     pub(super) synced: u64,
-    /// The last record before them.
+    /// The last record before the unsynced lines.
     pub(super) last: Head,
-    /// The last of their records.
+    /// The last record of the unsynced lines.
     pub(super) end: Head,
-    /// A file was opened since old files were last looked for.
+    /// Whether a file was opened since the last check for old files.
     pub(super) grown: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Timers {
 }
 
 impl Drop for Writer {
-    /// However the thread ends, no waiter hangs, and no action continues unrecorded.
+    /// However the thread ends, no waiter hangs and no action continues unrecorded.
     fn drop(&mut self) {
         self.queue.shut_down();
     }
@@ -102,25 +102,25 @@ impl Writer {
             let now = monotonic_now();
             let until = self.next_wakeup([self.commit.next_timeout(), self.repeats.next_timeout()]);
             let until = until.map(|due| due.duration_since(now));
-            let taken = self
+            let batch = self
                 .queue
                 .next_batch(until.map_or(gather, |u| u.min(gather)), until);
             gather = GATHER;
-            // What became a secret before these entries were taken is masked in them.
+            // Secrets registered before these entries were taken are masked in them.
             self.redaction.set_masks(self.masks.load());
-            for entry in taken.entries {
+            for entry in batch.entries {
                 self.write_entry(entry);
             }
-            self.record_dropped(taken.dropped);
+            self.record_dropped(batch.dropped);
             self.record_counts(|repeats| repeats.take_due(monotonic_now()));
             self.attempt(Self::flush);
-            for told in taken.flush_waiters {
-                let _ = told.send(());
+            for waiter in batch.flush_waiters {
+                let _ = waiter.send(());
             }
             self.sync_when_due();
             self.attempt(Self::trim);
-            self.resume_when_due(taken.closing.is_some());
-            if let Some(closing) = taken.closing {
+            self.resume_when_due(batch.closing.is_some());
+            if let Some(closing) = batch.closing {
                 self.record_counts(RepeatCounter::take_all);
                 self.attempt(Self::sync_all);
                 self.attempt(|writer| writer.folder.mark_closed(writer.open.last));
@@ -136,7 +136,7 @@ impl Writer {
         }
         let (mut event, kept) = entry.entry.into_event();
         self.redaction.scrub(&mut event.details);
-        // A caller may send anything as the name of a tool.
+        // Callers may send anything as a tool name.
         if let Some(asked) = &mut event.target.tool_name {
             self.redaction.mask_text(asked);
         }
@@ -148,7 +148,7 @@ impl Writer {
                 .insert("through".into(), self.chain.head().sequence.into());
         }
         if entry.kind == RecordKind::Call && self.repeats.try_count(&event, monotonic_now()) {
-            // Its count is recorded with the others.
+            // Counted events are recorded later.
             if let Some(written) = entry.reply {
                 let _ = written.send(Ok(()));
             }
@@ -160,7 +160,7 @@ impl Writer {
             event.details = details;
         }
         if self.commit.check_capacity() == Err(CommitError::Full) {
-            // So many wait that a sync comes first.
+            // With this many waiters, sync first.
             self.attempt(Self::flush);
             self.sync_when_due();
         }
@@ -199,7 +199,7 @@ impl Writer {
         if number != self.open.number {
             self.attempt(|writer| writer.rotate_to(number));
         }
-        // A record that has its number is written, in this file or in the next one.
+        // The sequence is used up, in this file or in the next one.
         self.open.lines.extend_from_slice(&line.text);
         self.open.end = line.head;
         self.segments.record_written(line.head, len, unix_ms());
@@ -211,7 +211,7 @@ impl Writer {
         Ok((line.head.sequence, answer))
     }
 
-    /// Records how often events occurred that were only counted.
+    /// Records the counts of events that were only counted.
     fn record_counts(&mut self, counts: impl FnOnce(&mut RepeatCounter) -> Vec<Event>) {
         if self.gap.is_none() {
             for event in counts(&mut self.repeats) {
@@ -220,7 +220,7 @@ impl Writer {
         }
     }
 
-    /// Closes the current file, synced, and opens the next.
+    /// Syncs and closes the current file, and opens the next.
     fn rotate_to(&mut self, number: u64) -> io::Result<()> {
         self.flush()?;
         self.open.file.sync_data()?;
@@ -280,14 +280,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Removal of the head files is noticed while the kernel runs.
+    /// Detects removal of the head files while the kernel runs.
     fn check_heads(&mut self, last: Head) -> io::Result<()> {
         while let Some(gone) = self.head.restore_missing(last)? {
             let why = format!("{} was removed while the kernel ran", gone.display());
             tracing::error!("the audit log is damaged: {why}");
             let details = json!({"head": why});
-            let said = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
-            let _ = self.write(said, RecordKind::Call);
+            let event = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
+            let _ = self.write(event, RecordKind::Call);
         }
         Ok(())
     }
@@ -301,13 +301,13 @@ impl Writer {
         open.synced += open.bytes_written as u64;
         open.lines.drain(..open.bytes_written);
         open.bytes_written = 0;
-        // The memory of one large group is not kept.
+        // Release the memory of an unusually large group.
         open.lines.shrink_to(1 << 20);
         open.last = open.end;
         Ok(())
     }
 
-    /// Afterwards everything is on disk, the head included.
+    /// Syncs everything, including the head.
     pub(super) fn sync_all(&mut self) -> io::Result<()> {
         self.flush()?;
         self.sync_file()?;
@@ -315,11 +315,12 @@ impl Writer {
         self.head.sync_all()
     }
 
-    /// Removes old files, after a record of that is on disk.
+    /// Removes old files after recording that on disk.
     fn trim(&mut self) -> io::Result<()> {
         let now = monotonic_now();
-        let look = self.open.grown || now.duration_since(self.timers.trimmed) >= TRIM_INTERVAL;
-        if !look || !self.queue.is_verified() {
+        let is_trim_due =
+            self.open.grown || now.duration_since(self.timers.trimmed) >= TRIM_INTERVAL;
+        if !is_trim_due || !self.queue.is_verified() {
             return Ok(());
         }
         self.open.grown = false;
@@ -338,9 +339,9 @@ impl Writer {
 
     fn record_trim(&mut self, trim: &Trim) -> io::Result<()> {
         let details = Value::Object(trim.details());
-        let said = log_event(EventType::LOG_TRIMMED, Outcome::Success, details);
+        let event = log_event(EventType::LOG_TRIMMED, Outcome::Success, details);
         let broken = |_| io::Error::other("the log is broken");
-        self.write(said, RecordKind::Call).map_err(broken)?;
+        self.write(event, RecordKind::Call).map_err(broken)?;
         self.sync_all()
     }
 
@@ -354,11 +355,11 @@ impl Writer {
             return gap.add_lost(dropped);
         }
         let details = json!({"not_written": dropped});
-        let said = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
-        let _ = self.write(said, RecordKind::Call);
+        let event = log_event(EventType::LOG_DAMAGED, Outcome::Failure, details);
+        let _ = self.write(event, RecordKind::Call);
     }
 
-    /// Runs a disk operation. After a failure nothing more is written to this file: a retry may report
+    /// Runs a disk operation. After a failure nothing more is written to this file, because a retry may report
     /// success for lost bytes; the log continues in a new file.
     pub(super) fn attempt(&mut self, what: impl FnOnce(&mut Self) -> io::Result<()>) {
         if self.gap.is_some() {
@@ -379,7 +380,7 @@ impl Writer {
     }
 }
 
-/// An event of the log itself.
+/// An event about the log itself.
 pub(super) fn log_event(event_type: EventType, result: Outcome, details: Value) -> Event {
     new_event(
         event_type,

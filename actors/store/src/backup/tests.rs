@@ -8,7 +8,7 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A data folder with something of each kind.
+/// A data folder with a file of each kind.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in [
@@ -48,7 +48,7 @@ fn back_up_of(dir: &tempfile::TempDir) -> PathBuf {
 }
 
 #[test]
-fn what_lasts_is_backed_up_and_restored() {
+fn lasting_files_are_backed_up_and_restored() {
     let dir = folder();
     let (data, file) = (dir.path().join("data"), back_up_of(&dir));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -57,7 +57,7 @@ fn what_lasts_is_backed_up_and_restored() {
     let manifest = restore(&file, &place, &mut || ()).unwrap();
     assert_eq!(manifest.secrets(), ["node.key", "token"]);
     let names: Vec<&str> = manifest.files.keys().map(String::as_str).collect();
-    let lasting = [
+    let expected = [
         "audit.head",
         "audit/00000001.jsonl",
         "cluster/logs/logs",
@@ -67,8 +67,8 @@ fn what_lasts_is_backed_up_and_restored() {
         "pins/it.json",
         "token",
     ];
-    assert_eq!(names, lasting);
-    for name in lasting {
+    assert_eq!(names, expected);
+    for name in expected {
         let (before, after) = (data.join(name), place.join(name));
         assert_eq!(
             fs::read(before).unwrap(),
@@ -84,10 +84,10 @@ fn what_lasts_is_backed_up_and_restored() {
     assert!(witnesses.witness(RESTORED_LOGS).contents().is_some());
 }
 
-/// What follows from another file is copied before it, so that no file of a backup knows of something that the other
-/// ones lack.
+/// Files are copied before the files they are derived from, so that no file of a backup refers to something the others
+/// lack.
 #[test]
-fn files_are_copied_before_what_they_follow_from() {
+fn files_are_copied_in_dependency_order() {
     let mut names = [
         "grants.journal",
         "cluster/logs/logs",
@@ -110,10 +110,10 @@ fn files_are_copied_before_what_they_follow_from() {
 }
 
 #[test]
-fn a_backup_that_is_damaged_restores_nothing() {
+fn damaged_backup_restores_nothing() {
     let dir = folder();
     let file = back_up_of(&dir);
-    let whole = fs::read(&file).unwrap();
+    let intact = fs::read(&file).unwrap();
     let place = dir.path().join("again");
     let refused = |bytes: &[u8]| {
         fs::write(&file, bytes).unwrap();
@@ -123,13 +123,13 @@ fn a_backup_that_is_damaged_restores_nothing() {
         let names = fs::read_dir(dir.path()).unwrap();
         assert_eq!(names.count(), 2, "nothing is left");
     };
-    for end in (0..whole.len() - 1024).step_by(509) {
-        refused(&whole[..end]);
+    for end in (0..intact.len() - 1024).step_by(509) {
+        refused(&intact[..end]);
     }
-    for at in (0..whole.len() - 1024).step_by(1021) {
-        let mut flipped = whole.clone();
+    for at in (0..intact.len() - 1024).step_by(1021) {
+        let mut flipped = intact.clone();
         flipped[at] ^= 1;
-        // Padding, and what is of no use to us in a header, may change.
+        // Padding and unused header fields may change.
         fs::write(&file, &flipped).unwrap();
         if restore(&file, &place, &mut || ()).is_ok() {
             let kept = fs::read(place.join("node.key")).unwrap();
@@ -137,7 +137,7 @@ fn a_backup_that_is_damaged_restores_nothing() {
             fs::remove_dir_all(&place).unwrap();
         }
     }
-    // Entries that lead out of the folder, and those that are no files.
+    // Entries that lead out of the folder, and entries that are not regular files.
     for (name, kind) in [
         ("../outside", EntryType::Regular),
         ("/outside", EntryType::Regular),
@@ -159,7 +159,7 @@ fn a_backup_that_is_damaged_restores_nothing() {
 }
 
 #[test]
-fn nothing_is_written_over() {
+fn existing_files_are_not_overwritten() {
     let dir = folder();
     let (data, file) = (dir.path().join("data"), back_up_of(&dir));
     assert!(make(&data, &file).is_err(), "there is a file");

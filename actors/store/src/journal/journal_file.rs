@@ -18,15 +18,15 @@ use crate::witnesses::Witness;
 use mgp_runtime::metrics::LatencyRecorder;
 use mgp_runtime::time::monotonic_now;
 
-/// How often a failed disk is tried again.
+/// The interval between attempts on a failed disk.
 const RETRY: Duration = Duration::from_secs(1);
-/// How much later than its entries the witness of a journal may be synced.
+/// The delay after a write of a journal until its witness is synced.
 const WITNESS_SYNC: Duration = Duration::from_secs(1);
-/// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
-/// whose last entry was not finished.
+/// Zeros that are written to test for free space, and truncated afterwards. A file that ends in zeros has an
+/// incomplete last entry.
 const PROBE: usize = 4096;
 
-/// How long syncs of all journals took.
+/// Durations of the syncs of all journals.
 pub(super) static SYNCS: LatencyRecorder = LatencyRecorder::new();
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -42,37 +42,37 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Owns the file.
+/// The owner of the file.
 #[derive(Debug)]
 pub(super) struct JournalFile {
     pub(super) path: PathBuf,
     pub(super) kind: &'static str,
     pub(super) file: File,
     pub(super) writer: JournalWriter,
-    /// How many bytes of the file are intact.
+    /// The length of the intact part in bytes.
     pub(super) size: u64,
-    /// There may be bytes behind `size`, which are cut off before the next write.
+    /// Whether there may be bytes behind `size`, which are truncated before the next write.
     pub(super) is_torn: bool,
     pub(super) health: DiskHealth,
     pub(super) entries: u64,
-    /// Written after the entries and before they are acknowledged.
+    /// The witness, written after the entries and before they are acknowledged.
     pub(super) witness: Witness,
-    /// When it is to be synced, where it was written since.
+    /// When the witness is to be synced, if it was written since the last sync.
     pub(super) witness_due: Option<MonotonicTime>,
 }
 
 impl JournalFile {
-    /// Carries out orders until all handles are dropped.
-    pub(super) fn run(mut self, orders: &mpsc::Receiver<JournalCommand>) {
+    /// Executes commands until all handles are dropped.
+    pub(super) fn run(mut self, receiver: &mpsc::Receiver<JournalCommand>) {
         let mut together = Vec::with_capacity(GROUP_MAX);
         loop {
             if self.witness_due.is_some_and(|due| due <= monotonic_now()) {
                 self.sync_witness();
             }
             let first = match (self.health.failure(), self.witness_due) {
-                (Some(_), _) => orders.recv_timeout(RETRY),
-                (None, Some(due)) => orders.recv_timeout(due.duration_since(monotonic_now())),
-                (None, None) => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (Some(_), _) => receiver.recv_timeout(RETRY),
+                (None, Some(due)) => receiver.recv_timeout(due.duration_since(monotonic_now())),
+                (None, None) => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let mut next = match first {
                 Ok(first) => Some(first),
@@ -91,19 +91,21 @@ impl JournalFile {
             };
             while let Some(order) = next.take() {
                 match order {
-                    JournalCommand::Append(payloads, told) => together.push((payloads, told)),
-                    JournalCommand::Replace(entries, told) => {
-                        self.write_group(&mut together);
-                        let _ = told.send(self.replace(&entries));
+                    JournalCommand::Append(payloads, result_sender) => {
+                        together.push((payloads, result_sender));
                     }
-                    JournalCommand::TruncateTornTail(told) => {
+                    JournalCommand::Replace(entries, result_sender) => {
                         self.write_group(&mut together);
-                        let mended = self.truncate_torn_tail();
-                        let _ = told.send(mended.map_err(|error| self.fail(&error)));
+                        let _ = result_sender.send(self.replace(&entries));
+                    }
+                    JournalCommand::TruncateTornTail(result_sender) => {
+                        self.write_group(&mut together);
+                        let truncated = self.truncate_torn_tail();
+                        let _ = result_sender.send(truncated.map_err(|error| self.fail(&error)));
                     }
                 }
                 if together.len() < GROUP_MAX {
-                    next = orders.try_recv().ok();
+                    next = receiver.try_recv().ok();
                 }
             }
             self.write_group(&mut together);
@@ -114,18 +116,18 @@ impl JournalFile {
         let mut bytes = Vec::new();
         let (mut writer, mut waiting) = (self.writer, Vec::with_capacity(together.len()));
         let mut entries = 0;
-        for (payloads, told) in together.drain(..) {
+        for (payloads, result_sender) in together.drain(..) {
             let (before, from) = (writer, bytes.len());
             let mut all = payloads.iter();
             match all.try_for_each(|payload| self.encode_entry(payload, &mut writer, &mut bytes)) {
                 Ok(()) => {
                     entries += payloads.len() as u64;
-                    waiting.push(told);
+                    waiting.push(result_sender);
                 }
                 Err(refused) => {
                     writer = before;
                     bytes.truncate(from);
-                    let _ = told.send(Err(refused));
+                    let _ = result_sender.send(Err(refused));
                 }
             }
         }
@@ -141,16 +143,16 @@ impl JournalFile {
                 .settle(&render_witness(self.entries, writer.head()));
             self.witness_due = self.witness_due.or(Some(monotonic_now() + WITNESS_SYNC));
         }
-        for told in waiting {
-            let _ = told.send(outcome.clone());
+        for result_sender in waiting {
+            let _ = result_sender.send(outcome.clone());
         }
     }
 
-    /// Of what was acknowledged longer ago, a power cut takes nothing that is not noticed.
+    /// Bounds how long ago an acknowledged entry can be whose loss in a power cut goes unnoticed.
     fn sync_witness(&mut self) {
         self.witness_due = None;
         if let Err(error) = self.witness.sync() {
-            // What the disk does not take is written with the next change.
+            // If this fails, the next change writes it.
             tracing::warn!(%error, path = %self.path.display(), "the witness of a journal is not synced");
         }
     }
@@ -183,7 +185,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Cuts off what is behind the last entry.
+    /// Truncates everything behind the last entry.
     fn truncate_torn_tail(&mut self) -> io::Result<()> {
         if self.is_torn {
             self.file.set_len(self.size)?;
@@ -193,15 +195,15 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Checks whether there is room again.
+    /// Checks whether there is free space again.
     pub(super) fn probe_capacity(&mut self) {
-        let there_is = self.truncate_torn_tail().and_then(|()| {
+        let probe = self.truncate_torn_tail().and_then(|()| {
             self.is_torn = true;
             self.file.write_all(&[0; PROBE])?;
             self.file.sync_data()?;
             self.truncate_torn_tail()
         });
-        match there_is {
+        match probe {
             Ok(()) => {
                 tracing::info!(path = %self.path.display(), "the journal is written again");
                 self.health.clear_failure();
@@ -227,7 +229,7 @@ impl JournalFile {
             Ok(file)
         });
         self.file = renamed.map_err(|error| {
-            // It takes room and is of no use.
+            // It takes up space and is of no use.
             let _ = fs::remove_file(&new);
             self.fail(&error)
         })?;
@@ -244,7 +246,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// The disk failed. Unsynced entries are cut off if possible; then they are known not to be in the
+    /// Handles a disk failure. Unsynced entries are truncated if possible; then they are known not to be in the
     /// file.
     fn fail(&mut self, error: &io::Error) -> AppendError {
         let why = explain_io_error(&self.path, error);
@@ -259,9 +261,9 @@ impl JournalFile {
     }
 }
 
-/// A new file with these bytes, on disk, open for appending.
+/// Creates a file with these bytes, synced and open for appending.
 fn create_synced(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    // An existing one is left over from an unfinished replacement.
+    // An existing one is left over from an interrupted replacement.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

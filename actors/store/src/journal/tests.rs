@@ -18,9 +18,9 @@ async fn with(path: &Path, entries: &[&str]) {
     }
 }
 
-/// FED-001: one hundred at once share syncs and stand in the order they were asked for.
+/// FED-001: one hundred concurrent appends share syncs and keep their order.
 #[tokio::test]
-async fn what_was_appended_is_there_again() {
+async fn appended_entries_are_read_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let opened = Journal::open(&path, "test").unwrap();
@@ -30,9 +30,9 @@ async fn what_was_appended_is_there_again() {
     for done in futures_util::future::join_all(all).await {
         done.unwrap();
     }
-    let again = Journal::open(&path, "test").unwrap();
+    let reopened = Journal::open(&path, "test").unwrap();
     let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-    assert_eq!(texts(&again), expected);
+    assert_eq!(texts(&reopened), expected);
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     let long = journal.append(vec![0; PAYLOAD_MAX + 1]).await;
@@ -41,7 +41,7 @@ async fn what_was_appended_is_there_again() {
 
 /// FED-002.
 #[tokio::test]
-async fn a_torn_tail_is_cut_off_and_told() {
+async fn torn_tail_is_truncated_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     with(&path, &["one", "two"]).await;
@@ -52,16 +52,16 @@ async fn a_torn_tail_is_cut_off_and_told() {
     let cut = opened.torn_tail.unwrap();
     assert!(cut.contains("test.journal: from byte 75 on"), "{cut}");
     opened.journal.append(b"three".to_vec()).await.unwrap();
-    let again = Journal::open(&path, "test").unwrap();
+    let reopened = Journal::open(&path, "test").unwrap();
     assert_eq!(
-        (texts(&again), again.torn_tail),
+        (texts(&reopened), reopened.torn_tail),
         (vec!["one".into(), "three".into()], None)
     );
 }
 
 /// FED-002.
 #[tokio::test]
-async fn damage_is_named_and_nothing_is_changed() {
+async fn damage_is_reported_and_the_file_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     with(&path, &["one", "two"]).await;
@@ -75,7 +75,7 @@ async fn damage_is_named_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_replacement_is_whole_and_goes_on() {
+async fn journal_appends_after_replacement() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     fs::write(dir.path().join("test.new"), "half").unwrap();
@@ -86,13 +86,13 @@ async fn a_replacement_is_whole_and_goes_on() {
     let kept = vec![b"kept".to_vec()];
     opened.journal.replace(kept).await.unwrap();
     opened.journal.append(b"later".to_vec()).await.unwrap();
-    let again = Journal::open(&path, "test").unwrap();
-    assert_eq!(texts(&again), ["kept", "later"]);
+    let reopened = Journal::open(&path, "test").unwrap();
+    assert_eq!(texts(&reopened), ["kept", "later"]);
 }
 
-/// A disk that fails is said to, and what comes after it takes something again is written.
+/// A disk failure is reported, and appends after the disk recovered are written.
 #[tokio::test]
-async fn after_a_failure_it_goes_on_when_it_can() {
+async fn journal_recovers_after_a_disk_failure() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     with(&path, &["one"]).await;
@@ -133,16 +133,16 @@ async fn after_a_failure_it_goes_on_when_it_can() {
         (None, before)
     );
     told(&mut journal_file, b"three").unwrap();
-    let again = Journal::open(&path, "test").unwrap();
+    let reopened = Journal::open(&path, "test").unwrap();
     assert_eq!(
-        (texts(&again), again.torn_tail),
+        (texts(&reopened), reopened.torn_tail),
         (vec!["one".into(), "three".into()], None)
     );
 }
 
 /// What the audit log may know of is not cut off before it was asked.
 #[tokio::test]
-async fn what_was_never_finished_is_there_until_it_is_mended() {
+async fn torn_tail_stays_until_truncated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     with(&path, &["one", "two"]).await;
@@ -162,7 +162,7 @@ fn witnessed(folder: &Path) -> OpenedJournal {
     Journal::open_witnessed(&path, "test", witness.witness("test.journal")).unwrap()
 }
 
-/// Ends a journal, and waits until its thread has written the last witness.
+/// Closes a journal, and waits until its thread has written the last witness.
 async fn close(opened: OpenedJournal) {
     let trouble = opened.journal.health.clone();
     drop(opened);
@@ -171,10 +171,10 @@ async fn close(opened: OpenedJournal) {
     }
 }
 
-/// The last entry cut off, whole or in part, the file emptied, removed, or put back from before: each is reported at
-/// every start, until the file is what it was.
+/// The last entry truncated completely or partly, the file emptied, removed, or replaced by an older copy: each is
+/// reported at every start until the file is restored.
 #[tokio::test]
-async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
+async fn missing_entry_is_reported_until_restored() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let first = witnessed(dir.path());
@@ -196,7 +196,7 @@ async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
             );
             assert!(shortened.to_string().contains("has been shortened"));
         }
-        // What is added meanwhile is no remedy.
+        // Appending does not repair it.
         let opened = witnessed(dir.path());
         let more = ["x", "y", "z"].map(|entry| entry.as_bytes().to_vec());
         opened.journal.append_all(more.into()).await.unwrap();
@@ -219,10 +219,10 @@ async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
     assert_eq!(witnessed(dir.path()).truncated, None);
 }
 
-/// A kernel may end between any two writes: what was replaced counts before and after, and what was added before its
-/// witness counts, too.
+/// A kernel may end between any two writes: before and after a replacement, and between an append and the write of its
+/// witness.
 #[tokio::test]
-async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
+async fn crash_between_journal_and_witness_is_not_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let names = crate::witnesses::WITNESS_FILES.map(|name| dir.path().join(name));
@@ -258,7 +258,7 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
         .await
         .unwrap();
     let replaced = state();
-    // As it stood when the new contents were proposed, and not settled.
+    // The state after the new contents were proposed and before they were settled.
     let proposes = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("proposed");
     let proposed = [0, 1].map(|at| {
         if proposes(&replaced.1[at]) {
@@ -282,10 +282,10 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
     );
 }
 
-/// Entries that share one sync, torn by a power cut before they were acknowledged: the journal opens, and goes on
-/// after the last entry that is whole. Whether their witness is there makes no difference.
+/// Entries that share one sync, torn by a power cut before they were acknowledged: the journal opens and continues
+/// after the last intact entry, with or without its witness.
 #[tokio::test]
-async fn a_journal_with_a_torn_group_opens_and_goes_on() {
+async fn journal_with_a_torn_group_opens_and_appends() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let opened = witnessed(dir.path());
@@ -301,9 +301,9 @@ async fn a_journal_with_a_torn_group_opens_and_goes_on() {
     let bytes = fs::read(&path).unwrap();
     for has_witness in [true, false] {
         for from in [before, 512, 1_024, 1_536] {
-            let mut hurt = bytes.clone();
-            hurt[from..(from / 512 + 1) * 512].fill(0);
-            fs::write(&path, hurt).unwrap();
+            let mut damaged = bytes.clone();
+            damaged[from..(from / 512 + 1) * 512].fill(0);
+            fs::write(&path, damaged).unwrap();
             for (name, known) in names.iter().zip(&known) {
                 if has_witness {
                     fs::write(name, known).unwrap()
@@ -316,35 +316,35 @@ async fn a_journal_with_a_torn_group_opens_and_goes_on() {
             assert_eq!(opened.entries[..2], [b"one".to_vec(), b"two".to_vec()]);
             let whole = opened.entries.len();
             opened.journal.append(b"three".to_vec()).await.unwrap();
-            let again = witnessed(dir.path());
-            assert_eq!((&again.torn_tail, &again.truncated), (&None, &None));
+            let reopened = witnessed(dir.path());
+            assert_eq!((&reopened.torn_tail, &reopened.truncated), (&None, &None));
             assert_eq!(
-                (again.entries.len(), &*again.entries[whole]),
+                (reopened.entries.len(), &*reopened.entries[whole]),
                 (whole + 1, &b"three"[..])
             );
             close(opened).await;
-            close(again).await;
+            close(reopened).await;
         }
     }
 }
 
-/// A hole in a group that was acknowledged is damage, and nothing is cut off.
+/// A hole in an acknowledged group is damage, and nothing is truncated.
 #[tokio::test]
-async fn a_damaged_group_that_was_acknowledged_stops_the_journal() {
+async fn damaged_acknowledged_group_prevents_opening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.journal");
     let opened = witnessed(dir.path());
     let more: Vec<Vec<u8>> = (b'a'..b'i').map(|byte| vec![byte; 400]).collect();
     opened.journal.append_all(more).await.unwrap();
     close(opened).await;
-    let mut hurt = fs::read(&path).unwrap();
-    hurt[1_024..1_536].fill(0);
-    fs::write(&path, &hurt).unwrap();
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[1_024..1_536].fill(0);
+    fs::write(&path, &damaged).unwrap();
     let witness = crate::witnesses::Witnesses::open(dir.path())
         .unwrap()
         .witnesses;
     let opened = Journal::open_witnessed(&path, "test", witness.witness("test.journal"));
     let why = opened.unwrap_err().to_string();
     assert!(why.contains("entry 3"), "{why}");
-    assert_eq!(fs::read(&path).unwrap(), hurt);
+    assert_eq!(fs::read(&path).unwrap(), damaged);
 }

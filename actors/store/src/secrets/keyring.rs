@@ -1,5 +1,5 @@
-//! The keyring of the desktop (`org.freedesktop.secrets` on the session bus), as far as it is there and unlocked.
-//! It is never asked to unlock anything: that would be a window that nobody expects.
+//! The keyring of the desktop (`org.freedesktop.secrets` on the session bus), used only while it is unlocked.
+//! It is never asked to unlock anything, because that would open an unexpected window.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use secrecy::SecretString;
 use dbus_secret_service::{Collection, EncryptionType, Error, SecretService};
 
-/// How long an answer may take: a program on this machine is asked, and nobody is asked there.
+/// The timeout of a request, which is answered by a local program without user interaction.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two looks whether an earlier question has been answered.
+/// The time between two checks whether an earlier request has been answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Names this program in every item of it.
+/// Identifies this program in every keyring item.
 const APPLICATION: &str = "mgp";
 
 /// The connection. Requests are serialized, so that a hung one blocks one thread at most.
@@ -24,10 +24,10 @@ pub(super) struct Keyring {
     busy: Arc<AtomicBool>,
 }
 
-/// What tells one item from all others.
+/// The attributes that identify an item.
 #[derive(Clone)]
 pub(super) struct KeyringItem {
-    /// Of the store: other homes of the same user have other secrets.
+    /// Identifies the store: other homes of the same user have other secrets.
     pub(super) store: String,
     pub(super) space: &'static str,
     pub(super) name: String,
@@ -52,7 +52,7 @@ impl Keyring {
         })
     }
 
-    /// A secret; `None` where there is none any more.
+    /// A secret; `None` if it is missing.
     pub(super) fn get(&self, item: KeyringItem) -> Result<Option<SecretString>, String> {
         self.run_on_thread(move |service| {
             let found = service
@@ -71,7 +71,7 @@ impl Keyring {
         })
     }
 
-    /// Removes a secret, if it is there.
+    /// Removes a secret if it exists.
     pub(super) fn remove(&self, item: KeyringItem) -> Result<(), String> {
         self.run_on_thread(move |service| {
             let found = service
@@ -87,17 +87,17 @@ impl Keyring {
         })
     }
 
-    /// Asks on a thread of its own: the bus has a runtime of its own there, and what hangs is left behind.
+    /// Runs a request on a separate thread: the bus uses its own runtime there, and a hung request is abandoned.
     fn run_on_thread<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&SecretService) -> Result<T, String> + Send + 'static,
+        request: impl FnOnce(&SecretService) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let mut looks = TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
+        let mut polls_left = TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
         while self.busy.swap(true, Ordering::AcqRel) {
-            if looks == 0 {
+            if polls_left == 0 {
                 return Err(UNRESPONSIVE.to_owned());
             }
-            looks -= 1;
+            polls_left -= 1;
             thread::sleep(POLL_INTERVAL);
         }
         let (answer, answered) = mpsc::channel();
@@ -105,13 +105,13 @@ impl Keyring {
         thread::spawn(move || {
             let service =
                 SecretService::connect(EncryptionType::Dh).map_err(|e| describe_error(&e));
-            let said = service.and_then(|service| question(&service));
+            let result = service.and_then(|service| request(&service));
             asked.store(false, Ordering::Release);
-            // Nobody may be waiting any more.
-            let _ = answer.send(said);
+            // The caller may have stopped waiting.
+            let _ = answer.send(result);
         });
         match answered.recv_timeout(TIMEOUT) {
-            Ok(said) => said,
+            Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(UNRESPONSIVE.to_owned()),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 self.busy.store(false, Ordering::Release);
@@ -135,7 +135,7 @@ impl KeyringItem {
     }
 }
 
-/// Where new items go.
+/// The collection for new items.
 fn unlocked_collection(service: &SecretService) -> Result<Collection<'_>, String> {
     let none = "the desktop has no keyring yet";
     let collection = service.get_default_collection();

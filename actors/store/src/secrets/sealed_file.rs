@@ -1,4 +1,4 @@
-//! The sealed files and their key.
+//! The sealed files and their key file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -16,14 +16,14 @@ use crate::atomic_file;
 use crate::health::explain_io_error;
 use crate::regular_file;
 
-/// Looks at the lock, 10 s of them: who holds it writes one small file, or asks the keyring.
+/// Number of attempts to take the lock, 10 s in total: its holder writes one small file, or asks the keyring.
 const LOCK_ATTEMPTS: u32 = 1000;
-/// Time between two of them.
+/// The time between two attempts.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
-/// Length of a key file: 64 hexadecimal digits and what editors add.
+/// Maximum length of a key file: 64 hexadecimal digits and whitespace added by editors.
 const KEY_FILE_MAX: usize = 1 << 10;
 
-/// Where they are.
+/// The paths of the files.
 #[derive(Clone, Debug)]
 pub(super) struct SealedFiles {
     pub(super) folder: PathBuf,
@@ -42,7 +42,7 @@ impl SealedFiles {
         self.folder.join(format!("{}.sealed", space.as_str()))
     }
 
-    /// Keeps other writers away until it is closed.
+    /// Takes the lock against other writers; closing the file releases it.
     pub(super) fn lock(&self) -> Result<File, SecretsError> {
         create_private_folder(&self.folder)?;
         let path = self.folder.join("lock");
@@ -62,7 +62,7 @@ impl SealedFiles {
         )))
     }
 
-    /// What is kept; nothing where no file is.
+    /// The stored secrets; empty if the file is missing.
     pub(super) fn read(&self, space: Namespace) -> Result<SecretRecords, SecretsError> {
         let path = self.file(space);
         let Some(text) = read_bounded(&path, SEALED_MAX)? else {
@@ -81,7 +81,7 @@ impl SealedFiles {
         })
     }
 
-    /// Replaces what is kept; the lock is held.
+    /// Replaces the stored secrets; the caller holds the lock.
     pub(super) fn write(
         &self,
         space: Namespace,
@@ -94,7 +94,8 @@ impl SealedFiles {
         atomic_file::write(&path, &sealed).map_err(|e| io_error(&path, &e))
     }
 
-    /// The key, which is made with the first secret; the lock is held. A new one opens nothing that is there.
+    /// The key, which is created with the first secret; the caller holds the lock. Fails if a new key could not open
+    /// existing files.
     pub(super) fn key(&self) -> Result<SecretsKey, SecretsError> {
         if let Some(key) = self.read_key()? {
             return Ok(key);
@@ -113,25 +114,25 @@ impl SealedFiles {
         Ok(SecretsKey::new(bytes))
     }
 
-    /// The key, where there is one and nobody else can read it.
+    /// The key, if it exists and nobody else can read it.
     fn read_key(&self) -> Result<Option<SecretsKey>, SecretsError> {
         let path = self.key.display();
-        let bad = |why: &str| Err(SecretsError::File(format!("{path} {why}")));
+        let invalid = |why: &str| Err(SecretsError::File(format!("{path} {why}")));
         let Some(text) = read_bounded(&self.key, KEY_FILE_MAX)? else {
             return Ok(None);
         };
         let found = fs::metadata(&self.key).map_err(|e| io_error(&self.key, &e))?;
         if found.uid() != geteuid().as_raw() {
-            return bad("belongs to another user, and is not used as a key");
+            return invalid("belongs to another user, and is not used as a key");
         }
         if found.permissions().mode() & 0o077 != 0 {
-            return bad(
+            return invalid(
                 "can be read by other users: run `chmod 600` on it, and consider setting all secrets again",
             );
         }
         match parse_key(&text) {
             Some(bytes) => Ok(Some(SecretsKey::new(bytes))),
-            None => bad("does not hold 64 hexadecimal digits; put a copy back"),
+            None => invalid("does not hold 64 hexadecimal digits; put a copy back"),
         }
     }
 
@@ -151,7 +152,7 @@ fn parse_key(text: &[u8]) -> Option<[u8; 32]> {
     bytes?.try_into().ok()
 }
 
-/// A file as it is, if it is there.
+/// The contents of a file; `None` if it is missing.
 fn read_bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
     let file = match regular_file::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

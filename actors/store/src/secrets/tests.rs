@@ -33,7 +33,7 @@ impl Scene {
 }
 
 #[test]
-fn a_secret_is_kept_listed_replaced_and_removed() {
+fn secret_is_stored_listed_replaced_and_removed() {
     let scene = scene();
     assert_eq!(scene.got(Namespace::Named, "a"), None);
     assert_eq!(scene.store.list(Namespace::Named).unwrap(), []);
@@ -66,21 +66,21 @@ fn a_secret_is_kept_listed_replaced_and_removed() {
 }
 
 #[test]
-fn no_namespace_sees_another_one() {
+fn namespaces_are_separate() {
     let scene = scene();
     scene.set(Namespace::Oauth, "a", "token");
     assert_eq!(scene.got(Namespace::Named, "a"), None);
     scene.set(Namespace::Named, "a", "mine");
     assert!(scene.store.remove(Namespace::Named, "a").unwrap());
     assert_eq!(scene.got(Namespace::Oauth, "a").as_deref(), Some("token"));
-    // Not by putting its file in the other's place either.
+    // Nor by moving its file to the other's path.
     let [named, oauth] = Namespace::ALL.map(|space| scene.store.file(space));
     fs::copy(oauth, named).unwrap();
     assert!(scene.refused().contains("does not open"));
 }
 
 #[test]
-fn files_are_the_owners_alone_and_say_nothing() {
+fn files_are_private_and_reveal_nothing() {
     let scene = scene();
     scene.set(Namespace::Named, "github", "s3cret-value");
     let files = [
@@ -101,9 +101,9 @@ fn files_are_the_owners_alone_and_say_nothing() {
     assert!(scene.refused().contains("chmod 600"));
 }
 
-/// A key is never made anew over what it would not open.
+/// A missing key is never replaced while files sealed with it exist.
 #[test]
-fn what_lost_its_key_is_told_and_left_alone() {
+fn missing_key_is_reported_and_files_kept() {
     let scene = scene();
     scene.set(Namespace::Oauth, "a", "token");
     let sealed = fs::read(scene.store.file(Namespace::Oauth)).unwrap();
@@ -142,9 +142,9 @@ fn what_lost_its_key_is_told_and_left_alone() {
     );
 }
 
-/// The command line and a kernel change the file at once, and neither takes away what the other kept.
+/// The command line and a kernel change the file concurrently, and neither loses the other's changes.
 #[test]
-fn writers_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let scene = scene();
     std::thread::scope(|threads| {
         for writer in 0..4 {
@@ -160,7 +160,7 @@ fn writers_at_once_lose_nothing() {
 }
 
 #[test]
-fn no_message_and_no_debug_shows_a_value() {
+fn errors_and_debug_output_hide_values() {
     let scene = scene();
     let value = SecretString::from(format!("s3cret\0{}", "x".repeat(9)));
     let refused = scene.store.set(Namespace::Named, "a", &value).unwrap_err();

@@ -1,5 +1,5 @@
-//! The database of the view. sled may panic wherever it meets what it does not expect, so each of its
-//! operations is guarded, and none of them is trusted to have lasted.
+//! The database of the view. sled may panic on unexpected data, so each operation is guarded, and none is assumed to be
+//! durable.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -21,17 +21,18 @@ use super::lines::{RecordReader, record_head};
 use crate::audit::LogFolder;
 use crate::removal;
 
-/// Memory for what was read, in bytes: the lists of the last twenty thousand records. The system caches the files.
+/// Size of the read cache in bytes: the lists of the last twenty thousand records. The system caches the files.
 const CACHE: u64 = 256 << 10;
-/// A database that an earlier kernel of this process still closes is tried again so often, at this distance.
+/// The number of attempts, and the delay between them, to open a database that an earlier kernel of this process is
+/// still closing.
 const TRIES: usize = 50;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// What sled says of one.
+/// sled's error text for a locked database.
 const IN_USE: &str = "could not acquire lock";
-/// Keys removed at once.
+/// Maximum number of keys removed at once.
 const REMOVED: usize = 4_096;
 
-/// Opens a database at a path.
+/// A function that opens a database at a path.
 pub(super) type OpenSled = fn(&Path) -> sled::Result<sled::Db>;
 
 pub(super) fn open_sled(path: &Path) -> sled::Result<sled::Db> {
@@ -44,7 +45,7 @@ pub(super) struct ViewDatabase {
     db: Option<sled::Db>,
     progress: BuildProgress,
     is_void: bool,
-    /// The blocks, oldest first: 40 bytes each, one for 16,384 records or a file.
+    /// The blocks, oldest first: 40 bytes each, one per 16,384 records or file.
     blocks: Vec<(BlockNumber, BlockSummary)>,
 }
 
@@ -59,9 +60,9 @@ impl Drop for ViewDatabase {
 }
 
 impl ViewDatabase {
-    /// Opens it; an error says why it is of no use, in words.
+    /// Opens the database; the error says why it is unusable.
     pub(super) fn open(path: &Path, folder: &LogFolder, open: OpenSled) -> Result<Self, String> {
-        // A database that was there says how far it was built; sled takes most damage for an empty one.
+        // An existing database records its progress; sled treats most damage as an empty database.
         let was_there = path.exists();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|e| e.to_string())?;
@@ -90,12 +91,12 @@ impl ViewDatabase {
         Ok(database)
     }
 
-    /// Reads how far it was built, and looks whether that is still how the log is, and all blocks are there.
+    /// Reads the build progress, and checks that it still matches the log and that all blocks are present.
     fn load(&mut self, folder: &LogFolder) -> Result<(), String> {
-        let said = self.with_db(|db| db.get(BUILT_TO))?;
-        let said = said.ok_or("it does not say how far it was built")?;
-        self.progress =
-            BuildProgress::parse(&said).ok_or("it is of another form, or none of a kernel's")?;
+        let progress = self.with_db(|db| db.get(BUILT_TO))?;
+        let progress = progress.ok_or("it does not say how far it was built")?;
+        self.progress = BuildProgress::parse(&progress)
+            .ok_or("it is of another form, or none of a kernel's")?;
         let read = |entry: sled::Result<(IVec, IVec)>| {
             entry.map(|(key, block)| {
                 BlockNumber::from_summary_key(&key).zip(BlockSummary::decode(&block))
@@ -106,7 +107,7 @@ impl ViewDatabase {
         self.blocks = blocks.ok_or(ListDamagedError.to_string())?;
         let oldest = folder.numbers().unwrap_or_default().first().copied();
         let last = self.progress.last;
-        // All of it was of files that the log has removed.
+        // The log has removed all of its files.
         self.is_void = self.progress.blocks == 0 || oldest.is_some_and(|file| last.number < file);
         if !(are_contiguous(&self.blocks, oldest) && self.has_last_record()) {
             return Err("not all of its blocks are there".into());
@@ -141,7 +142,7 @@ impl ViewDatabase {
         catch_panic(|| what(db))
     }
 
-    /// The last line in it, after which the log is to be read; `None` when it has nothing of the log.
+    /// The last indexed line, after which reading continues; `None` for an empty view.
     pub(super) fn last(&self) -> Option<RecordLine> {
         (!self.is_void).then_some(self.progress.last)
     }
@@ -153,23 +154,23 @@ impl ViewDatabase {
         &self.blocks[start..end]
     }
 
-    /// A list of a block.
+    /// One list of a block.
     pub(super) fn list(&self, block: BlockNumber, list: BlockList) -> Result<Option<IVec>, String> {
         self.with_db(|db| db.get(block.list(list)))
     }
 
-    /// Adds a block that ends with this line.
+    /// Adds a block whose last record is this line.
     pub(super) fn add(&mut self, block: &OpenBlock, last: RecordLine) -> Result<(), String> {
         let number = BlockNumber(self.progress.blocks);
         let of_file = self
             .blocks
             .last()
             .filter(|(_, block)| block.file == last.number);
-        let nth = of_file.map_or(0, |(_, block)| block.index_in_file + 1);
-        let Some(SealedBlock { summary, lists }) = block.seal(last.number, nth) else {
+        let index = of_file.map_or(0, |(_, block)| block.index_in_file + 1);
+        let Some(SealedBlock { summary, lists }) = block.seal(last.number, index) else {
             return Ok(());
         };
-        let built = BuildProgress {
+        let progress = BuildProgress {
             blocks: self.progress.blocks + 1,
             last,
         };
@@ -178,14 +179,14 @@ impl ViewDatabase {
             batch.insert(number.list(key), list);
         }
         batch.insert(number.summary(), summary.encode());
-        batch.insert(BUILT_TO, built.render().into_bytes());
+        batch.insert(BUILT_TO, progress.render().into_bytes());
         self.with_db(|db| db.apply_batch(batch))?;
-        (self.progress, self.is_void) = (built, false);
+        (self.progress, self.is_void) = (progress, false);
         self.blocks.push((number, summary));
         Ok(())
     }
 
-    /// Removes blocks of files before this one: the summaries first, then some of the lists. Answers whether
+    /// Removes blocks of files before this one: the summaries first, then some of the lists. Returns whether
     /// there were any.
     pub(super) fn remove_before(&mut self, file: u64) -> Result<bool, String> {
         let gone = self.blocks.partition_point(|(_, block)| block.file < file);
@@ -212,13 +213,13 @@ impl ViewDatabase {
         })
     }
 
-    /// Writes what is in memory. What is lost all the same is read from the log again.
+    /// Flushes buffered writes. Anything lost nevertheless is read from the log again.
     pub(super) fn flush(&self) -> Result<(), String> {
         self.with_db(|db| db.flush().map(drop))
     }
 }
 
-/// Whether each block follows on the one before and, where the first ones are gone, so are their files.
+/// Whether the blocks are consecutive and, if the first ones are missing, so are their files.
 fn are_contiguous(blocks: &[(BlockNumber, BlockSummary)], oldest: Option<u64>) -> bool {
     let begins = blocks.first().is_none_or(|(number, block)| {
         let gone = oldest.is_none_or(|file| block.file <= file);
@@ -226,21 +227,21 @@ fn are_contiguous(blocks: &[(BlockNumber, BlockSummary)], oldest: Option<u64>) -
     });
     begins
         && blocks.is_sorted_by(|(before, one), (number, next)| {
-            let nth = if one.file == next.file {
+            let index = if one.file == next.file {
                 one.index_in_file + 1
             } else {
                 0
             };
-            number.0 == before.0 + 1 && one.file <= next.file && next.index_in_file == nth
+            number.0 == before.0 + 1 && one.file <= next.file && next.index_in_file == index
         })
 }
 
-/// Runs an operation of sled; a panic is an error.
+/// Runs a sled operation and converts a panic to an error.
 fn catch_panic<T>(what: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(what)) {
         Ok(done) => done.map_err(|e| e.to_string()),
         Err(panic) => {
-            // Not dropped: what it carries may panic again.
+            // Not dropped: its payload may panic again.
             let words = panic.downcast_ref::<String>().cloned();
             let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             std::mem::forget(panic);
@@ -249,7 +250,7 @@ fn catch_panic<T>(what: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
     }
 }
 
-/// Moves a view that is of no use aside, in place of the one before.
+/// Moves an unusable view aside, replacing the previous one.
 pub(super) fn move_aside(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = format!("{name}.damaged-");

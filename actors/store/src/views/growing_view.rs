@@ -1,4 +1,4 @@
-//! The view as it grows: what is in its database, and the records that do not fill a block yet.
+//! The view while it grows: its database, and the records of the block that is not full yet.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use super::lines::IndexedLines;
 use super::search::{MatchedRecords, SearchSource, ViewQuery};
 use crate::audit::LogFolder;
 
-/// How often it is said how far the view is while it is built.
+/// How often progress is logged while the view is built.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 pub(super) struct GrowingView {
     blocks: GrowingBlocks,
     lines: IndexedLines,
     reported_at: MonotonicTime,
-    /// It was said that the view is being built.
+    /// Whether it was logged that the view is being built.
     is_reported: bool,
 }
 
-/// What records were read into.
+/// The state of the records read so far.
 struct GrowingBlocks {
     database: ViewDatabase,
     open: OpenBlock,
-    /// The last record read; those of `open` are of its file.
+    /// The last record read; the records of `open` belong to its file.
     last: Option<RecordLine>,
-    /// A block with so many records is written.
+    /// A block with this many records is written.
     block_records: usize,
     /// Files before this one have no blocks.
     cleared: u64,
-    /// Blocks were added since what is in memory was written.
+    /// Whether blocks were added since the last flush.
     is_grown: bool,
 }
 
@@ -57,14 +57,14 @@ impl GrowingView {
         }
     }
 
-    /// The last record in it.
+    /// The sequence of the last record in the view.
     pub(super) fn last_sequence(&self) -> u64 {
         self.blocks.last.map_or(0, |last| last.head.sequence)
     }
 
-    /// Answers a question as far as it is.
+    /// Answers a query from the records indexed so far.
     pub(super) fn find(&self, query: &ViewQuery) -> Result<MatchedRecords, String> {
-        let look = SearchSource {
+        let source = SearchSource {
             database: &self.blocks.database,
             open: (
                 self.blocks.last.map_or(0, |last| last.number),
@@ -72,11 +72,11 @@ impl GrowingView {
             ),
             folder: &self.lines.folder,
         };
-        query.find(&look)
+        query.find(&source)
     }
 
-    /// Adds a piece of the log, and removes some of what the log has removed; false when nothing is to be
-    /// done.
+    /// Indexes a chunk of the log, and removes some blocks of trimmed files; false when there is nothing to
+    /// do.
     pub(super) fn step(&mut self) -> Result<bool, String> {
         let mut growth = Ok(());
         let blocks = &mut self.blocks;
@@ -92,7 +92,7 @@ impl GrowingView {
         let (read, files) = match read {
             Ok(read) => read,
             Err(error) => {
-                // The view is none the worse for it: it is tried again with the next record.
+                // This is no fault of the view: the next record triggers another attempt.
                 tracing::warn!(%error, "the audit log cannot be read for its view");
                 return Ok(false);
             }
@@ -115,7 +115,7 @@ impl GrowingView {
         }
     }
 
-    /// All is in the view.
+    /// Handles that the view has all records.
     pub(super) fn finish_pass(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.is_reported) {
             let through = self.last_sequence();
@@ -129,16 +129,16 @@ impl GrowingView {
         }
     }
 
-    /// Writes what is in blocks; the others are read again.
+    /// Flushes the written blocks; other records are read again later.
     pub(super) fn close(self) -> Result<(), String> {
         self.blocks.database.flush()
     }
 }
 
 impl GrowingBlocks {
-    /// Adds the next record; one without anything it could be found by is passed over.
+    /// Indexes the next record; skips records without any indexed field.
     fn add(&mut self, line: RecordLine, event: Option<&IndexedEvent<'_>>) -> Result<(), String> {
-        // A block is of one file.
+        // A block belongs to one file.
         if self.last.is_some_and(|last| last.number != line.number) {
             self.write()?;
         }
@@ -155,7 +155,7 @@ impl GrowingBlocks {
 
     fn write(&mut self) -> Result<(), String> {
         let block = std::mem::take(&mut self.open);
-        // What the log has removed meanwhile is not written.
+        // Records that were trimmed meanwhile are not written.
         let last = self.last.filter(|last| last.number >= self.cleared);
         if let Some(last) = last.filter(|_| !block.is_empty()) {
             self.is_grown = true;

@@ -1,22 +1,22 @@
-//! Keys of the view. All keys of one block are in one piece, the oldest block first, so that they go with it.
+//! Keys of the view. The keys of a block are contiguous, the oldest block first, so that they can be removed together.
 
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::index::sealed::BlockList;
 use mgp_engine::store::audit::record::RecordDigest;
 
-/// Not the beginning of a block's keys: no log has so many blocks.
+/// Cannot be the beginning of a block's keys: no log has that many blocks.
 pub(super) const BUILT_TO: &[u8] = b"built to";
-/// Before the number of a block: its summary.
+/// The key prefix of block summaries.
 pub(super) const SUMMARY: &[u8] = b"block ";
-/// Changes with the form of the keys; a view of another form is built again.
+/// Version of the key format; a view with another version is rebuilt.
 const FORMAT: &str = "3";
 
-/// A block, by how many were written before it since the view was begun.
+/// The number of a block: how many were written before it since the view was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockNumber(pub(super) u32);
 
 impl BlockNumber {
-    /// All keys of the lists of blocks before this one are before this key.
+    /// Exceeds all keys of the lists of earlier blocks.
     pub(super) fn first_key(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
@@ -26,19 +26,19 @@ impl BlockNumber {
         [&self.0.to_be_bytes()[..], &list.key_suffix()].concat()
     }
 
-    /// The key of its summary.
+    /// The key of the block's summary.
     pub(super) fn summary(self) -> Vec<u8> {
         [SUMMARY, &self.0.to_be_bytes()].concat()
     }
 
-    /// Reads the key of a summary.
+    /// Parses the key of a summary.
     pub(super) fn from_summary_key(key: &[u8]) -> Option<Self> {
         let number = key.strip_prefix(SUMMARY)?.try_into().ok()?;
         Some(Self(u32::from_be_bytes(number)))
     }
 }
 
-/// A record's place within all that is found, newest first: the file, the time, the place in the file.
+/// The sort position of a record, newest first: file, time, offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RecordPosition {
     pub(super) number: u64,
@@ -47,12 +47,12 @@ pub(super) struct RecordPosition {
 }
 
 impl RecordPosition {
-    /// As a cursor.
+    /// Formats the position as a cursor.
     pub(super) fn to_cursor(self) -> String {
         format!("{}-{}-{}", self.number, self.at_ms, self.offset)
     }
 
-    /// Reads a cursor.
+    /// Parses a cursor.
     pub(super) fn parse_cursor(text: &str) -> Option<Self> {
         let mut words = text.split('-').map(|word| word.parse().ok());
         let mut next = || words.next().flatten();
@@ -65,7 +65,7 @@ impl RecordPosition {
     }
 }
 
-/// A line of the log with a record, and where it stands.
+/// A record's line in the log and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordLine {
     pub(super) head: Head,
@@ -74,7 +74,7 @@ pub(super) struct RecordLine {
     pub(super) len: u32,
 }
 
-/// How far the view was built: how many blocks it was given, and the last line in them.
+/// The build progress of the view: its number of blocks, and the last line in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BuildProgress {
     pub(super) blocks: u32,
@@ -82,7 +82,7 @@ pub(super) struct BuildProgress {
 }
 
 impl BuildProgress {
-    /// Nothing was built yet.
+    /// The state of an empty view.
     pub(super) const START: Self = Self {
         blocks: 0,
         last: RecordLine {

@@ -1,4 +1,4 @@
-//! Reads the log for the view: all records from a place on, and single ones.
+//! Reads the log for the view: all records from a position on, and single records.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -10,12 +10,12 @@ use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
 use super::keys::RecordLine;
 use crate::audit::LogFolder;
 
-/// Bytes read at once; lines are shorter. A question waits for so many at most.
+/// The read buffer size in bytes; lines are shorter. A query waits for at most one such read.
 const CHUNK: u64 = 256 << 10;
-/// More than the longest line.
+/// Exceeds the maximum line length.
 const LINE_MAX: u32 = 2 * EVENT_MAX as u32;
 
-/// A place in the log, from which records are read.
+/// A reading position in the log.
 pub(super) struct IndexedLines {
     pub(super) folder: LogFolder,
     number: u64,
@@ -23,7 +23,7 @@ pub(super) struct IndexedLines {
 }
 
 impl IndexedLines {
-    /// Goes on after this record, or begins.
+    /// Continues after this record, or starts at the beginning.
     pub(super) fn start_after(folder: LogFolder, last: Option<&RecordLine>) -> Self {
         let (number, offset) = last.map_or((0, 0), |last| {
             (last.number, last.offset + u64::from(last.len) + 1)
@@ -35,7 +35,7 @@ impl IndexedLines {
         }
     }
 
-    /// Reads the next piece; answers whether there was any.
+    /// Reads the next chunk; returns whether there was any.
     pub(super) fn read_chunk(
         &mut self,
         files: &[u64],
@@ -49,7 +49,7 @@ impl IndexedLines {
         if read > 0 {
             return Ok(true);
         }
-        // The files were listed before this one was read: what is in the next one came after all of it.
+        // The files were listed before this read, so records in the next file come after all of this one.
         let Some(later) = files.iter().find(|n| **n > self.number) else {
             return Ok(false);
         };
@@ -79,7 +79,7 @@ impl IndexedLines {
                 take(place, &parsed);
             }
         }
-        // Longer than any line: it is skipped.
+        // Skip a line that exceeds the maximum length.
         if read == 0 && bytes.len() as u64 == CHUNK {
             read = CHUNK;
         }
@@ -87,7 +87,7 @@ impl IndexedLines {
     }
 }
 
-/// The record, by its number and hash.
+/// The sequence and hash of a record.
 pub(super) fn record_head(record: &AuditRecord<'_>) -> Head {
     Head {
         sequence: record.sequence,
@@ -106,7 +106,7 @@ impl<'a> RecordReader<'a> {
         Self { folder, open: None }
     }
 
-    /// The bytes of the line that begins here; `None` where the log has none.
+    /// The bytes of the line at this offset; `None` if the log has none.
     pub(super) fn read_line(&mut self, number: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
             self.open = Some((number, File::open(self.folder.file_path(number)).ok()?));

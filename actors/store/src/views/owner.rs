@@ -1,4 +1,4 @@
-//! The thread that owns the view: it opens the database for queries, and closes it when idle.
+//! The thread that owns the view: it opens the database for queries and closes it when idle.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use crate::audit::{AuditHandle, LogFolder, state_damaged_event};
 use crate::background::lower_priority;
 use crate::health::explain_io_error;
 
-/// How long a query waits for what was written right before it.
+/// How long a query waits for records written just before it.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long records are gathered before they are read.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long the view is open after the last question. Then it costs neither memory nor work with each record.
+/// How long the view stays open after the last query. A closed view costs neither memory nor work per record.
 const IDLE: Duration = Duration::from_secs(600);
-/// A view that fails this often in a run of the kernel is disabled: its disk is faulty.
+/// A view that fails this often in one run of the kernel is disabled, because its disk is faulty.
 const BUILDS_MAX: usize = 4;
 
-/// What is found, and up to which record all of it.
+/// Matching records, and the last record up to which they are complete.
 pub(super) type ViewResult = Result<(MatchedRecords, u64), String>;
 
-/// Somebody asks.
+/// A pending query.
 pub(super) struct ViewRequest {
     pub(super) query: ViewQuery,
-    /// The last record that was written.
+    /// The last record written before the query.
     pub(super) newest: u64,
     pub(super) asked_at: MonotonicTime,
     pub(super) answer: oneshot::Sender<ViewResult>,
 }
 
-/// How far the view is.
+/// The progress of the view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ViewState {
-    /// The last record in it.
+    /// The sequence of the last record in it.
     pub(super) last_sequence: u64,
-    /// Why there is none.
+    /// Why there is no view.
     pub(super) failure: Option<Arc<str>>,
 }
 
-/// How a view is kept.
+/// The parameters of a view.
 #[derive(Clone, Copy)]
 pub(super) struct ViewOptions {
     pub(super) open: OpenSled,
@@ -87,20 +87,20 @@ pub(super) struct ViewOwner {
     pub(super) answered: MonotonicTime,
 }
 
-/// What there is to do.
+/// Why the thread woke up.
 enum Wake {
     Request(ViewRequest),
     Written,
-    /// There are no queries.
+    /// The view is idle.
     Idle,
-    /// Nobody is left to ask.
+    /// All handles are dropped.
     End,
 }
 
 impl ViewOwner {
     pub(super) fn run(mut self) {
         lower_priority("the view of the audit log");
-        // Its own: that of the kernel may end before this thread does.
+        // A separate runtime: the kernel's may end before this thread does.
         let runtime = runtime::Builder::new_current_thread().enable_time().build();
         match runtime {
             Ok(runtime) => self.serve_all(&runtime),
@@ -125,8 +125,8 @@ impl ViewOwner {
             if let Err(error) = move_aside(&self.path) {
                 return set_failure(&self.state, &explain_io_error(&self.path, &error));
             }
-            let told = format!("{what}; it is built again out of the audit log");
-            self.audit.record(state_damaged_event(&told));
+            let message = format!("{what}; it is built again out of the audit log");
+            self.audit.record(state_damaged_event(&message));
         }
         let path = self.path.display();
         set_failure(
@@ -135,7 +135,7 @@ impl ViewOwner {
         );
     }
 
-    /// Builds and answers until there are no queries; an error if the database is unusable.
+    /// Indexes records and answers queries until the view is idle; an error if the database is unusable.
     fn serve(&mut self, runtime: &Runtime) -> Result<(), String> {
         let database = ViewDatabase::open(&self.path, &self.folder, self.options.open)?;
         let mut view = GrowingView::new(database, &self.folder, self.options.block_records);
@@ -155,38 +155,38 @@ impl ViewOwner {
                 continue;
             }
             view.finish_pass()?;
-            // What the log has is in the view.
+            // The view has all records of the log.
             self.answer_when_due(&view, true)?;
             match self.wait(runtime) {
-                Wake::Request(question) => self.next = Some(question),
+                Wake::Request(request) => self.next = Some(request),
                 Wake::Written => thread::sleep(GATHER),
                 Wake::Idle | Wake::End => return view.close(),
             }
         }
     }
 
-    /// Answers the next question once the view has what was written before it, or that takes too long.
+    /// Answers the next query once the view has all records written before it, or after a timeout.
     fn answer_when_due(&mut self, view: &GrowingView, is_whole: bool) -> Result<(), String> {
         let (through, opened) = (view.last_sequence(), self.opened);
-        let is_due = |question: &mut ViewRequest| {
-            let waited = monotonic_now().duration_since(question.asked_at.max(opened));
-            is_whole || through >= question.newest || waited >= CATCH_UP
+        let is_due = |request: &mut ViewRequest| {
+            let waited = monotonic_now().duration_since(request.asked_at.max(opened));
+            is_whole || through >= request.newest || waited >= CATCH_UP
         };
-        let Some(question) = self.next.take_if(is_due) else {
+        let Some(request) = self.next.take_if(is_due) else {
             return Ok(());
         };
         self.answered = monotonic_now();
-        if question.answer.is_closed() {
+        if request.answer.is_closed() {
             return Ok(());
         }
-        let found = view.find(&question.query).map(|found| (found, through));
+        let found = view.find(&request.query).map(|found| (found, through));
         let failed = found.as_ref().err().cloned();
-        let _ = question.answer.send(found);
+        let _ = request.answer.send(found);
         failed.map_or(Ok(()), Err)
     }
 
     fn wait(&mut self, runtime: &Runtime) -> Wake {
-        let (questions, written) = (&mut self.requests, &mut self.written);
+        let (requests, written) = (&mut self.requests, &mut self.written);
         let idle = self
             .options
             .idle
@@ -197,7 +197,7 @@ impl ViewOwner {
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                question = questions.recv() => question.map_or(Wake::End, Wake::Request),
+                request = requests.recv() => request.map_or(Wake::End, Wake::Request),
                 changed = written.changed() => changed.map_or(Wake::End, |()| Wake::Written),
                 () = tokio::time::sleep(idle) => Wake::Idle,
             }

@@ -1,5 +1,5 @@
-//! Finds records through the view. Each is read from the log and checked again, so that a wrong view gives fewer
-//! answers and no false ones.
+//! Finds records through the view. Each record is read from the log and checked again, so that a wrong view omits
+//! records but never returns false ones.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use super::keys::{BlockNumber, RecordPosition};
 use super::lines::RecordReader;
 use crate::audit::{LogFolder, with_sequence};
 
-/// Records read for one answer: more are left to the next one, so that the view goes on growing between.
+/// Maximum number of records read for one answer, so that the view can grow between answers.
 const EXAMINED_MAX: usize = 10_000;
-/// How long is looked for one answer, for the same reason; what was begun is ended.
+/// Maximum search time for one answer, for the same reason; a step in progress is finished.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of events in one answer: what a peer can read in one message. The first event is included whatever
-/// its size.
+/// Maximum bytes of events in one answer, so that a peer can read it in one message. The first event is included
+/// whatever its size.
 const FOUND_BYTES: usize = 1 << 20;
 
-/// What is asked of the view.
+/// A query to the view.
 #[derive(Clone, Debug)]
 pub(super) struct ViewQuery {
     pub(super) filter: RecordFilter,
@@ -34,13 +34,13 @@ pub(super) struct ViewQuery {
     pub(super) limit: usize,
 }
 
-/// What it found.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub(super) struct MatchedRecords {
     pub(super) events: Vec<Box<RawValue>>,
     bytes: usize,
     examined: usize,
-    /// The place of the last record that was looked at, where there may be more.
+    /// The position of the last examined record, if there may be more.
     pub(super) next: Option<RecordPosition>,
 }
 
@@ -50,37 +50,37 @@ impl MatchedRecords {
     }
 }
 
-/// Where it is looked.
+/// The data that is searched.
 pub(super) struct SearchSource<'a> {
     pub(super) database: &'a ViewDatabase,
-    /// What is in no block of the database yet, and the file it is of.
+    /// The block that is not in the database yet, and the number of its file.
     pub(super) open: (u64, &'a OpenBlock),
     pub(super) folder: &'a LogFolder,
 }
 
-/// Records that may be found, of one file.
+/// Candidate records of one file.
 struct CandidateRecords<'a> {
     source: &'a SearchSource<'a>,
     filter: HashedFilter,
-    /// Only those before it are left.
+    /// Only records before this position are candidates.
     before: Option<RecordPosition>,
-    /// Blocks that were not looked through yet, the one that ends last at the end.
+    /// Blocks that were not searched yet, the one with the latest end last.
     blocks: Vec<(BlockNumber, BlockSummary)>,
-    /// Those found in the blocks that were. At most those of one block, unless the clock was set back.
-    places: BinaryHeap<RecordLocation>,
+    /// Matches in the searched blocks: at most one block's, unless the clock was set back.
+    locations: BinaryHeap<RecordLocation>,
 }
 
 impl ViewQuery {
-    /// Looks through the files of the log, the newest first.
-    pub(super) fn find(&self, look: &SearchSource<'_>) -> Result<MatchedRecords, String> {
+    /// Searches the files of the log, newest first.
+    pub(super) fn find(&self, source: &SearchSource<'_>) -> Result<MatchedRecords, String> {
         let began = monotonic_now();
         let mut found = MatchedRecords::default();
-        // A log that cannot be read has no answers; the view is none the worse for it.
-        let files = look.folder.numbers().unwrap_or_default();
-        let mut reader = RecordReader::new(look.folder);
+        // A log that cannot be read has no answers; this is no fault of the view.
+        let files = source.folder.numbers().unwrap_or_default();
+        let mut reader = RecordReader::new(source.folder);
         let newest = self.after.map_or(u64::MAX, |after| after.number);
         for number in files.into_iter().rev().filter(|n| *n <= newest) {
-            self.search_file(number, look, &mut reader, &mut found)?;
+            self.search_file(number, source, &mut reader, &mut found)?;
             if found.next.is_none() && is_out_of_time(began) {
                 found.next = Some(RecordPosition {
                     number,
@@ -98,12 +98,12 @@ impl ViewQuery {
     fn search_file(
         &self,
         number: u64,
-        look: &SearchSource<'_>,
+        source: &SearchSource<'_>,
         reader: &mut RecordReader<'_>,
         found: &mut MatchedRecords,
     ) -> Result<(), String> {
-        let mut left = CandidateRecords::new(number, look, self)?;
-        while let Some(place) = left.next()? {
+        let mut candidates = CandidateRecords::new(number, source, self)?;
+        while let Some(place) = candidates.next()? {
             self.check_record(number, place, reader, found);
             if found.is_full(self.limit.min(RESULTS_MAX)) {
                 found.next = Some(record_position(number, &place));
@@ -134,43 +134,43 @@ impl ViewQuery {
 }
 
 impl<'a> CandidateRecords<'a> {
-    fn new(number: u64, look: &'a SearchSource<'a>, query: &ViewQuery) -> Result<Self, String> {
-        let sought = query.filter.to_hashed();
+    fn new(number: u64, source: &'a SearchSource<'a>, query: &ViewQuery) -> Result<Self, String> {
+        let filter = query.filter.to_hashed();
         let before = query.after.filter(|after| after.number == number);
-        let mut blocks = look.database.blocks(number).to_vec();
+        let mut blocks = source.database.blocks(number).to_vec();
         blocks.retain(|(_, block)| {
-            block.last_ms >= sought.since_ms
-                && block.first_ms < sought.until_ms
+            block.last_ms >= filter.since_ms
+                && block.first_ms < filter.until_ms
                 && before.is_none_or(|before| block.first_ms <= before.at_ms)
         });
         blocks.sort_by_key(|(_, block)| block.last_ms);
-        let mut left = Self {
-            source: look,
-            filter: sought,
+        let mut candidates = Self {
+            source,
+            filter,
             before,
             blocks,
-            places: BinaryHeap::new(),
+            locations: BinaryHeap::new(),
         };
-        if look.open.0 == number {
-            let places = look.open.1.find(&left.filter);
-            left.add_places(number, places);
+        if source.open.0 == number {
+            let locations = source.open.1.find(&candidates.filter);
+            candidates.add_locations(number, locations);
         }
-        Ok(left)
+        Ok(candidates)
     }
 
-    fn add_places(&mut self, number: u64, places: Vec<RecordLocation>) {
+    fn add_locations(&mut self, number: u64, locations: Vec<RecordLocation>) {
         let before = self.before;
         let is_left = |place: &RecordLocation| {
             before.is_none_or(|before| record_position(number, place) < before)
         };
-        self.places.extend(places.into_iter().filter(is_left));
+        self.locations.extend(locations.into_iter().filter(is_left));
     }
 
-    /// The newest one that is left: what a block has that was not looked through yet is older.
+    /// The newest remaining candidate: blocks that were not searched yet have only older ones.
     fn next(&mut self) -> Result<Option<RecordLocation>, String> {
         while let Some((number, block)) = self.blocks.last().copied() {
             if self
-                .places
+                .locations
                 .peek()
                 .is_some_and(|place| place.at_ms > block.last_ms)
             {
@@ -178,10 +178,10 @@ impl<'a> CandidateRecords<'a> {
             }
             self.blocks.pop();
             let list = |list| self.source.database.list(number, list).map_err(SearchError);
-            let places = block.find(&self.filter, list).map_err(|failed| failed.0)?;
-            self.add_places(block.file, places);
+            let locations = block.find(&self.filter, list).map_err(|failed| failed.0)?;
+            self.add_locations(block.file, locations);
         }
-        Ok(self.places.pop())
+        Ok(self.locations.pop())
     }
 }
 
@@ -189,7 +189,7 @@ fn is_out_of_time(began: MonotonicTime) -> bool {
     monotonic_now().duration_since(began) >= SEARCH_TIMEOUT
 }
 
-/// The view is of no use, in words.
+/// Describes why the view is unusable.
 struct SearchError(String);
 
 impl From<ListDamagedError> for SearchError {

@@ -33,7 +33,7 @@ fn log(dir: &Path, max_bytes: u64) -> AuditHandle {
     options.open().unwrap()
 }
 
-/// Blocks of four records: a file has nine, so that its last block is not full.
+/// Blocks of four records: a file has nine, so its last block is not full.
 fn options() -> ViewOptions {
     ViewOptions {
         block_records: 4,
@@ -45,8 +45,8 @@ fn start(dir: &Path, audit: &AuditHandle) -> AuditViews {
     AuditViews::start_with_options(dir, audit, options())
 }
 
-/// Records of three agents, two servers and three tools; each trace is that of two.
-fn said(n: u64) -> Event {
+/// Records of three agents, two servers and three tools; two records share each trace.
+fn test_event(n: u64) -> Event {
     let actor = match n % 4 {
         3 => kernel_actor(),
         agent => Actor {
@@ -57,7 +57,7 @@ fn said(n: u64) -> Event {
     let mut random = [9; 16];
     random[..8].copy_from_slice(&(n / 2).to_be_bytes());
     Event {
-        // The same time in several blocks, a little back each seven records, and far back each fifty.
+        // Several blocks have the same time; the clock goes back a little every seven records and far every fifty.
         timestamp: render_rfc3339_ms(1_000_000 + (n % 50) / 7 * 300 + (n % 7) / 3 * 300),
         trace_id: TraceId::from_random(random),
         event_type: EventType::ToolExecuted,
@@ -67,7 +67,7 @@ fn said(n: u64) -> Event {
             tool_name: (!n.is_multiple_of(5)).then(|| format!("tool{}", n % 3)),
             agent_id: n.is_multiple_of(7).then(|| "agent.0".into()),
         },
-        // Words of one length, so that files are of so many records.
+        // Fixed-length words, so that every file has the same number of records.
         result: match n % 6 {
             1 => Outcome::Failure,
             _ => Outcome::Success,
@@ -78,16 +78,16 @@ fn said(n: u64) -> Event {
 
 async fn write(audit: &AuditHandle, records: std::ops::Range<u64>) {
     for n in records {
-        audit.record_decision(said(n)).await.unwrap();
+        audit.record_decision(test_event(n)).await.unwrap();
     }
 }
 
-/// What is asked, by its members.
+/// A query with these members.
 fn ask(members: Value) -> Find {
     serde_json::from_value(members).unwrap()
 }
 
-/// All that is found, in pages of `limit`, as numbers of records.
+/// The numbers of all matching records, read in pages of `limit`.
 async fn found(views: &AuditViews, mut asked: Find, limit: u64) -> Vec<u64> {
     asked.limit = Some(limit);
     let mut out = Vec::new();
@@ -109,7 +109,7 @@ async fn found(views: &AuditViews, mut asked: Find, limit: u64) -> Vec<u64> {
     }
 }
 
-/// The same, by reading the whole log.
+/// The same by scanning the whole log.
 fn scanned(dir: &Path, asked: &Find) -> Vec<u64> {
     let filter = parse_query(asked.clone()).unwrap().filter;
     let folder = LogFolder::new(dir);
@@ -127,8 +127,8 @@ fn scanned(dir: &Path, asked: &Find) -> Vec<u64> {
     all.into_iter().map(|(_, _, sequence)| sequence).collect()
 }
 
-/// Waits until the view has all there is.
-async fn built(views: &AuditViews) {
+/// Waits until the view is complete.
+async fn wait_until_built(views: &AuditViews) {
     let mut state = views.state.clone();
     let deadline = Instant::now() + Duration::from_secs(60);
     while state.borrow_and_update().last_sequence < views.audit.newest_sequence() {
@@ -139,7 +139,7 @@ async fn built(views: &AuditViews) {
 }
 
 fn questions() -> Vec<Find> {
-    let trace = said(21).trace_id;
+    let trace = test_event(21).trace_id;
     [
         json!({}),
         json!({"agent": "agent.0"}),
@@ -164,20 +164,24 @@ fn questions() -> Vec<Find> {
     .into()
 }
 
-/// Every question is answered as by reading the log.
-async fn equals_the_log(views: &AuditViews, dir: &Path) {
-    built(views).await;
+/// Compares the answer to every query with a scan of the log.
+async fn assert_equals_log(views: &AuditViews, dir: &Path) {
+    wait_until_built(views).await;
     for asked in questions() {
-        let want = scanned(dir, &asked);
+        let expected = scanned(dir, &asked);
         for limit in [2, 3, 1_000] {
-            assert_eq!(found(views, asked.clone(), limit).await, want, "{asked:?}");
+            assert_eq!(
+                found(views, asked.clone(), limit).await,
+                expected,
+                "{asked:?}"
+            );
         }
     }
     assert!(!scanned(dir, &Find::default()).is_empty());
 }
 
-/// Ends the views, and waits until their thread has let go of the database.
-async fn ended(views: AuditViews) {
+/// Closes the views, and waits until their thread has released the database.
+async fn close_views(views: AuditViews) {
     let mut state = views.state.clone();
     drop(views);
     while state.changed().await.is_ok() {}
@@ -191,7 +195,7 @@ fn damage(dir: &Path) -> usize {
     texts.map(|text| text.matches(kind.as_str()).count()).sum()
 }
 
-/// The view records damage without waiting for the disk: until the log has it so often.
+/// Waits until the log has this many damage records, which the view writes without waiting for the disk.
 async fn wait_for_damage(audit: &AuditHandle, dir: &Path, times: usize) {
     let (_, mut written) = audit.files().unwrap();
     let recorded = async {
@@ -207,71 +211,75 @@ async fn wait_for_damage(audit: &AuditHandle, dir: &Path, times: usize) {
     recorded.await.expect("the damage is recorded in time");
 }
 
-fn asides(dir: &Path) -> usize {
+fn count_moved_aside(dir: &Path) -> usize {
     let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name());
     let aside = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("views.damaged-");
     names.filter(aside).count()
 }
 
 #[tokio::test]
-async fn each_filter_finds_what_a_reader_of_the_log_finds() {
+async fn each_filter_matches_a_full_log_scan() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..120).await;
     let views = start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
+    assert_equals_log(&views, dir.path()).await;
     write(&audit, 120..140).await;
-    equals_the_log(&views, dir.path()).await;
+    assert_equals_log(&views, dir.path()).await;
     assert!(LogFolder::new(dir.path()).numbers().unwrap().len() > 5);
     let bad = ask(json!({"cursor": "1-2"}));
     assert!(matches!(views.find(bad).await, Err(Refusal::BadCursor)));
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (0, 0));
 }
 
-/// Pages end anywhere, also between blocks and files, and at a record whose block is still in memory.
+/// Pages may end anywhere, also between blocks and files, and at a record whose block is still in memory.
 #[tokio::test]
-async fn a_page_may_end_between_any_two_records() {
+async fn page_can_end_after_any_record() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..61).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
+    wait_until_built(&views).await;
     for asked in [
         json!({}),
         json!({"agent": "agent.1"}),
         json!({"since_ms": 1_000_000}),
     ] {
         let asked = ask(asked);
-        let want = scanned(dir.path(), &asked);
-        assert!(want.len() > 12);
+        let expected = scanned(dir.path(), &asked);
+        assert!(expected.len() > 12);
         for limit in 1..=7 {
-            assert_eq!(found(&views, asked.clone(), limit).await, want, "{limit}");
+            assert_eq!(
+                found(&views, asked.clone(), limit).await,
+                expected,
+                "{limit}"
+            );
         }
     }
-    // The first and the last record of each block: each has a trace that no record of another block has.
+    // The first and the last record of each block have traces that no other block has.
     for n in (0..61).step_by(2) {
-        let asked = ask(json!({"trace": said(n).trace_id}));
-        let want = scanned(dir.path(), &asked);
-        assert_eq!(found(&views, asked, 10).await, want, "{n}");
-        assert!(want.contains(&(n + 1)), "{n}");
+        let asked = ask(json!({"trace": test_event(n).trace_id}));
+        let expected = scanned(dir.path(), &asked);
+        assert_eq!(found(&views, asked, 10).await, expected, "{n}");
+        assert!(expected.contains(&(n + 1)), "{n}");
     }
 }
 
-/// The database of a view that has ended: its threads let go of it a moment later.
+/// The database of a closed view, whose threads release it a moment later.
 fn reopened(path: &Path) -> sled::Db {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match open_sled(path) {
             Ok(db) => return db,
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(10), "{error}"),
         }
         std::thread::yield_now();
     }
 }
 
-/// The runtime of the kernel ends before the thread of the view does, and before who asks it.
+/// The kernel's runtime ends before the view's thread and before the querying task.
 #[test]
-fn a_view_outlives_the_runtime_it_was_started_in() {
+fn view_outlives_the_runtime_that_started_it() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = || {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();

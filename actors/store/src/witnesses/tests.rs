@@ -14,7 +14,7 @@ fn settled(folder: &Path, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_witness_is_found_as_it_was_written() {
+fn witness_is_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     assert!(Witnesses::read(dir.path()).unwrap().is_none());
     assert!(Witnesses::open(dir.path()).unwrap().is_new);
@@ -33,17 +33,17 @@ fn a_witness_is_found_as_it_was_written() {
         settled: Some("8 x".into()),
         proposed: Some("1 y".into()),
     });
-    let again = opened(dir.path());
-    assert_eq!(again.witness("grants.journal").contents(), both);
-    assert_eq!(again.records_with_prefix("shares.").len(), 1);
-    again.witness("grants.journal").forget().unwrap();
+    let reopened = opened(dir.path());
+    assert_eq!(reopened.witness("grants.journal").contents(), both);
+    assert_eq!(reopened.records_with_prefix("shares.").len(), 1);
+    reopened.witness("grants.journal").forget().unwrap();
     assert_eq!(settled(dir.path(), "grants.journal"), None);
     assert_eq!(settled(dir.path(), "shares.json"), Some(PRESENT.into()));
 }
 
-/// A change is one write of one sector, in one of the two files.
+/// A change is one write of one sector in one of the two files.
 #[test]
-fn a_change_costs_one_write() {
+fn change_writes_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let witness = opened(dir.path()).witness("grants.journal");
     witness.settle("1 x");
@@ -56,9 +56,9 @@ fn a_change_costs_one_write() {
     assert_eq!(after.map(|bytes| bytes.len()), [2 * SLOT; 2]);
 }
 
-/// Whatever became of one of the files, the other one says it, and has what it had or what was before it.
+/// Damage or loss of one file is reported from the other, which has the current or the previous record.
 #[test]
-fn a_lost_witness_file_is_reported_and_made_again() {
+fn lost_witness_file_is_reported_and_recreated() {
     for (lost, how) in [
         (0, "removed"),
         (1, "removed"),
@@ -91,9 +91,9 @@ fn a_lost_witness_file_is_reported_and_made_again() {
     }
 }
 
-/// The newest record survives the loss of either file once it was synced, and one that changed since is in one of them.
+/// A synced record survives the loss of either file; one that changed since is in one of them.
 #[test]
-fn a_synced_record_is_in_both_files() {
+fn synced_record_is_in_both_files() {
     for lost in WITNESS_FILES {
         for changes in 1..5 {
             let dir = tempfile::tempdir().unwrap();
@@ -124,9 +124,9 @@ fn a_synced_record_is_in_both_files() {
     }
 }
 
-/// A start that was cut short while it made them reports nothing at the next one.
+/// A start that was interrupted while creating the files is not reported at the next one.
 #[test]
-fn a_first_start_that_was_cut_short_reports_nothing() {
+fn interrupted_first_start_is_not_reported() {
     let dir = tempfile::tempdir().unwrap();
     drop(opened(dir.path()));
     fs::remove_file(dir.path().join(WITNESS_FILES[1])).unwrap();
@@ -134,9 +134,9 @@ fn a_first_start_that_was_cut_short_reports_nothing() {
     assert!(found.is_new && found.faults.is_empty());
 }
 
-/// A record whose write was cut short leaves the one before.
+/// An interrupted write leaves the previous record.
 #[test]
-fn a_torn_record_leaves_the_one_before() {
+fn torn_record_leaves_the_previous_one() {
     let dir = tempfile::tempdir().unwrap();
     let witness = opened(dir.path()).witness("grants.journal");
     for n in 0..4 {
@@ -144,19 +144,19 @@ fn a_torn_record_leaves_the_one_before() {
     }
     for name in WITNESS_FILES {
         let path = dir.path().join(name);
-        let whole = fs::read(&path).unwrap();
-        let mut torn = whole.clone();
+        let intact = fs::read(&path).unwrap();
+        let mut torn = intact.clone();
         torn[SLOT + 40..SLOT + 60].fill(0);
         fs::write(&path, torn).unwrap();
         let last = settled(dir.path(), "grants.journal").unwrap();
         assert!(last == "3 x" || last == "2 x", "{last}");
         opened(dir.path());
-        fs::write(&path, whole).unwrap();
+        fs::write(&path, intact).unwrap();
     }
 }
 
 #[test]
-fn an_accepted_file_is_reported_once_and_has_no_witness() {
+fn accepted_file_is_reported_once_and_has_no_witness() {
     let dir = tempfile::tempdir().unwrap();
     let witnesses = opened(dir.path());
     witnesses.witness("shares.json").settle_presence();
@@ -166,15 +166,15 @@ fn an_accepted_file_is_reported_once_and_has_no_witness() {
             .accept("shares.json", &["shares.json".into()])
             .unwrap()
     );
-    let again = opened(dir.path());
-    assert_eq!(again.witness("shares.json").contents(), None);
-    assert_eq!(again.take_accepted(), ["shares.json"]);
+    let reopened = opened(dir.path());
+    assert_eq!(reopened.witness("shares.json").contents(), None);
+    assert_eq!(reopened.take_accepted(), ["shares.json"]);
     assert_eq!(opened(dir.path()).take_accepted(), Vec::<String>::new());
 }
 
-/// Slots of records that ended are used again; beyond the bound a file has no witness, and nothing else fails.
+/// Slots of ended records are reused; beyond the limit a file has no witness, and nothing else fails.
 #[test]
-fn records_are_bounded() {
+fn record_count_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let witnesses = opened(dir.path());
     for n in 0..SLOTS_MAX + 3 {

@@ -1,4 +1,4 @@
-//! One stored event: encoded once, for all subscriptions that receive it.
+//! One stored event, encoded once for all subscriptions that receive it.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::ReportedEvent;
 
-/// Longest timestamp of a server that is passed on, in bytes of JSON; a longer one is replaced by the kernel's.
+/// Longest timestamp of a server that is forwarded, in bytes of JSON; a longer one is replaced by the kernel's.
 const TIMESTAMP_MAX: usize = 64;
-/// What one channel holds for replay (MGP §13, later drafts).
+/// Events of one channel that are stored for replay (MGP §13, later drafts).
 const CHANNEL_EVENTS_MAX: usize = 1_000;
 const CHANNEL_BYTES_MAX: usize = 8 << 20;
-/// What all channels hold together, as long as each has [`CHANNEL_BYTES_MIN`].
+/// Bytes of all channels together, as long as each has [`CHANNEL_BYTES_MIN`].
 const TOTAL_BYTES_MAX: usize = 64 << 20;
-/// What each may hold however many there are: more than any event, so that none is lost before it was read.
-/// One of a server has [`EVENT_BYTES_MAX`] bytes, one of the log its record and what agents read of that. There are
-/// [`UPSTREAM_TOTAL_MAX`] feeds and the kernel's own, so all hold some 131 MiB at most.
+/// Bytes of each channel, however many there are: more than any event, so that none is lost before it was read.
+/// An event of a server has at most [`EVENT_BYTES_MAX`] bytes; one of the log has its record and the agents' version
+/// of it. There are [`UPSTREAM_TOTAL_MAX`] feeds and the kernel's own, so all hold some 131 MiB at most.
 const CHANNEL_BYTES_MIN: usize = 128 << 10;
 const _: () =
     assert!(CHANNEL_BYTES_MIN > EVENT_BYTES_MAX + (8 << 10) && CHANNEL_BYTES_MIN > 3 * EVENT_MAX);
@@ -39,7 +39,7 @@ const _: () = assert!(CHANNEL_BYTES_MIN * UPSTREAM_TOTAL_MAX <= 2 * TOTAL_BYTES_
 /// The last events of one channel.
 pub(super) type EventFeed = Feed<Arc<EventEntry>>;
 
-/// How much each of so many channels may hold.
+/// The limits of each feed for this number of channels.
 pub(super) fn feed_limits(channels: usize) -> FeedLimits {
     FeedLimits {
         events: CHANNEL_EVENTS_MAX,
@@ -47,52 +47,54 @@ pub(super) fn feed_limits(channels: usize) -> FeedLimits {
     }
 }
 
-/// An event, encoded but for the id of the subscription and its number there.
+/// An event, encoded except for the id of the subscription and the event's number there.
 #[derive(Debug)]
 pub(super) struct EventEntry {
-    /// How bad it is; servers filter their own.
+    /// The kernel's severity; servers filter their own events.
     pub(super) severity: Option<Severity>,
     scope: EventScope,
     channel: Box<str>,
     /// The members of `params` from `channel` on, with a comma before and the brace after them.
     tail: Bytes,
-    /// The same for agents, where they read something else.
+    /// The agents' version, if it differs.
     for_agents: Option<Bytes>,
 }
 
 impl EventEntry {
-    /// An event of the kernel's own; `cursor` is its position in the audit log.
+    /// An event of the kernel; `cursor` is its position in the audit log.
     pub(super) fn from_kernel_event(event: &KernelEvent, cursor: Option<&str>) -> Arc<Self> {
         let timestamp = quote(&event.timestamp);
         let severity = serde_json::to_string(&event.severity).expect("a word is always JSON");
-        let mut more = format!(r#","_mgp.severity":{severity}"#);
+        let mut extra = format!(r#","_mgp.severity":{severity}"#);
         if let Some(cursor) = cursor {
-            more.push_str(&format!(r#","_mgp.cursor":"{cursor}""#));
+            extra.push_str(&format!(r#","_mgp.cursor":"{cursor}""#));
         }
-        let encoded = |data: &serde_json::Value| {
+        let encode = |data: &serde_json::Value| {
             let name = event.channel.name();
-            render_tail(&quote(name), &timestamp, &data.to_string(), &more)
+            render_tail(&quote(name), &timestamp, &data.to_string(), &extra)
         };
         Arc::new(Self {
             severity: Some(event.severity),
             scope: event.scope.clone(),
             channel: event.channel.name().into(),
-            tail: encoded(&event.data),
-            for_agents: event.for_agents.as_ref().map(encoded),
+            tail: encode(&event.data),
+            for_agents: event.for_agents.as_ref().map(encode),
         })
     }
 
-    /// An event of a server: its data as they came, and the server's name beside them.
+    /// An event of a server: its data unchanged, with the server's name added.
     pub(super) fn from_server_event(server: &ServerId, event: &ReportedEvent) -> Arc<Self> {
         let server = server.server();
-        let said = event.timestamp.as_deref();
-        let said = said.filter(|text| text.starts_with('"') && text.len() <= TIMESTAMP_MAX);
-        let timestamp = said.map_or_else(|| quote(&render_rfc3339_ms(unix_ms())), str::to_owned);
-        let more = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
+        let timestamp = event.timestamp.as_deref();
+        let timestamp =
+            timestamp.filter(|text| text.starts_with('"') && text.len() <= TIMESTAMP_MAX);
+        let timestamp =
+            timestamp.map_or_else(|| quote(&render_rfc3339_ms(unix_ms())), str::to_owned);
+        let extra = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
         Arc::new(Self {
             severity: None,
             channel: event.channel.as_str().into(),
-            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &more),
+            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &extra),
             scope: EventScope::for_server(server),
             for_agents: None,
         })
@@ -101,12 +103,12 @@ impl EventEntry {
     /// A push event of an MCPL server.
     pub(super) fn from_push(event: &PushedEvent) -> Arc<Self> {
         let server = event.server.server();
-        let more = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
+        let extra = format!(r#","_mgp.server_id":{}"#, quote(server.as_str()));
         let timestamp = quote(&event.timestamp);
         Arc::new(Self {
             severity: None,
             channel: event.channel.as_str().into(),
-            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &more),
+            tail: render_tail(&quote(&event.channel), &timestamp, &event.data, &extra),
             scope: EventScope::for_server(server),
             for_agents: None,
         })
@@ -121,22 +123,21 @@ impl EventEntry {
             r#"{{"channel":{},"message":"the server, or the way to it, was lost for a while; events of that time may be missing"}}"#,
             quote(topic.channels.as_str())
         );
-        let more = format!(r#","_mgp.server_id":{name}"#);
+        let extra = format!(r#","_mgp.server_id":{name}"#);
         Arc::new(Self {
             severity: None,
             channel: CHANNEL.into(),
-            tail: render_tail(&quote(CHANNEL), &now, &data, &more),
+            tail: render_tail(&quote(CHANNEL), &now, &data, &extra),
             scope: EventScope::for_server(server),
             for_agents: None,
         })
     }
 
-    /// Its channel.
     pub(super) fn channel(&self) -> &str {
         &self.channel
     }
 
-    /// What it takes in memory.
+    /// The event's size in memory, in bytes.
     pub(super) fn memory_size(&self) -> usize {
         let agents = self.for_agents.as_ref().map_or(0, Bytes::len);
         size_of::<Self>() + self.channel.len() + self.tail.len() + agents
@@ -148,7 +149,7 @@ impl EventEntry {
         format!(r#"{{"_mgp.seq":{seq}{tail}"#)
     }
 
-    /// The same of no subscription.
+    /// The event's JSON without a subscription.
     pub(super) fn render_standalone(&self, operator: bool) -> String {
         let tail = String::from_utf8_lossy(self.tail(operator)).into_owned();
         format!("{{{}", tail.trim_start_matches(','))
@@ -173,8 +174,8 @@ impl EventEntry {
     }
 }
 
-fn render_tail(channel: &str, timestamp: &str, data: &str, more: &str) -> Bytes {
-    format!(r#","channel":{channel},"timestamp":{timestamp},"data":{data}{more}}}"#).into()
+fn render_tail(channel: &str, timestamp: &str, data: &str, extra: &str) -> Bytes {
+    format!(r#","channel":{channel},"timestamp":{timestamp},"data":{data}{extra}}}"#).into()
 }
 
 /// The start of each notification of a subscription.
@@ -203,7 +204,7 @@ impl<'a> EventAccess<'a> {
         }
     }
 
-    /// True when the caller may receive it.
+    /// Whether the caller may receive the event.
     pub(super) fn can_see(&self, event: &EventEntry) -> bool {
         let EventScope {
             server,
@@ -212,25 +213,25 @@ impl<'a> EventAccess<'a> {
         } = &event.scope;
         let in_view = match &self.caller.view {
             CatalogView::All | CatalogView::Set(_) => true,
-            CatalogView::One(own) => server.as_ref() == Some(own),
+            CatalogView::One(viewed) => server.as_ref() == Some(viewed),
         };
         if !in_view || self.caller.operator {
             return in_view;
         }
-        let own = agent
+        let is_for_caller = agent
             .as_ref()
             .is_none_or(|agent| *agent == self.caller.agent);
-        let open = |server| match agent {
+        let is_open = |server| match agent {
             // It may receive events of its own calls if it may call at least one of several tools.
             Some(_) => self
                 .table
                 .is_server_visible(&self.principal, server, self.now_ms),
             None => self.is_open(server),
         };
-        own && !operator_only && server.as_ref().is_none_or(open)
+        is_for_caller && !operator_only && server.as_ref().is_none_or(is_open)
     }
 
-    /// True when events of this server may come to the caller.
+    /// Whether the caller may receive events of this server.
     pub(super) fn can_reach(&self, server: &ServerId) -> bool {
         self.caller.view.includes(server) && self.is_open(server)
     }
@@ -245,9 +246,9 @@ impl<'a> EventAccess<'a> {
 mod tests {
     use super::*;
 
-    /// However many channels are followed, the largest event of each is kept until it was read.
+    /// However many channels are followed, the largest event of each is stored until it was read.
     #[test]
-    fn a_feed_holds_the_largest_event_beside_any_number_of_others() {
+    fn a_feed_stores_the_largest_event_with_any_number_of_feeds() {
         let event = ReportedEvent {
             link: 1,
             subscription: "u".into(),

@@ -1,4 +1,4 @@
-//! The feeds of all channels that somebody follows, and who follows which.
+//! The feeds of all channels with subscribers, and their subscribers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,39 +22,39 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
 use mgp_servers::link::ReportedEvent;
 
-/// The state of the actor.
+/// The state of the events actor.
 #[derive(Debug)]
 pub(super) struct EventsState {
     pub(super) mailbox: Mailbox<EventsMsg>,
     pub(super) cell: ActorCell,
     pub(super) engine: EventSubscriptions<LostAwareEvent>,
-    /// What is followed at servers of other nodes.
+    /// The topics at servers of other nodes.
     pub(super) node_topics: NodeTopics,
-    /// The last events of each channel that somebody follows.
+    /// The last events of each channel with subscribers.
     pub(super) feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
     /// The channels of the push events of each server; no entry is empty.
     pub(super) pushes: BTreeMap<ServerId, Vec<PushChannel>>,
-    /// Who follows the kernel's own channels; no entry is empty.
+    /// The subscribers of the kernel's channels; no entry is empty.
     pub(super) kernel_followers: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
     pub(super) open: BTreeMap<SubscriptionNumber, OpenSubscription>,
-    /// By the id their agents know, or, of resources, by connection and URI.
+    /// By the id that the agent knows, or, for resources, by connection and URI.
     pub(super) by_id: HashMap<Arc<str>, SubscriptionNumber>,
-    /// Those whose agents wait for an answer.
+    /// Subscriptions whose requests are not answered yet.
     pub(super) pending: BTreeMap<SubscriptionNumber, PendingSubscription>,
     pub(super) last_number: SubscriptionNumber,
-    /// Reads the audit log while anybody follows what is written there.
+    /// Reads the audit log while its channels have subscribers.
     pub(super) log_reader: Option<SupervisedTask<()>>,
     /// The number of the last published record.
     pub(super) last_record: u64,
-    /// Channels of the log of which something may have been lost since their last event.
+    /// Channels of the log that may have lost events since their last one.
     pub(super) lost: BTreeSet<KernelChannel>,
-    /// Looks at what servers use while anybody follows that.
+    /// Measures servers' resource usage while that has subscribers.
     pub(super) usage_monitor: Option<SupervisedTask<()>>,
     /// The limit of subscriptions at servers is reached, and that was logged.
     pub(super) is_short_reported: bool,
 }
 
-/// An event of a server, with how many of its subscription were lost before it.
+/// An event of a server, with the number of events that its subscription lost before it.
 pub(super) type LostAwareEvent = (Arc<EventEntry>, u64);
 
 #[derive(Debug)]
@@ -65,11 +65,11 @@ pub(super) struct OpenSubscription {
     pub(super) wakeup: Arc<Wakeup>,
     pub(super) kernel_channels: BTreeSet<KernelChannel>,
     pub(super) follows: BTreeSet<FeedKey>,
-    /// The push events it subscribed to.
+    /// The patterns of push events that it requested.
     pub(super) pushes: Vec<ChannelPattern>,
-    /// The servers whose push events may come to it.
+    /// The servers whose push events it may receive.
     pub(super) push_servers: BTreeSet<ServerId>,
-    /// For an agent of another node, whose request stays open: where its end is reported.
+    /// For an agent of another node, whose request stays open: receives the reason of its end.
     pub(super) end: Option<oneshot::Sender<FollowingEnd>>,
 }
 
@@ -81,33 +81,32 @@ pub(super) struct PendingSubscription {
 }
 
 impl EventsState {
-    /// The subscription of a connection with this id.
     pub(super) fn find_subscription(
         &self,
-        who: ConnectionId,
+        connection: ConnectionId,
         id: &str,
     ) -> Option<SubscriptionNumber> {
         let number = *self.by_id.get(id)?;
-        (self.engine.owner(number) == Some(who)).then_some(number)
+        (self.engine.owner(number) == Some(connection)).then_some(number)
     }
 
     pub(super) fn update_feeds(&mut self, number: SubscriptionNumber) {
         let Some(open) = self.open.get_mut(&number) else {
             return;
         };
-        let own = open.kernel_channels.iter().copied().map(FeedKey::Kernel);
-        let at_servers = self.engine.followed_topics(number).into_iter();
-        let at_servers = at_servers.map(|(server, topic)| FeedKey::Server(server, topic));
+        let kernel_feeds = open.kernel_channels.iter().copied().map(FeedKey::Kernel);
+        let server_feeds = self.engine.followed_topics(number).into_iter();
+        let server_feeds = server_feeds.map(|(server, topic)| FeedKey::Server(server, topic));
         let pushes = open.push_servers.iter().filter(|_| !open.pushes.is_empty());
         let pushes = pushes.cloned().map(FeedKey::Push);
-        let wanted: BTreeSet<_> = own.chain(at_servers).chain(pushes).collect();
+        let wanted: BTreeSet<_> = kernel_feeds.chain(server_feeds).chain(pushes).collect();
         let before = std::mem::replace(&mut open.follows, wanted.clone());
         for key in wanted.difference(&before) {
             let feed = self.feeds.entry(key.clone()).or_default().clone();
-            let place = feed.newest_position();
+            let position = feed.newest_position();
             let _ = open
                 .mailbox
-                .send_to_self(SubscriptionMsg::Follow(key.clone(), feed, place));
+                .send_to_self(SubscriptionMsg::Follow(key.clone(), feed, position));
         }
         let mailbox = open.mailbox.clone();
         for key in before.difference(&wanted) {
@@ -116,10 +115,10 @@ impl EventsState {
         }
     }
 
-    /// A feed without subscribers is dropped.
+    /// Drops a feed without subscribers.
     pub(super) fn remove_if_unused(&mut self, key: &FeedKey) {
-        let kept = matches!(key, FeedKey::Push(server) if self.pushes.contains_key(server));
-        if !kept && self.followers(key).next().is_none() {
+        let has_readers = matches!(key, FeedKey::Push(server) if self.pushes.contains_key(server));
+        if !has_readers && self.followers(key).next().is_none() {
             self.feeds.remove(key);
         }
     }
@@ -157,7 +156,7 @@ impl EventsState {
         }
     }
 
-    /// Adds an event to a feed, and wakes those who follow it and have nothing new yet.
+    /// Adds an event to a feed, and wakes its subscribers that have read everything before.
     pub(super) fn publish(&self, key: &FeedKey, event: &Arc<EventEntry>, missed: u64) {
         let Some(feed) = self.feeds.get(key) else {
             return;
@@ -172,20 +171,22 @@ impl EventsState {
     }
 
     pub(super) fn publish_server_event(&mut self, server: &ServerId, event: &ReportedEvent) {
-        let at_node = if server.is_remote() {
+        let remote_server = if server.is_remote() {
             self.node_topics.find_server(&event.subscription).cloned()
         } else {
             None
         };
-        let server = at_node.as_ref().unwrap_or(server);
-        let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
-        // In the names of push events the kernel speaks, and those of other nodes.
-        let named = named.filter(|_| at_node.is_some() || !event.channel.starts_with(CHANNELS));
+        let server = remote_server.as_ref().unwrap_or(server);
+        let channel = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
+        // Only the kernel and other nodes publish under the names of push events.
+        let channel =
+            channel.filter(|_| remote_server.is_some() || !event.channel.starts_with(CHANNELS));
         let entry = EventEntry::from_server_event(server, event);
-        let attributed = named.map_or(EventAttribution::Unsolicited, |_| {
-            let kept = (entry, event.missed);
+        let attributed = channel.map_or(EventAttribution::Unsolicited, |_| {
+            let stored = (entry, event.missed);
             let (id, channel) = (&event.subscription, &event.channel);
-            self.engine.attribute(server, event.link, id, channel, kept)
+            self.engine
+                .attribute(server, event.link, id, channel, stored)
         });
         match attributed {
             EventAttribution::Topics(topics, event) => {
@@ -193,7 +194,7 @@ impl EventsState {
             }
             EventAttribution::Buffered => {}
             EventAttribution::Unsolicited => {
-                tracing::debug!(%server, "an event nobody asked for is dropped");
+                tracing::debug!(%server, "an unsolicited event is dropped");
             }
         }
     }
@@ -223,24 +224,24 @@ impl EventsState {
         }
     }
 
-    /// Gaps of topics without subscribers are forgotten.
+    /// Removes the gaps of topics without subscribers.
     pub(super) fn retain_followed(&mut self) {
         let engine = &self.engine;
-        let followed = |server: &ServerId, topic: &Topic| {
+        let is_followed = |server: &ServerId, topic: &Topic| {
             let mut followers = engine.followers(server, topic);
             followers.next().is_some()
         };
-        self.node_topics.retain_followed(followed);
+        self.node_topics.retain_followed(is_followed);
     }
 
     /// Logs once that channels of servers are not followed for lack of capacity.
     pub(super) fn report_shortage(&mut self) {
-        let short = self.engine.has_deferred();
-        if short && !self.is_short_reported {
+        let is_short = self.engine.has_deferred();
+        if is_short && !self.is_short_reported {
             tracing::warn!(
-                "servers are asked for as many channels as they may be; others are followed when some end"
+                "the limit of event subscriptions at servers is reached; further channels are followed when some end"
             );
         }
-        self.is_short_reported = short;
+        self.is_short_reported = is_short;
     }
 }

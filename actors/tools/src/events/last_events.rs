@@ -13,12 +13,12 @@ use mgp_callers::request::Caller;
 
 /// Events of one channel that are read, at most.
 const READ_MAX: usize = 100;
-/// Bytes of them: what a client reads in one message. The last is among them whatever its size.
+/// Bytes of these events: what a client reads in one message. The last one is included whatever its size.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Records of the audit log that are looked through for them: a tenth of a second of reading.
+/// Records of the audit log that are searched for these events: a tenth of a second of reading.
 const RECORDS_MAX: u64 = 10_000;
 
-/// Where the last events of a channel are: in the log, and in feeds that somebody follows.
+/// The sources of a channel's last events: the log, and feeds with subscribers.
 #[derive(Debug)]
 pub struct LastEvents {
     pub(super) channel: ChannelPattern,
@@ -27,23 +27,23 @@ pub struct LastEvents {
 }
 
 impl LastEvents {
-    /// Those that a caller may hear of, oldest first of each channel, as JSON text.
+    /// Those that a caller may receive, as JSON text, the oldest of each channel first.
     pub(super) async fn render(
         self,
         caller: &Caller,
         directory: &Directory,
-        recorded: &AuditEvents,
+        audit_events: &AuditEvents,
     ) -> String {
-        let newest = recorded.audit.newest_sequence();
+        let newest = audit_events.audit.newest_sequence();
         let records = (newest.saturating_sub(RECORDS_MAX), newest);
         let access = EventAccess::new(caller, directory);
-        let wanted = |channel: KernelChannel, event: &EventEntry| {
+        let is_wanted = |channel: KernelChannel, event: &EventEntry| {
             self.logged_channels.contains(&channel) && access.can_see(event)
         };
         let logged = if self.logged_channels.is_empty() {
             Vec::new()
         } else {
-            let read = log::read_earlier(recorded, records, RECORDS_MAX, wanted).await;
+            let read = log::read_earlier(audit_events, records, RECORDS_MAX, is_wanted).await;
             read.unwrap_or_default().events
         };
         let live = self

@@ -1,4 +1,4 @@
-//! Records of the audit log as events: read from the files, so that each has its number there.
+//! Records of the audit log as events. Read from the files, so that each has its record number.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,9 +19,9 @@ use mgp_store::audit::AuditHandle;
 
 /// Records that are read for a subscriber that resumes, at most: a second of reading.
 pub(super) const RECORDS_MAX: u64 = 100_000;
-/// Events that are kept of them: as many as can be replayed.
+/// Events of them that are stored: as many as can be replayed.
 const REPLAY_MAX: usize = 1_000;
-/// How long it takes until a log that cannot be read is tried again: the first time, and at most.
+/// The wait before an unreadable log is read again: the first one, and the longest.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
@@ -31,7 +31,7 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 pub struct AuditEvents {
     /// The log.
     pub audit: AuditHandle,
-    /// What seals the numbers of its records.
+    /// Seals the numbers of its records.
     pub seal: SealKey,
 }
 
@@ -51,43 +51,43 @@ impl AuditEvents {
         ))
     }
 
-    /// The record of a cursor; 0, which is before all of them, is no secret. The operator sees the numbers elsewhere,
-    /// and may name one.
+    /// The record number of a cursor. The number 0, which precedes all records, is no secret. The operator sees the
+    /// numbers elsewhere, and may use them.
     pub(super) fn open_cursor(&self, cursor: &str, by_operator: bool) -> Result<u64, Refusal> {
         if let Ok(number) = cursor.parse()
             && (by_operator || number == 0)
         {
             return Ok(number);
         }
-        let unread =
+        let invalid =
             |_| Refusal::BadParams("`_mgp.cursor` is not one that an event carried".to_owned());
-        self.seal.open(Purpose::Event, "", cursor).map_err(unread)
+        self.seal.open(Purpose::Event, "", cursor).map_err(invalid)
     }
 }
 
-/// Sends the hub every record that is written after this one; ends when dropped. A failed read is retried; if that
-/// fails too, it continues with what is written then, and the gap in the record numbers shows the loss.
+/// Sends every record after this one to the events actor; ends when dropped. A failed read is retried; if that fails
+/// too, it continues with later records, and the gap in the record numbers shows the loss.
 pub(super) fn spawn_follower(
     audit: &AuditHandle,
     from: u64,
-    hub: Mailbox<EventsMsg>,
+    events_actor: Mailbox<EventsMsg>,
 ) -> SupervisedTask<()> {
     let (audit, mut from) = (audit.clone(), from);
     task::spawn_supervised("events.log", async move {
         let mut pause = RETRY_DELAY;
         loop {
             let before = from;
-            let Err(error) = forward_records(&audit, &mut from, &hub).await else {
+            let Err(error) = forward_records(&audit, &mut from, &events_actor).await else {
                 return;
             };
-            let in_vain = from == before && pause > RETRY_DELAY;
+            let should_skip = from == before && pause > RETRY_DELAY;
             if from > before {
                 pause = RETRY_DELAY;
             }
-            tracing::warn!(%error, "events of the audit log are told when it can be read again");
+            tracing::warn!(%error, "events of the audit log wait until it can be read again");
             tokio::time::sleep(pause).await;
             pause = RETRY_DELAY_MAX.min(pause * 2);
-            if in_vain {
+            if should_skip {
                 from = from.max(audit.newest_sequence());
             }
         }
@@ -97,7 +97,7 @@ pub(super) fn spawn_follower(
 async fn forward_records(
     audit: &AuditHandle,
     from: &mut u64,
-    hub: &Mailbox<EventsMsg>,
+    events_actor: &Mailbox<EventsMsg>,
 ) -> io::Result<()> {
     let Some(mut records) = audit.read_after(*from).await? else {
         return Ok(());
@@ -108,28 +108,31 @@ async fn forward_records(
             return Ok(());
         };
         let last = *last;
-        // The next are read only when these were passed on.
+        // Backpressure: read the next records once these are published.
         let (reply, done) = Reply::new();
-        if hub.send_to_self(EventsMsg::Recorded(read, reply)).is_err() || done.await.is_err() {
+        if events_actor
+            .send_to_self(EventsMsg::Recorded(read, reply))
+            .is_err()
+            || done.await.is_err()
+        {
             return Ok(());
         }
         *from = last;
     }
 }
 
-/// The last events after one record and up to another that are wanted; at most so many records are looked
-/// through for them.
+/// The last events in this range of records that match `is_wanted`; reads at most `max_records` records.
 pub(super) async fn read_earlier(
-    recorded: &AuditEvents,
+    audit_events: &AuditEvents,
     (after, until): (u64, u64),
-    most: u64,
-    wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
+    max_records: u64,
+    is_wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
 ) -> io::Result<EarlierEvents> {
-    let begin = after.max(until.saturating_sub(most));
+    let start = after.max(until.saturating_sub(max_records));
     // The number of missed records is unknown, and other agents' activity is not disclosed: the gap counts as one.
-    let mut missed = u64::from(begin > after);
+    let mut missed = u64::from(start > after);
     let mut events = VecDeque::new();
-    let Some(mut records) = recorded.audit.read_after(begin).await? else {
+    let Some(mut records) = audit_events.audit.read_after(start).await? else {
         return Ok(EarlierEvents::default());
     };
     'all: loop {
@@ -141,8 +144,8 @@ pub(super) async fn read_earlier(
             if sequence > until {
                 break 'all;
             }
-            let event = recorded.to_entry(sequence, &record);
-            let event = event.filter(|(channel, event)| wanted(*channel, event));
+            let event = audit_events.to_entry(sequence, &record);
+            let event = event.filter(|(channel, event)| is_wanted(*channel, event));
             events.extend(event.map(|(_, event)| event));
             if events.len() > REPLAY_MAX {
                 events.pop_front();

@@ -1,12 +1,12 @@
-//! Follows channels at servers of other nodes. Each is a request of its own for one agent, so that the owner decides.
+//! Follows channels at servers of other nodes. Each is a separate request for one agent, so that the owner decides.
 //! It is repeated when the link to the node broke, and its subscribers are notified of the gap.
 
 use mgp_engine::tools::events::Topic;
 use mgp_protocol::ids::{AgentId, ServerId};
 
+use super::actor::EventsActor;
 use super::entry::EventEntry;
 use super::feeds::EventsState;
-use super::hub::EventsActor;
 use super::node_topics::{NodeTopic, NodeTopicEvent};
 use super::subscription::FeedKey;
 use super::{EventsMsg, upstream};
@@ -14,12 +14,12 @@ use mgp_servers::link::{ChannelRequest, FollowEvent};
 
 impl EventsActor {
     /// Follows a topic for the agent that knows the server by this name.
-    pub(super) fn follow_node_topic(&self, state: &mut EventsState, at: NodeTopic) {
-        let (server, topic) = &at;
+    pub(super) fn follow_node_topic(&self, state: &mut EventsState, node_topic: NodeTopic) {
+        let (server, topic) = &node_topic;
         let Some(link) = upstream::find_link(&self.servers, server) else {
             return;
         };
-        // One that has gone meanwhile leaves at once.
+        // The subscriber may have gone meanwhile.
         let Some(agent) = self.follower_agent(state, server, topic) else {
             return;
         };
@@ -29,22 +29,22 @@ impl EventsActor {
             id: id.clone(),
             params: upstream::subscribe_params(topic),
         };
-        let (hub, life, told) = (state.mailbox.clone(), link.number, id.clone());
-        let (server, topic) = at.clone();
-        let task = link.follow_channel(request, move |news| {
-            let news = NodeTopicEvent {
+        let (mailbox, connection) = (state.mailbox.clone(), link.number);
+        let ((server, topic), request_id) = (node_topic.clone(), id.clone());
+        let task = link.follow_channel(request, move |event| {
+            let event = NodeTopicEvent {
                 server: server.clone(),
-                connection: life,
+                connection,
                 topic: topic.clone(),
-                id: told.clone(),
-                event: news,
+                id: request_id.clone(),
+                event,
             };
-            let _ = hub.send_to_self(EventsMsg::NodeFollowing(Box::new(news)));
+            let _ = mailbox.send_to_self(EventsMsg::NodeFollowing(Box::new(event)));
         });
-        state.node_topics.insert(at, &id, task);
+        state.node_topics.insert(node_topic, &id, task);
     }
 
-    /// As whom a topic of a server of another node is followed: all its followers are of one agent.
+    /// The agent for which a topic of a server of another node is followed; all its subscribers belong to this agent.
     fn follower_agent(
         &self,
         state: &EventsState,
@@ -58,21 +58,24 @@ impl EventsActor {
         })
     }
 
-    /// The owner of a server accepted or rejected a subscription to a topic.
-    pub(super) fn handle_node_event(&self, state: &mut EventsState, news: NodeTopicEvent) {
-        let at = (news.server, news.topic);
-        let Some(gap) = state.node_topics.confirm(&at, &news.id, news.event) else {
+    /// Handles the owner's response to a subscription to a topic.
+    pub(super) fn handle_node_event(&self, state: &mut EventsState, event: NodeTopicEvent) {
+        let node_topic = (event.server, event.topic);
+        let Some(has_gap) = state
+            .node_topics
+            .confirm(&node_topic, &event.id, event.event)
+        else {
             return;
         };
-        let id = match news.event {
-            FollowEvent::Started { .. } => Some(&*news.id),
+        let id = match event.event {
+            FollowEvent::Started { .. } => Some(&*event.id),
             FollowEvent::Refused => None,
         };
-        self.handle_answer(state, (&at.0, news.connection), &at.1, id);
-        if gap {
-            let entry = EventEntry::gap_notice(&at.0, &at.1);
+        self.handle_answer(state, (&node_topic.0, event.connection), &node_topic.1, id);
+        if has_gap {
+            let entry = EventEntry::gap_notice(&node_topic.0, &node_topic.1);
             // The number of missed events is unknown: the gap counts as one.
-            state.publish(&FeedKey::Server(at.0, at.1), &entry, 1);
+            state.publish(&FeedKey::Server(node_topic.0, node_topic.1), &entry, 1);
         }
     }
 }

@@ -1,36 +1,36 @@
-//! The channels of push events, and what goes over them.
+//! The channels of push events, and their events.
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::push::{CHANNELS, RESOURCES};
 use mgp_protocol::mgp::events::ChannelPattern;
 
-/// The channel of a set that pushes.
+/// The channel of a feature set that pushes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushChannel {
     /// The server's name of the set.
     pub set: String,
-    /// As subscribers write it.
+    /// The channel name that subscribers use.
     pub channel: String,
     /// The server's description of the set.
     pub description: String,
 }
 
-/// An event for the bus.
+/// A push event to publish.
 #[derive(Debug)]
 pub struct PushedEvent {
-    /// Whose it is; an instance's is for its agent alone.
+    /// The sender; events of an instance are for its agent alone.
     pub server: ServerId,
-    /// Of its set.
+    /// The channel of its set.
     pub channel: String,
-    /// As the server wrote it.
+    /// The server's timestamp.
     pub timestamp: String,
-    /// What subscribers read, as JSON text.
+    /// The data for subscribers, as JSON text.
     pub data: String,
-    /// It is stored for readers of the resource, even without subscribers: a host took it.
+    /// A host accepted it: it is stored for readers of the resource, even without subscribers.
     pub is_delivered: bool,
 }
 
-/// True for a pattern that can match a channel of push events.
+/// Whether a pattern can match a channel of push events.
 pub(super) fn can_cover(pattern: &ChannelPattern) -> bool {
     match pattern.as_str().strip_suffix('*') {
         Some(before) => CHANNELS.starts_with(before) || before.starts_with(CHANNELS),
@@ -38,7 +38,7 @@ pub(super) fn can_cover(pattern: &ChannelPattern) -> bool {
     }
 }
 
-/// Where the last events of a set are read.
+/// The URI of the last events of a set.
 pub(super) fn resource_uri(server: &ServerId, set: &str) -> String {
     let mut uri = format!("{RESOURCES}{server}/");
     for byte in set.bytes() {
@@ -57,24 +57,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_push_events_are_told_from_others() {
-        let may = |pattern: &str| can_cover(&ChannelPattern::parse(pattern).unwrap());
-        for yes in ["*", "push.*", "push.git.*", "push.git.ci"] {
-            assert!(may(yes), "{yes}");
+    fn patterns_that_cover_push_channels_are_recognized() {
+        let covers = |pattern: &str| can_cover(&ChannelPattern::parse(pattern).unwrap());
+        for pattern in ["*", "push.*", "push.git.*", "push.git.ci"] {
+            assert!(covers(pattern), "{pattern}");
         }
-        for no in [
+        for pattern in [
             "tool.*",
             "push",
             "pushed.*",
             "pushed.x",
             "system.server_state",
         ] {
-            assert!(!may(no), "{no}");
+            assert!(!covers(pattern), "{pattern}");
         }
     }
 
     #[test]
-    fn each_set_has_a_resource_of_its_own() {
+    fn each_set_has_its_own_resource() {
         let git = ServerId::new("git");
         assert_eq!(
             resource_uri(&git, "gitlab.notifications"),

@@ -1,4 +1,4 @@
-//! Measures servers' resource usage while somebody follows `system.resources`, and publishes changes.
+//! Measures servers' resource usage while `system.resources` has subscribers, and publishes changes.
 
 use std::sync::Arc;
 
@@ -15,27 +15,28 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 
-/// Sends changes to the hub, until dropped. Measurements taken elsewhere count too: a server's limit violation is
-/// published even if the server ends before the next measurement here.
+/// Sends changes to the events actor, until dropped. Uses measurements taken elsewhere, too: a server's limit violation
+/// is published even if the server ends before the next measurement here.
 pub(super) fn spawn_monitor(
-    figures: &Arc<ResourceMonitor>,
-    hub: Mailbox<EventsMsg>,
+    monitor: &Arc<ResourceMonitor>,
+    events_actor: Mailbox<EventsMsg>,
 ) -> SupervisedTask<()> {
-    let figures = figures.clone();
+    let monitor = monitor.clone();
     task::spawn_supervised("events.resources", async move {
-        let (mut looks, mut teller) = (figures.watch_snapshots(), ResourceReporter::default());
-        let mut every = tokio::time::interval(SAMPLE_INTERVAL);
+        let (mut snapshots, mut reporter) =
+            (monitor.watch_snapshots(), ResourceReporter::default());
+        let mut interval = tokio::time::interval(SAMPLE_INTERVAL);
         loop {
             tokio::select! {
-                _ = every.tick() => drop(figures.sample().await),
-                changed = looks.changed() => {
+                _ = interval.tick() => drop(monitor.sample().await),
+                changed = snapshots.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    let look = looks.borrow_and_update().clone();
-                    for event in new_events(&mut teller, &look) {
-                        // Lost where too many wait: the next ones come in half a minute.
-                        let _ = hub.send(EventsMsg::KernelEvent(Box::new(event)));
+                    let snapshot = snapshots.borrow_and_update().clone();
+                    for event in new_events(&mut reporter, &snapshot) {
+                        // Dropped when the mailbox is full: the next one follows in half a minute.
+                        let _ = events_actor.send(EventsMsg::KernelEvent(Box::new(event)));
                     }
                 }
             }
@@ -43,48 +44,51 @@ pub(super) fn spawn_monitor(
     })
 }
 
-fn new_events(teller: &mut ResourceReporter<i32>, look: &ResourceSnapshot) -> Vec<KernelEvent> {
-    let Some(now) = look.taken_at() else {
+fn new_events(
+    reporter: &mut ResourceReporter<i32>,
+    snapshot: &ResourceSnapshot,
+) -> Vec<KernelEvent> {
+    let Some(now) = snapshot.taken_at() else {
         return Vec::new();
     };
-    let lives: Vec<_> = look.generations().collect();
-    teller.retain(|leader| lives.iter().any(|(seen, ..)| seen == leader));
+    let generations: Vec<_> = snapshot.generations().collect();
+    reporter.retain(|leader| generations.iter().any(|(running, ..)| running == leader));
     let mut events = Vec::new();
-    for (leader, life, used) in lives {
-        if let Some(news) = teller.observe(&leader, (used, life.limits), now) {
-            events.push(resource_event(life, used, news));
+    for (leader, generation, used) in generations {
+        if let Some(event) = reporter.observe(&leader, (used, generation.limits), now) {
+            events.push(resource_event(generation, used, event));
         }
     }
     events
 }
 
-/// For an instance, its own agent and the operator receive it.
+/// An instance's event is received by its own agent and the operator.
 fn resource_event(
-    life: &RunningGeneration,
+    generation: &RunningGeneration,
     used: ResourceUsage,
-    news: ResourceEvent,
+    event: ResourceEvent,
 ) -> KernelEvent {
-    let mut scope = EventScope::for_server(life.key.server());
-    scope.agent = life.agent.clone();
-    scope.operator_only = life.key.is_instance() && life.agent.is_none();
-    let severity = match news.level {
+    let mut scope = EventScope::for_server(generation.key.server());
+    scope.agent = generation.agent.clone();
+    scope.operator_only = generation.key.is_instance() && generation.agent.is_none();
+    let severity = match event.level {
         ResourceLevel::Clear => Severity::Info,
         ResourceLevel::Near => Severity::Warning,
         ResourceLevel::Reached => Severity::Error,
     };
     let mut data = json!({
-        "server_id": life.key.server().as_str(),
+        "server_id": generation.key.server().as_str(),
         "memory_bytes": used.memory,
         "open_files": used.descriptors,
         "processes": used.processes,
-        "limits": render_limits(life.limits),
-        "level": news.level.as_str(),
+        "limits": render_limits(generation.limits),
+        "level": event.level.as_str(),
     });
-    if let Some(percent) = news.cpu_percent {
+    if let Some(percent) = event.cpu_percent {
         data["cpu_percent"] = percent.into();
     }
     let for_agents = data.clone();
-    if let Some(agent) = &life.agent {
+    if let Some(agent) = &generation.agent {
         data["instance_of"] = agent.as_str().into();
     }
     KernelEvent {
@@ -97,7 +101,7 @@ fn resource_event(
     }
 }
 
-/// The limits that are set, by their names in `[servers.limits]`.
+/// The configured limits, by their names in `[servers.limits]`.
 fn render_limits(limits: ResourceLimits) -> Value {
     let set = [
         ("memory_bytes", limits.memory),

@@ -1,4 +1,4 @@
-//! How subscriptions begin: the agent's request, the servers' answers, and the result.
+//! Opens subscriptions: the agent's request, the servers' answers, and the result.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -13,9 +13,9 @@ use mgp_sync::feed::Wakeup;
 use ractor::Actor;
 use tokio::sync::oneshot;
 
+use super::actor::{EventsActor, resource_key};
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription, PendingSubscription};
-use super::hub::{EventsActor, resource_key};
 use super::push_channel;
 use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
 use super::{EventsMsg, EventsRequest, FollowingEnd, log};
@@ -26,10 +26,10 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::task;
 
-/// How long servers may take to say which channels they have. Those of one that takes longer are not there.
+/// How long servers may take to report their channels. A server that takes longer counts as without channels.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a subscription is made of.
+/// A checked request for a subscription.
 struct NewSubscription {
     agent: Arc<Agent>,
     caller: Arc<Caller>,
@@ -40,7 +40,7 @@ struct NewSubscription {
     subscribe_call: Weak<InFlightCall>,
     /// It resumes after this record of the audit log.
     after_record: Option<u64>,
-    /// For an agent of another node: where its end is reported.
+    /// For an agent of another node: receives the reason of its end.
     end: Option<oneshot::Sender<FollowingEnd>>,
 }
 
@@ -56,7 +56,7 @@ impl EventsActor {
             .filter
             .and_then(|filter| filter.min_severity);
         let severity = severity.unwrap_or(Severity::Debug);
-        let asked = request.request.channels.clone();
+        let channels = request.request.channels.clone();
         let new = match self.check_request(state, request, severity) {
             Ok(new) => new,
             Err(refusal) => return reply.send(Err(refusal)),
@@ -64,19 +64,19 @@ impl EventsActor {
         let Some(number) = self.start_subscription(state, new).await else {
             return reply.send(Err(Refusal::Internal("the kernel is stopping".into())));
         };
-        let opening = PendingSubscription {
-            channels: asked,
+        let pending = PendingSubscription {
+            channels,
             severity,
             reply,
         };
-        state.pending.insert(number, opening);
+        state.pending.insert(number, pending);
         if !state.engine.is_subscribe_pending(number) {
             return self.answer_subscribe(state, number);
         }
-        let me = state.mailbox.clone();
+        let mailbox = state.mailbox.clone();
         task::spawn_detached("events.due", async move {
             tokio::time::sleep(ANSWER_TIMEOUT).await;
-            let _ = me.send_to_self(EventsMsg::AnswersDue(number));
+            let _ = mailbox.send_to_self(EventsMsg::AnswersDue(number));
         });
     }
 
@@ -86,9 +86,14 @@ impl EventsActor {
         request: EventsRequest,
         severity: Severity,
     ) -> Result<NewSubscription, Refusal> {
-        let (caller, asked) = (request.caller, request.request);
-        // What stays open begins with its answer, and ends with itself.
-        let (agent, begun, over) = match request.following {
+        let EventsRequest {
+            caller,
+            call,
+            request,
+            following,
+        } = request;
+        // A request that stays open starts with its response, and ends with itself.
+        let (agent, subscribe_call, end) = match following {
             Some(following) => (following.agent, Weak::new(), Some(following.end)),
             None => {
                 // The agent may have disconnected since its request: nothing would end the subscription then.
@@ -96,15 +101,15 @@ impl EventsActor {
                 let agent = agent
                     .filter(|_| !caller.is_stateless())
                     .ok_or_else(interrupted)?;
-                (agent, Arc::downgrade(&request.call), None)
+                (agent, Arc::downgrade(&call), None)
             }
         };
-        check_limits(state, agent.connection, asked.channels.len())?;
-        let after = asked
+        check_limits(state, agent.connection, request.channels.len())?;
+        let after = request
             .cursor
             .map(|cursor| self.audit_events.open_cursor(&cursor, caller.operator))
             .transpose()?;
-        let channels = asked.channels.iter();
+        let channels = request.channels.iter();
         let channels = channels.filter_map(|name| ChannelPattern::parse(name));
         let id = format!(
             "sub-{:032x}",
@@ -117,13 +122,13 @@ impl EventsActor {
             severity,
             delivery: EventDelivery::notifications(&id),
             id: id.into(),
-            subscribe_call: begun,
+            subscribe_call,
             after_record: after,
-            end: over,
+            end,
         })
     }
 
-    /// Starts the actor of a subscription. Channels that servers do not have are removed once they have answered.
+    /// Starts the actor of a subscription. Channels that servers do not have are removed once the servers have answered.
     async fn start_subscription(
         &self,
         state: &mut EventsState,
@@ -131,8 +136,11 @@ impl EventsActor {
     ) -> Option<SubscriptionNumber> {
         state.last_number += 1;
         let number = state.last_number;
-        let bell = Arc::new(Wakeup::new());
-        let pushes = new.channels.iter().filter(|of| push_channel::can_cover(of));
+        let wakeup = Arc::new(Wakeup::new());
+        let pushes = new
+            .channels
+            .iter()
+            .filter(|pattern| push_channel::can_cover(pattern));
         let pushes: Vec<_> = pushes.cloned().collect();
         let actor = SubscriptionActor {
             number,
@@ -141,8 +149,8 @@ impl EventsActor {
             directory: self.directory.clone(),
             delivery: new.delivery,
             severity: new.severity,
-            wakeup: bell.clone(),
-            hub: state.mailbox.clone(),
+            wakeup: wakeup.clone(),
+            events_actor: state.mailbox.clone(),
             subscribe_call: new.subscribe_call,
             waits_for_earlier: new.after_record.is_some(),
             pushes: pushes.clone(),
@@ -154,7 +162,7 @@ impl EventsActor {
             id: new.id.clone(),
             cell: actor.get_cell(),
             mailbox: Mailbox::new(actor),
-            wakeup: bell,
+            wakeup,
             kernel_channels: self.matching_kernel_channels(&new.channels, &new.caller),
             follows: BTreeSet::new(),
             push_servers: if pushes.is_empty() {
@@ -182,8 +190,8 @@ impl EventsActor {
             to_topics(&new.channels, new.severity),
             self.reachable_servers(state, &new.caller),
         );
-        let who = new.agent.connection;
-        let effects = state.engine.subscribe(number, who, topics, reach);
+        let connection = new.agent.connection;
+        let effects = state.engine.subscribe(number, connection, topics, reach);
         self.apply_effects(state, number, effects);
         Some(number)
     }
@@ -194,11 +202,17 @@ impl EventsActor {
         channels: &[ChannelPattern],
         caller: &Caller,
     ) -> BTreeSet<KernelChannel> {
-        let meant = |own: &KernelChannel| channels.iter().any(|of| of.covers(own.name()));
-        self.visible_kernel_channels(caller).filter(meant).collect()
+        let matches_pattern = |channel: &KernelChannel| {
+            channels
+                .iter()
+                .any(|pattern| pattern.covers(channel.name()))
+        };
+        self.visible_kernel_channels(caller)
+            .filter(matches_pattern)
+            .collect()
     }
 
-    /// Reads the log after the record that an agent knows, up to the live events.
+    /// Reads the log from the agent's last record up to the live events.
     fn send_earlier(
         &self,
         state: &EventsState,
@@ -207,20 +221,20 @@ impl EventsActor {
         (after, severity): (u64, Severity),
     ) {
         let channels: Vec<_> = open.kernel_channels.iter().copied().collect();
-        let (recorded, mailbox) = (self.audit_events.clone(), open.mailbox.clone());
+        let (audit_events, mailbox) = (self.audit_events.clone(), open.mailbox.clone());
         let (caller, directory) = (caller.clone(), self.directory.clone());
         let until = state.last_record;
         task::spawn_detached("events.earlier", async move {
             let access = EventAccess::new(&caller, &directory);
-            let wanted = |channel: KernelChannel, event: &EventEntry| {
-                let severe = event.severity.is_none_or(|it| it >= severity);
-                severe && channels.contains(&channel) && access.can_see(event)
+            let is_wanted = |channel: KernelChannel, event: &EventEntry| {
+                let is_severe = event.severity.is_none_or(|other| other >= severity);
+                is_severe && channels.contains(&channel) && access.can_see(event)
             };
             let records = (after.min(until), until);
-            let read = log::read_earlier(&recorded, records, log::RECORDS_MAX, wanted);
+            let read = log::read_earlier(&audit_events, records, log::RECORDS_MAX, is_wanted);
             let earlier = read.await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "earlier events cannot be read");
-                // Their numbers are missing.
+                // Reported as a gap in the numbers.
                 EarlierEvents {
                     events: Vec::new(),
                     missed: 1,
@@ -230,13 +244,13 @@ impl EventsActor {
         });
     }
 
-    /// Answers the agent: which of its channels it follows.
+    /// Answers the agent with the channels that it now follows.
     pub(super) fn answer_subscribe(&self, state: &mut EventsState, number: SubscriptionNumber) {
-        let Some(opening) = state.pending.remove(&number) else {
+        let Some(pending) = state.pending.remove(&number) else {
             return;
         };
-        // Nobody would know its id.
-        if !opening.reply.is_awaited() {
+        // No one waits for the answer, so no one would know its id.
+        if !pending.reply.is_awaited() {
             return self.remove_subscription(state, number);
         }
         let Some(open) = state.open.get(&number) else {
@@ -244,36 +258,42 @@ impl EventsActor {
         };
         let topics: BTreeSet<Topic> = {
             let followed = state.engine.topics(number);
-            let told = |topic: &&Topic| state.engine.is_delivered(number, topic);
-            followed.filter(told).cloned().collect()
+            let is_delivered = |topic: &&Topic| state.engine.is_delivered(number, topic);
+            followed.filter(is_delivered).cloned().collect()
         };
-        let supported = |name: &String| {
+        let is_supported = |name: &String| {
             let Some(channel) = ChannelPattern::parse(name) else {
                 return false;
             };
-            let own = open
+            let is_kernel = open
                 .kernel_channels
                 .iter()
-                .any(|own| channel.covers(own.name()));
-            let told = |topic: &Topic| topic.channels.covers(channel.as_str());
-            // Whoever asks for another node looks again later.
-            let stands = channel.is_standard() && open.end.is_none();
-            let pushed = state.has_push_channel(number, &channel);
-            own || stands || pushed || topics.iter().any(|t| t.channels == channel || told(t))
+                .any(|kernel| channel.covers(kernel.name()));
+            let is_covered = |topic: &Topic| topic.channels.covers(channel.as_str());
+            // A request of another node is checked again later.
+            let is_always_supported = channel.is_standard() && open.end.is_none();
+            let is_push = state.has_push_channel(number, &channel);
+            is_kernel
+                || is_always_supported
+                || is_push
+                || topics
+                    .iter()
+                    .any(|t| t.channels == channel || is_covered(t))
         };
         let (subscribed, unsupported): (Vec<_>, Vec<_>) =
-            opening.channels.into_iter().partition(supported);
-        let kept: BTreeSet<_> = subscribed
+            pending.channels.into_iter().partition(is_supported);
+        let patterns: BTreeSet<_> = subscribed
             .iter()
             .filter_map(|name| ChannelPattern::parse(name))
             .collect();
         let subscription_id = open.id.to_string();
-        let keeps =
-            |topic: &Topic| topic.severity == opening.severity && kept.contains(&topic.channels);
-        state.narrow_pushes(number, &kept);
-        let effects = state.engine.retain_topics(number, keeps);
+        let is_retained = |topic: &Topic| {
+            topic.severity == pending.severity && patterns.contains(&topic.channels)
+        };
+        state.narrow_pushes(number, &patterns);
+        let effects = state.engine.retain_topics(number, is_retained);
         self.apply_effects(state, number, effects);
-        opening.reply.send(Ok(Subscribed {
+        pending.reply.send(Ok(Subscribed {
             subscribed,
             unsupported,
             subscription_id,
@@ -283,18 +303,18 @@ impl EventsActor {
     pub(super) async fn watch(
         &self,
         state: &mut EventsState,
-        who: ConnectionId,
+        connection: ConnectionId,
         uri: &str,
     ) -> Result<(), Refusal> {
-        let id = resource_key(who, uri);
+        let id = resource_key(connection, uri);
         if state.by_id.contains_key(&id) {
             return Ok(());
         }
         let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let agent = self.directory.get(who).ok_or_else(unknown)?;
+        let agent = self.directory.get(connection).ok_or_else(unknown)?;
         let caller = agent.caller().cloned().ok_or_else(unknown)?;
         let channel = self.resource_channel(state, &caller, uri)?;
-        check_limits(state, who, 1)?;
+        check_limits(state, connection, 1)?;
         let new = NewSubscription {
             agent,
             caller,
@@ -314,9 +334,13 @@ impl EventsActor {
     }
 }
 
-fn check_limits(state: &EventsState, who: ConnectionId, channels: usize) -> Result<(), Refusal> {
-    let may = state.engine.check_capacity(who, channels);
-    may.map_err(|full| Refusal::BadParams(full.to_string()))
+fn check_limits(
+    state: &EventsState,
+    connection: ConnectionId,
+    channels: usize,
+) -> Result<(), Refusal> {
+    let checked = state.engine.check_capacity(connection, channels);
+    checked.map_err(|full| Refusal::BadParams(full.to_string()))
 }
 
 fn interrupted() -> Refusal {

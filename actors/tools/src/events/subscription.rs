@@ -1,6 +1,6 @@
-//! The actor of one event subscription: reads the feeds of its channels at its own pace, and writes to its agent what
-//! the agent may receive. A subscription that lags is dropped, and blocks nobody. Messages come from the hub and from
-//! replays.
+//! The actor of one event subscription: reads the feeds of its channels at its own pace, and sends its agent what the
+//! agent may receive. A subscription that lags is dropped, and blocks nobody. Receives messages from the events actor
+//! and from replays.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -35,32 +35,32 @@ const QUEUE_LIMITS: QueueLimits = QueueLimits {
     frames: 256,
     bytes: 1 << 20,
 };
-/// The poll interval for capacity in a line's buffer.
+/// The poll interval for capacity in a connection's buffer.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// The shortest interval between two change notifications of a resource.
 const COALESCE_INTERVAL: Duration = Duration::from_millis(200);
-/// Events read at once of one feed.
+/// Events read at once from one feed.
 const BATCH: usize = 64;
 /// Events that can be replayed (MGP §13, later drafts): as many as a feed holds.
 const REPLAYABLE: usize = 1_000;
 
-/// What feeds one of its channels.
+/// A feed of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FeedKey {
-    /// The kernel's own.
+    /// A channel of the kernel.
     Kernel(KernelChannel),
-    /// The request to a server.
+    /// A topic at a server.
     Server(ServerId, Topic),
-    /// What an MCPL server pushes.
+    /// The push events of an MCPL server.
     Push(ServerId),
 }
 
-/// How its agent receives events.
+/// How the agent receives events.
 #[derive(Debug)]
 pub(super) enum EventDelivery {
-    /// Each as a notification, with the start of that.
+    /// Each as a notification that starts with this text.
     Each(String),
-    /// As changes of the resource of this URI.
+    /// As changes of the resource with this URI.
     Updates(String),
 }
 
@@ -70,29 +70,29 @@ impl EventDelivery {
     }
 }
 
-/// Events that were written down before the subscription began.
+/// Recorded events from before the subscription.
 #[derive(Debug, Default)]
 pub(super) struct EarlierEvents {
     pub(super) events: Vec<Arc<EventEntry>>,
-    /// How many there were before these.
+    /// The number of earlier ones that are missing.
     pub(super) missed: u64,
 }
 
 #[derive(Debug)]
 pub(super) enum SubscriptionMsg {
-    /// There is something new.
+    /// A feed has new events.
     EventsAvailable,
-    /// The event it waited for has happened.
+    /// Delivery may continue.
     Resume,
-    /// It gets the events of this feed after a position.
+    /// Follows this feed from a position.
     Follow(FeedKey, Arc<EventFeed>, u64),
-    /// It does not any more.
+    /// Unfollows a feed.
     Unfollow(FeedKey),
-    /// It receives only these push events.
+    /// Replaces the patterns of push events.
     SetPushes(Vec<ChannelPattern>),
-    /// What it waits for before all others.
+    /// The earlier events that it waits for.
     Earlier(EarlierEvents),
-    /// `mgp/events/replay`: after this event, at most so many.
+    /// `mgp/events/replay`: after this number, at most so many.
     Replay(u64, Option<u64>, Reply<Result<Replayed, Refusal>>),
 }
 
@@ -106,12 +106,12 @@ pub(super) struct SubscriptionActor {
     pub(super) delivery: EventDelivery,
     pub(super) severity: Severity,
     pub(super) wakeup: Arc<Wakeup>,
-    pub(super) hub: Mailbox<EventsMsg>,
-    /// The request that began it: what it gets comes after that one's answer.
+    pub(super) events_actor: Mailbox<EventsMsg>,
+    /// The request that opened it; no event is sent before its response.
     pub(super) subscribe_call: Weak<InFlightCall>,
-    /// Events from before it began come first.
+    /// Whether earlier events come first.
     pub(super) waits_for_earlier: bool,
-    /// The push events it subscribed to.
+    /// The patterns of push events that it requested.
     pub(super) pushes: Vec<ChannelPattern>,
 }
 
@@ -119,19 +119,19 @@ pub(super) struct SubscriptionActor {
 pub(super) struct SubscriptionState {
     mailbox: Mailbox<SubscriptionMsg>,
     feeds: BTreeMap<FeedKey, (Arc<EventFeed>, u64)>,
-    /// The push events it receives.
+    /// The patterns of push events that it receives.
     pushes: Vec<ChannelPattern>,
-    /// Those from before it began; `None` while they are waited for.
+    /// Events from before the subscription; `None` until they arrive.
     earlier: Option<VecDeque<Arc<EventEntry>>>,
     /// The number of its last event.
     seq: u64,
-    /// Its last events, which live as long as their feeds keep them.
+    /// Its last events; the feeds own them.
     sent: VecDeque<Weak<EventEntry>>,
-    /// It is past what happened before it could send anything.
+    /// Whether it has passed the events from before its first delivery.
     is_started: bool,
-    /// Too slow: it gets nothing more.
+    /// It was too slow, and receives nothing more.
     is_dropped: bool,
-    /// Retries when there may be capacity, or when enough time has passed.
+    /// Continues delivery when there may be capacity, or after an interval.
     retry_timer: Option<SupervisedTask<()>>,
 }
 
@@ -145,10 +145,10 @@ impl Actor for SubscriptionActor {
         myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<SubscriptionState, ActorProcessingErr> {
-        let me = Mailbox::new(myself);
+        let mailbox = Mailbox::new(myself);
         Ok(SubscriptionState {
-            retry_timer: Some(self.wait_for_answer(&me)),
-            mailbox: me,
+            retry_timer: Some(self.wait_for_answer(&mailbox)),
+            mailbox,
             feeds: BTreeMap::new(),
             pushes: self.pushes.clone(),
             earlier: (!self.waits_for_earlier).then(VecDeque::new),
@@ -171,8 +171,8 @@ impl Actor for SubscriptionActor {
                 state.retry_timer = None;
                 self.deliver(state);
             }
-            SubscriptionMsg::Follow(key, feed, place) => {
-                state.feeds.entry(key).or_insert((feed, place));
+            SubscriptionMsg::Follow(key, feed, position) => {
+                state.feeds.entry(key).or_insert((feed, position));
                 self.deliver(state);
             }
             SubscriptionMsg::Unfollow(key) => drop(state.feeds.remove(&key)),
@@ -191,44 +191,44 @@ impl Actor for SubscriptionActor {
 }
 
 impl SubscriptionActor {
-    /// Resolves when the request that began it is answered; until then nothing is sent. A subscription whose request
-    /// was cancelled ends, since its agent never learns of it.
-    fn wait_for_answer(&self, me: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
-        let (begun, me) = (self.subscribe_call.clone(), me.clone());
-        let (hub, number) = (self.hub.clone(), self.number);
+    /// Resolves once the opening request is answered; nothing is sent before. If that request was cancelled, the
+    /// subscription ends, since its agent never learns of it.
+    fn wait_for_answer(&self, mailbox: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
+        let (call, mailbox) = (self.subscribe_call.clone(), mailbox.clone());
+        let (events_actor, number) = (self.events_actor.clone(), self.number);
         task::spawn_supervised("events.open", async move {
-            if let Some(begun) = begun.upgrade() {
+            if let Some(call) = call.upgrade() {
                 tokio::select! {
-                    () = begun.wait_until_ended() => {}
-                    () = begun.wait_until_cancelled() => {}
+                    () = call.wait_until_ended() => {}
+                    () = call.wait_until_cancelled() => {}
                 }
-                if !begun.is_awaited() {
-                    let _ = hub.send_to_self(EventsMsg::Canceled(number));
+                if !call.is_awaited() {
+                    let _ = events_actor.send_to_self(EventsMsg::Canceled(number));
                     return;
                 }
             }
-            let _ = me.send_to_self(SubscriptionMsg::Resume);
+            let _ = mailbox.send_to_self(SubscriptionMsg::Resume);
         })
     }
 
     /// Sends the available events, as far as there is capacity.
     fn deliver(&self, state: &mut SubscriptionState) {
-        let waits = state.retry_timer.is_some() || state.is_dropped;
-        let Some(agent) = self.agent.upgrade().filter(|_| !waits) else {
+        let is_paused = state.retry_timer.is_some() || state.is_dropped;
+        let Some(agent) = self.agent.upgrade().filter(|_| !is_paused) else {
             return;
         };
         let Some(caller) = agent.caller() else { return };
         let access = EventAccess::new(caller, &self.directory);
-        let listener = Receiver {
+        let receiver = Receiver {
             subscription: self,
             agent: &agent,
             access,
             operator: caller.operator,
         };
         self.wakeup.reset();
-        match listener
+        match receiver
             .send_earlier(state)
-            .and_then(|()| listener.send_from_feeds(state))
+            .and_then(|()| receiver.send_from_feeds(state))
         {
             Ok(()) => {}
             Err(Pause::QueueFull) => state.schedule_delivery(wait_for_capacity(&agent)),
@@ -236,26 +236,28 @@ impl SubscriptionActor {
                 state.schedule_delivery(tokio::time::sleep(COALESCE_INTERVAL))
             }
             Err(Pause::Closed) => {}
-            Err(Pause::TooSlow) => self.drop_slow(state, &listener),
+            Err(Pause::TooSlow) => self.drop_slow(state, &receiver),
         }
     }
 
-    /// It was too slow: the rest stays for replay, and a last event reports it.
-    fn drop_slow(&self, state: &mut SubscriptionState, listener: &Receiver<'_>) {
+    /// Drops a slow subscription: the rest stays for replay, and a last event reports it.
+    fn drop_slow(&self, state: &mut SubscriptionState, receiver: &Receiver<'_>) {
         state.is_dropped = true;
-        listener.number_remaining(state);
+        receiver.number_remaining(state);
         // The node of a remote subscriber learns it from the end of its request.
         if let EventDelivery::Each(head) = &self.delivery
-            && !listener.agent.is_follower()
+            && !receiver.agent.is_follower()
         {
             let after = state.seq;
             state.seq += 1;
             state.remember(Weak::new());
             let frame = render_end(head, state.seq, after);
-            listener.agent.send(frame.into(), Delivery::Lossy);
+            receiver.agent.send(frame.into(), Delivery::Lossy);
         }
         tracing::debug!(subscription = %self.id, "an event subscription was too slow and is dropped");
-        let _ = self.hub.send_to_self(EventsMsg::TooSlow(self.number));
+        let _ = self
+            .events_actor
+            .send_to_self(EventsMsg::TooSlow(self.number));
     }
 
     fn replay(&self, state: &SubscriptionState, after: u64, limit: Option<u64>) -> Replayed {
@@ -293,19 +295,19 @@ impl SubscriptionActor {
     }
 }
 
-/// Why nothing more is sent now.
+/// Why delivery stops for now.
 enum Pause {
-    /// The line is full.
+    /// The connection's buffer is full.
     QueueFull,
     /// The resource's change was just notified.
     Coalescing,
     /// The connection has ended.
     Closed,
-    /// Unread events were dropped.
+    /// The feed dropped unread events.
     TooSlow,
 }
 
-/// The agent of a subscription, with its rights as they are now.
+/// The agent of a subscription, with its current rights.
 struct Receiver<'a> {
     subscription: &'a SubscriptionActor,
     agent: &'a Agent,
@@ -314,7 +316,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Those from before it began.
+    /// Sends the events from before the subscription.
     fn send_earlier(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
         let Some(mut earlier) = state.earlier.take() else {
             return Err(Pause::Closed);
@@ -346,48 +348,51 @@ impl Receiver<'_> {
             if next.is_empty() {
                 return Ok(());
             }
-            for (key, place, event) in next {
-                let before = state.feeds.get(&key).map_or(place, |(_, before)| *before);
-                state.skip(place.saturating_sub(before + 1));
-                state.set_position(&key, place - 1);
+            for (key, position, event) in next {
+                let before = state
+                    .feeds
+                    .get(&key)
+                    .map_or(position, |(_, before)| *before);
+                state.skip(position.saturating_sub(before + 1));
+                state.set_position(&key, position - 1);
                 self.send(state, &event)?;
-                state.set_position(&key, place);
+                state.set_position(&key, position);
             }
         }
     }
 
-    /// Events that feeds dropped before its agent could read anything are not the agent's fault: they count as lost.
+    /// Skips events that feeds dropped before the first delivery. That is not the agent's fault: they count as lost.
     fn catch_up(&self, state: &mut SubscriptionState) {
         let mut lost = 0;
-        for (key, (feed, place)) in &mut state.feeds {
-            let read = feed.read(*place, 1);
+        for (key, (feed, position)) in &mut state.feeds {
+            let read = feed.read(*position, 1);
             if read.has_gap {
                 let first = read.events.first().map(|(first, _)| *first);
                 let before = first.unwrap_or_else(|| feed.newest_position() + 1) - 1;
-                lost += self.missing_numbers(key, before.saturating_sub(*place));
-                *place = before;
+                lost += self.missing_numbers(key, before.saturating_sub(*position));
+                *position = before;
             }
         }
         state.skip(lost);
     }
 
-    /// The size of the gap after this many dropped events of a feed. Other agents' activity is not disclosed: it
-    /// counts as one then.
-    fn missing_numbers(&self, key: &FeedKey, gone: u64) -> u64 {
+    /// The size of the gap after this many dropped events of a feed. It counts as one where the number would disclose
+    /// other agents' activity.
+    fn missing_numbers(&self, key: &FeedKey, dropped: u64) -> u64 {
         match key {
-            FeedKey::Kernel(_) | FeedKey::Push(_) if !self.operator => gone.min(1),
-            FeedKey::Kernel(_) | FeedKey::Push(_) | FeedKey::Server(..) => gone,
+            FeedKey::Kernel(_) | FeedKey::Push(_) if !self.operator => dropped.min(1),
+            FeedKey::Kernel(_) | FeedKey::Push(_) | FeedKey::Server(..) => dropped,
         }
     }
 
     fn is_wanted(&self, event: &EventEntry, pushes: &[ChannelPattern]) -> bool {
-        let severe = event
+        let is_severe = event
             .severity
-            .is_none_or(|it| it >= self.subscription.severity);
-        // The feed of a server has the events of all its sets.
-        let meant = !event.channel().starts_with(CHANNELS)
-            || pushes.iter().any(|of| of.covers(event.channel()));
-        severe && meant && self.access.can_see(event)
+            .is_none_or(|severity| severity >= self.subscription.severity);
+        // The feed of a server has the push events of all its sets.
+        let matches_push = !event.channel().starts_with(CHANNELS)
+            || pushes.iter().any(|pattern| pattern.covers(event.channel()));
+        is_severe && matches_push && self.access.can_see(event)
     }
 
     fn send(&self, state: &mut SubscriptionState, event: &Arc<EventEntry>) -> Result<(), Pause> {
@@ -399,7 +404,7 @@ impl Receiver<'_> {
                 let frame = event.render_frame(head, state.seq + 1, self.operator);
                 self.agent
                     .try_send(frame, QUEUE_LIMITS)
-                    .map_err(|refused| match refused {
+                    .map_err(|error| match error {
                         SendError::Full => Pause::QueueFull,
                         SendError::Closed => Pause::Closed,
                     })?;
@@ -411,7 +416,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// However many events there are, the resource has changed once.
+    /// Notifies the agent once, however many events there are.
     fn send_update(&self, state: &mut SubscriptionState, uri: &str) -> Pause {
         self.agent
             .send(render_update(uri).into(), Delivery::Reliable);
@@ -419,16 +424,16 @@ impl Receiver<'_> {
         Pause::Coalescing
     }
 
-    /// What is left in the feeds is numbered, so that it can be replayed.
+    /// Numbers the unsent events, so that they can be replayed.
     fn number_remaining(&self, state: &mut SubscriptionState) {
-        for (key, (feed, place)) in std::mem::take(&mut state.feeds) {
-            let left = feed.read(place, REPLAYABLE);
-            let first = left
+        for (key, (feed, position)) in std::mem::take(&mut state.feeds) {
+            let unsent = feed.read(position, REPLAYABLE);
+            let first = unsent
                 .events
                 .first()
                 .map_or(feed.newest_position() + 1, |(first, _)| *first);
-            state.skip(self.missing_numbers(&key, first.saturating_sub(place + 1)));
-            for (_, event) in left.events {
+            state.skip(self.missing_numbers(&key, first.saturating_sub(position + 1)));
+            for (_, event) in unsent.events {
                 if self.is_wanted(&event, &state.pushes) {
                     state.seq += 1;
                     state.remember(Arc::downgrade(&event));
@@ -439,37 +444,37 @@ impl Receiver<'_> {
 }
 
 impl SubscriptionState {
-    /// The next events of all feeds. Between channels no order is promised.
+    /// The next events of all feeds, in no particular order between channels.
     fn next_events(&self) -> Result<Vec<(FeedKey, u64, Arc<EventEntry>)>, Pause> {
         let mut next = Vec::new();
-        for (key, (feed, place)) in &self.feeds {
-            let read = feed.read(*place, BATCH);
+        for (key, (feed, position)) in &self.feeds {
+            let read = feed.read(*position, BATCH);
             if read.has_gap {
                 return Err(Pause::TooSlow);
             }
             let read = read.events.into_iter();
-            next.extend(read.map(|(place, event)| (key.clone(), place, event)));
+            next.extend(read.map(|(position, event)| (key.clone(), position, event)));
         }
         Ok(next)
     }
 
-    fn set_position(&mut self, key: &FeedKey, place: u64) {
-        if let Some((_, own)) = self.feeds.get_mut(key) {
-            *own = place;
+    fn set_position(&mut self, key: &FeedKey, position: u64) {
+        if let Some((_, current)) = self.feeds.get_mut(key) {
+            *current = position;
         }
     }
 
-    /// Passes over everything there is.
+    /// Skips all available events.
     fn skip_all(&mut self) {
         if let Some(earlier) = &mut self.earlier {
             earlier.clear();
         }
-        for (feed, place) in self.feeds.values_mut() {
-            *place = feed.newest_position();
+        for (feed, position) in self.feeds.values_mut() {
+            *position = feed.newest_position();
         }
     }
 
-    /// Events were lost on their way: their numbers are missing.
+    /// Skips the numbers of lost events.
     fn skip(&mut self, missed: u64) {
         self.seq = self.seq.saturating_add(missed);
         for _ in 0..missed.min(REPLAYABLE as u64) {
@@ -485,20 +490,20 @@ impl SubscriptionState {
     }
 
     fn schedule_delivery(&mut self, after: impl Future<Output = ()> + Send + 'static) {
-        let me = self.mailbox.clone();
+        let mailbox = self.mailbox.clone();
         self.retry_timer = Some(task::spawn_supervised("events.later", async move {
             after.await;
-            let _ = me.send_to_self(SubscriptionMsg::Resume);
+            let _ = mailbox.send_to_self(SubscriptionMsg::Resume);
         }));
     }
 }
 
 /// Resolves when there may be capacity for the agent's next event.
 fn wait_for_capacity(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
-    let room = agent.capacity_available();
+    let capacity = agent.capacity_available();
     async move {
-        match room {
-            Some(room) => room.await,
+        match capacity {
+            Some(capacity) => capacity.await,
             None => tokio::time::sleep(RETRY_DELAY).await,
         }
     }
@@ -507,9 +512,9 @@ fn wait_for_capacity(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
 /// The last event of a subscription that was dropped.
 fn render_end(head: &str, seq: u64, after: u64) -> String {
     let now = render_rfc3339_ms(unix_ms());
-    let words = "its reader was too slow: events were lost; ask for what is left with mgp/events/replay, and subscribe again";
+    let message = "its reader was too slow: events were lost; ask for what is left with mgp/events/replay, and subscribe again";
     format!(
-        r#"{head}{seq},"channel":"system.subscription_ended","timestamp":"{now}","data":{{"reason":"too_slow","last_seq":{after},"message":"{words}"}}}}}}"#
+        r#"{head}{seq},"channel":"system.subscription_ended","timestamp":"{now}","data":{{"reason":"too_slow","last_seq":{after},"message":"{message}"}}}}}}"#
     )
 }
 

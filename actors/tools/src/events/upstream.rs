@@ -1,4 +1,4 @@
-//! Subscribes to events at servers, and unsubscribes when nobody needs them any more.
+//! Subscribes to events at servers, and unsubscribes when no subscriber is left.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use mgp_runtime::task;
 use mgp_servers::link::Link;
 use mgp_servers::server::{ResubscriptionGuard, ServerTable};
 
-/// Longest id of a subscription that a server may give, in bytes.
+/// Longest subscription id that a server may assign, in bytes.
 const ID_MAX: usize = 256;
 
 /// The connection to a server or an instance of one, if it supports events.
@@ -27,19 +27,19 @@ pub(super) fn find_link(servers: &ServerTable, server: &ServerId) -> Option<Arc<
     link.family_negotiating(Features::EVENTS).map(|_| link)
 }
 
-/// Executes the engine's requests to servers, and waits until they have answered. A disconnected server is asked when
-/// it reconnects.
+/// Executes the engine's requests to servers; `guard` is released once they have answered. A request for a disconnected
+/// server is sent when it reconnects.
 pub(super) fn apply_effects(
     servers: &ServerTable,
-    hub: &Mailbox<EventsMsg>,
+    events_actor: &Mailbox<EventsMsg>,
     effects: impl IntoIterator<Item = EventsEffect>,
-    hold: &ResubscriptionGuard,
+    guard: &ResubscriptionGuard,
 ) {
     for effect in effects {
         match effect {
             EventsEffect::SubscribeUpstream { server, topic } => {
                 if let Some(link) = find_link(servers, &server) {
-                    subscribe(hub.clone(), link, (server, topic), hold.clone());
+                    subscribe(events_actor.clone(), link, (server, topic), guard.clone());
                 }
             }
             EventsEffect::UnsubscribeUpstream { server, id } => {
@@ -47,7 +47,7 @@ pub(super) fn apply_effects(
                     unsubscribe(link, id.to_string());
                 }
             }
-            // The hub does these itself.
+            // The events actor executes these itself.
             EventsEffect::SubscribeRemote { .. }
             | EventsEffect::UnsubscribeRemote { .. }
             | EventsEffect::SubscriptionExtended(_) => {}
@@ -56,17 +56,17 @@ pub(super) fn apply_effects(
 }
 
 fn subscribe(
-    hub: Mailbox<EventsMsg>,
+    events_actor: Mailbox<EventsMsg>,
     link: Arc<Link>,
     (server, topic): (ServerId, Topic),
-    hold: ResubscriptionGuard,
+    guard: ResubscriptionGuard,
 ) {
     task::spawn_detached("events.subscribe", async move {
-        let _hold = hold;
+        let _guard = guard;
         let params = subscribe_params(&topic);
-        let said = send_request(&link, Subscribe::METHOD, &params).await;
-        let id = said.and_then(|said| parse_subscription_id(&link, &said, &topic.channels));
-        let _ = hub.send_to_self(EventsMsg::ServerAnswered {
+        let response = send_request(&link, Subscribe::METHOD, &params).await;
+        let id = response.and_then(|text| parse_subscription_id(&link, &text, &topic.channels));
+        let _ = events_actor.send_to_self(EventsMsg::ServerAnswered {
             server,
             connection: link.number,
             topic,
@@ -75,7 +75,7 @@ fn subscribe(
     });
 }
 
-/// The request to the server, or to the node that has it.
+/// The params of the request to the server, or to the node that owns it.
 pub(super) fn subscribe_params(topic: &Topic) -> String {
     let channel = quote(topic.channels.as_str());
     let filter = match topic.severity {
@@ -92,20 +92,20 @@ pub(super) fn subscribe_params(topic: &Topic) -> String {
 /// The server's id of the subscription, if it has such a channel.
 fn parse_subscription_id(
     link: &Arc<Link>,
-    said: &str,
+    response: &str,
     channels: &ChannelPattern,
 ) -> Option<String> {
     let SubscribedAtServer {
         subscribed,
         subscription_id,
-    } = mcp::parse_params(Some(said)).ok()?;
+    } = mcp::parse_params(Some(response)).ok()?;
     if subscription_id.len() > ID_MAX {
         link.log
-            .push_note("mgp/events/subscribe: its subscription_id is too long to be used");
+            .push_note("mgp/events/subscribe: its subscription_id is too long");
         return None;
     }
-    let told = |name: &String| *name == channels.as_str() || channels.covers(name);
-    if subscribed.iter().any(told) {
+    let is_requested = |name: &String| *name == channels.as_str() || channels.covers(name);
+    if subscribed.iter().any(is_requested) {
         return Some(subscription_id);
     }
     unsubscribe(link.clone(), subscription_id);
@@ -119,10 +119,10 @@ fn unsubscribe(link: Arc<Link>, id: String) {
     });
 }
 
-/// The server's result; its refusals are in its log.
+/// The server's result; errors go to its log.
 async fn send_request(link: &Arc<Link>, method: &str, params: &str) -> Option<String> {
-    let era = link.family_negotiating(Features::EVENTS)?;
-    match link.request_in(era, method, Some(params)).await {
+    let version = link.family_negotiating(Features::EVENTS)?;
+    match link.request_in(version, method, Some(params)).await {
         Ok(result) => String::from_utf8(result.to_vec()).ok(),
         Err(error) => {
             link.log.push_note(&format!("{method} {params}: {error}"));

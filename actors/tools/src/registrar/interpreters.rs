@@ -1,4 +1,4 @@
-//! The interpreters that registered programs are started with.
+//! The interpreters for registered programs.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// The interpreters that the operator named. Others are looked up in the kernel's `PATH`.
+/// The interpreters that the operator configured. Others are looked up in the kernel's `PATH`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interpreters {
     /// For Python. The interpreter of a virtual environment has its packages.
@@ -15,15 +15,15 @@ pub struct Interpreters {
     pub node: Option<PathBuf>,
 }
 
-/// The usual name of an interpreter, without its version.
+/// The usual name of an interpreter, without its version, and its commands.
 const NAMES: [(&str, &[&str]); 2] = [
     ("python", &["python3", "python"]),
     ("node", &["node", "nodejs"]),
 ];
 
 impl Interpreters {
-    /// The usual name of what this command means: `python` for the operator's interpreter by its whole
-    /// path, as an agent that runs on it calls its own.
+    /// The usual name for a command: `python` also for the absolute path of the operator's interpreter, which an agent
+    /// that runs on it may send.
     #[must_use]
     pub(crate) fn usual_name(&self, command: &str) -> Option<&'static str> {
         let path = Path::new(command);
@@ -31,24 +31,24 @@ impl Interpreters {
             let folder = self.configured_path(name).and_then(Path::parent);
             let file = path.file_name().and_then(|file| file.to_str());
             // The same interpreter, under longer names in the same folder.
-            let beside = folder.is_some() && path.parent() == folder;
-            let same = beside && file.is_some_and(|file| file.starts_with(name));
-            (same || names.contains(&command)).then_some(*name)
+            let in_folder = folder.is_some() && path.parent() == folder;
+            let is_variant = in_folder && file.is_some_and(|file| file.starts_with(name));
+            (is_variant || names.contains(&command)).then_some(*name)
         })
     }
 
-    /// Where the interpreter of this usual name is. Blocks.
+    /// The path of the interpreter with this usual name. Blocks.
     #[must_use]
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
-        if let Some(named) = self.configured_path(name) {
-            return Some(named.to_owned());
+        if let Some(path) = self.configured_path(name) {
+            return Some(path.to_owned());
         }
         let (_, names) = NAMES.iter().find(|(usual, _)| *usual == name)?;
         let path = std::env::var_os("PATH")?;
         let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let places = folders.iter().filter(|folder| folder.is_absolute());
-        let mut places = places.flat_map(|folder| names.iter().map(|name| folder.join(name)));
-        places.find(|place| is_program(place))
+        let folders = folders.iter().filter(|folder| folder.is_absolute());
+        let mut candidates = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        candidates.find(|path| is_program(path))
     }
 
     fn configured_path(&self, name: &str) -> Option<&Path> {
@@ -60,12 +60,12 @@ impl Interpreters {
     }
 }
 
-/// The program itself, not a script that looks one up (as version managers install them): such a script
-/// would have to start a process, which the sandbox forbids.
-fn is_program(place: &Path) -> bool {
+/// Whether it is a program, not a script that looks one up (as version managers install them): such a script would
+/// have to start a process, which the sandbox forbids.
+fn is_program(path: &Path) -> bool {
     let mut start = [0; 2];
-    let read = File::open(place).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && &start != b"#!" && access(place, AccessFlags::X_OK).is_ok()
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start != b"#!" && access(path, AccessFlags::X_OK).is_ok()
 }
 
 #[cfg(test)]
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interpreter_is_known_by_its_usual_names_and_by_its_own_path() {
-        let named = Interpreters {
+    fn an_interpreter_is_known_by_its_usual_names_and_its_own_path() {
+        let interpreters = Interpreters {
             python: Some("/srv/venv/bin/python".into()),
             node: None,
         };
@@ -84,9 +84,13 @@ mod tests {
             "/srv/venv/bin/python",
             "/srv/venv/bin/python3.12",
         ] {
-            assert_eq!(named.usual_name(command), Some("python"), "{command}");
+            assert_eq!(
+                interpreters.usual_name(command),
+                Some("python"),
+                "{command}"
+            );
         }
-        assert_eq!(named.usual_name("nodejs"), Some("node"));
+        assert_eq!(interpreters.usual_name("nodejs"), Some("node"));
         for command in [
             "/usr/bin/python",
             "/srv/venv/bin/pip",
@@ -95,10 +99,10 @@ mod tests {
             "",
             "/",
         ] {
-            assert_eq!(named.usual_name(command), None, "{command}");
+            assert_eq!(interpreters.usual_name(command), None, "{command}");
         }
-        assert_eq!(named.find("python"), named.python);
-        assert_eq!(named.find("ruby"), None);
+        assert_eq!(interpreters.find("python"), interpreters.python);
+        assert_eq!(interpreters.find("ruby"), None);
     }
 
     #[test]

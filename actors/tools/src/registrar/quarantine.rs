@@ -1,4 +1,4 @@
-//! Registrations whose code cannot be read: nothing of them runs before a person has approved it.
+//! Registrations whose code cannot be read: they are not started before the operator has approved them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,53 +21,54 @@ use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{find_change, pin_programs};
 use mgp_servers::server::ServerHandle;
 
-/// Registrations that wait for a person, each with the handle that ends its wait. As many as there are
-/// records.
+/// Registrations that wait for the operator, each with the sender that ends its wait. Bounded by the records.
 pub type PendingApprovals = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;
 
 impl Registrar {
-    /// Asks a person; nothing runs before the approval. Calls to it meanwhile are answered with that reason.
+    /// Adds a pending entry; the server is not started before the approval. Meanwhile calls to it fail with that reason.
     pub(super) fn await_approval(self: &Arc<Self>, record: Record) {
         let why = record.quarantine.as_deref().unwrap_or_default();
-        let Ok(asked) = self.approvals.add(approval_question(&record, why)) else {
+        let Ok(guard) = self.approvals.add(approval_entry(&record, why)) else {
             tracing::warn!(
                 server = record.id,
-                "too much waits for the operator; ask again after a start"
+                "too many entries wait for the operator; it is added after a restart"
             );
             self.list_as_pending(
                 &record,
-                "`mgp pending` is full: answer what is there, then start the kernel again",
+                "`mgp pending` is full: decide its entries, then restart the kernel",
             );
             return;
         };
-        self.list_as_pending(&record, &format!("mgp approve {}", asked.id()));
-        let (wanted, gone) = oneshot::channel();
-        self.lock_pending().insert(record.server_id(), wanted);
-        let (me, mut first) = (self.clone(), Some((asked, gone)));
+        self.list_as_pending(&record, &format!("mgp approve {}", guard.id()));
+        let (end_wait, withdrawn) = oneshot::channel();
+        self.lock_pending().insert(record.server_id(), end_wait);
+        let (registrar, mut first) = (self.clone(), Some((guard, withdrawn)));
         let start = move || {
-            let (me, record, first) = (me.clone(), record.clone(), first.take());
+            let (registrar, record, first) = (registrar.clone(), record.clone(), first.take());
             async move {
                 match first {
-                    Some((asked, gone)) => me.run_approval(record, asked, gone).await,
-                    // The handling of an answer panicked: the entry is added again.
-                    None => me.await_approval(record),
+                    Some((guard, withdrawn)) => {
+                        registrar.run_approval(record, guard, withdrawn).await
+                    }
+                    // The task panicked while it handled an answer: add the entry again.
+                    None => registrar.await_approval(record),
                 }
             }
         };
-        let waiting = self.supervisor.start_child("registrar.question", start);
-        drop(waiting.detach());
+        let task = self.supervisor.start_child("registrar.question", start);
+        drop(task.detach());
     }
 
     async fn run_approval(
         self: Arc<Self>,
         mut record: Record,
-        mut asked: PendingEntryGuard,
-        mut gone: oneshot::Receiver<()>,
+        mut guard: PendingEntryGuard,
+        mut withdrawn: oneshot::Receiver<()>,
     ) {
         loop {
             let answer = tokio::select! {
-                answer = asked.next_answer() => answer,
-                _ = &mut gone => None,
+                answer = guard.next_answer() => answer,
+                _ = &mut withdrawn => None,
             };
             let Some(answer) = answer else { return };
             match answer.verdict {
@@ -85,9 +86,9 @@ impl Registrar {
                     return;
                 }
                 Verdict::Approved => {
-                    let now = self.current_files(&record).await;
-                    if let Some(path) = find_change(&record.pinned, &now) {
-                        return self.ask_again(record, now, answer, &path).await;
+                    let current = self.current_files(&record).await;
+                    if let Some(path) = find_change(&record.pinned, &current) {
+                        return self.ask_again(record, current, answer, &path).await;
                     }
                     record.quarantine = None;
                     let mut registrations = self.registrations.lock().await;
@@ -101,7 +102,7 @@ impl Registrar {
                     }
                     self.lock_pending().remove(&record.server_id());
                     if !self.start_recorded(&record).await {
-                        tracing::warn!(server = record.id, "it was allowed, and is not started");
+                        tracing::warn!(server = record.id, "it was approved, but not started");
                     }
                     return;
                 }
@@ -109,17 +110,16 @@ impl Registrar {
         }
     }
 
-    /// The files changed since they were shown: nothing is started, and the person is asked again about the present
-    /// files.
+    /// Handles files that changed since the request: starts nothing, and requests approval of the current files.
     async fn ask_again(
         self: Arc<Self>,
         mut record: Record,
-        now: Vec<PinnedProgram>,
+        current: Vec<PinnedProgram>,
         answer: OperatorAnswer,
         path: &str,
     ) {
-        record.pinned = now;
-        let put = {
+        record.pinned = current;
+        let saved = {
             let mut registrations = self.registrations.lock().await;
             if registrations.servers.contains_key(&record.server_id()) {
                 registrations.save_record(record.clone()).await
@@ -128,7 +128,7 @@ impl Registrar {
                 return;
             }
         };
-        if let Err(error) = put {
+        if let Err(error) = saved {
             return answer.report_failed(error.to_string());
         }
         answer.report_failed(format!(
@@ -137,15 +137,14 @@ impl Registrar {
         self.await_approval(record);
     }
 
-    /// Starts a server from an earlier run of the kernel, or asks for approval if its files are not those that a
-    /// person approved.
+    /// Starts a server from an earlier run of the kernel, or requests approval if its files are not the approved ones.
     pub(super) async fn start_if_approved(self: &Arc<Self>, mut record: Record) -> bool {
-        let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
-        if allowed {
-            let now = self.current_files(&record).await;
-            if let Some(path) = find_change(&record.pinned, &now) {
+        let is_approved = record.quarantine.is_none() && !record.pinned.is_empty();
+        if is_approved {
+            let current = self.current_files(&record).await;
+            if let Some(path) = find_change(&record.pinned, &current) {
                 record.quarantine = Some(format!("{path} has changed since it was allowed"));
-                record.pinned = now;
+                record.pinned = current;
                 if let Err(error) = self
                     .registrations
                     .lock()
@@ -153,7 +152,7 @@ impl Registrar {
                     .save_record(record.clone())
                     .await
                 {
-                    tracing::error!(server = record.id, %error, "what it is run from has changed, and that cannot be kept");
+                    tracing::error!(server = record.id, %error, "its files have changed, and that cannot be stored");
                 }
             }
         }
@@ -177,23 +176,24 @@ impl Registrar {
         };
         let interpreters = self.defaults.interpreters.clone();
         let pinning = task::run_blocking("registrar.pin", move || {
-            let meant = interpreters.usual_name(&spec.command);
-            let meant = meant.and_then(|name| interpreters.find(name));
-            let command = meant.map_or(spec.command.clone(), |path| path.display().to_string());
+            let interpreter = interpreters.usual_name(&spec.command);
+            let interpreter = interpreter.and_then(|name| interpreters.find(name));
+            let command =
+                interpreter.map_or(spec.command.clone(), |path| path.display().to_string());
             pin_programs(&ChildSpec { command, ..spec })
         });
         pinning.await.unwrap_or_default()
     }
 
-    /// The server is listed, with what it waits for.
+    /// Lists the server as waiting for approval.
     fn list_as_pending(&self, record: &Record, remedy: &str) {
-        let (id, own) = (record.server_id(), std::path::PathBuf::new());
-        let declared = record.to_spec(&self.defaults, own, None).mgp;
+        let (id, folder) = (record.server_id(), std::path::PathBuf::new());
+        let declared = record.to_spec(&self.defaults, folder, None).mgp;
         let why = format!("waits for approval: {remedy}");
-        let held = ServerHandle::new_unapproved(id.clone(), ServerLog::new(), declared, &why);
+        let handle = ServerHandle::new_unapproved(id.clone(), ServerLog::new(), declared, &why);
         self.servers.update(|servers| {
             let mut servers = servers.clone();
-            servers.insert(id, held);
+            servers.insert(id, handle);
             servers
         });
     }
@@ -205,12 +205,12 @@ impl Registrar {
     }
 }
 
-fn approval_question(record: &Record, why: &str) -> PendingEntry {
-    let way = match &record.way {
+fn approval_entry(record: &Record, why: &str) -> PendingEntry {
+    let transport = match &record.way {
         ConnectionMethod::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
         ConnectionMethod::Http { url } => url.clone(),
     };
-    let (needs, justified) = (&record.permissions, &record.justification);
+    let (permissions, justification) = (&record.permissions, &record.justification);
     let files = record.pinned.iter();
     let files = files.map(|file| format!("{} ({:.16})", file.path.display(), file.hash));
     let files: Vec<String> = files.collect();
@@ -223,10 +223,10 @@ fn approval_question(record: &Record, why: &str) -> PendingEntry {
             record.created_by, record.id
         ),
         details: [
-            Some(format!("it runs: {way}")),
+            Some(format!("it runs: {transport}")),
             (!files.is_empty()).then(|| format!("from: {}", files.join(", "))),
-            (!needs.is_empty()).then(|| format!("it needs: {}", needs.join(", "))),
-            justified
+            (!permissions.is_empty()).then(|| format!("it needs: {}", permissions.join(", "))),
+            justification
                 .as_ref()
                 .map(|why| format!("it is said to be for: {why}")),
         ]

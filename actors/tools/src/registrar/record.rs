@@ -1,4 +1,4 @@
-//! What is stored about a registered server, and how its configuration is made from that.
+//! The stored record of a registered server, and the configuration made from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,37 +31,35 @@ pub struct RegistrationDefaults {
     pub tools: ToolRules,
     /// `[permissions]`.
     pub permissions: PermissionRules,
-    /// `[sandbox]`, and what `[discovery.registered]` opens.
+    /// `[sandbox]`, and the permissions of `[discovery.registered]`.
     pub sandbox: sandbox::SandboxConfig,
-    /// The variables their programs are started with.
+    /// The interpreters for their programs.
     pub interpreters: Interpreters,
 }
 
-/// A registered server, as it is stored.
+/// A registered server, as stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// How it is reached.
+    /// Its connection method.
     pub(crate) way: ConnectionMethod,
-    /// Its trust level.
     pub(crate) trust: String,
-    /// Its program, if it could be read.
+    /// Its program, if the code could be read.
     pub(crate) program: Option<SandboxProgram>,
-    /// The protocol it is registered with.
+    /// The protocol extensions it declared.
     pub(crate) extensions: Vec<String>,
-    /// The permissions it needs.
     pub(crate) permissions: Vec<String>,
-    /// Those of them that a person decides on, under each policy.
+    /// Permissions that the operator decides about under any policy.
     pub asks: Vec<String>,
     /// Who registered it.
     pub created_by: String,
-    /// The agent that registered it.
+    /// Whether an agent registered it.
     pub(crate) by_agent: bool,
-    /// Its purpose, as the registering agent wrote it.
+    /// Its purpose, in the words of the registering agent.
     pub(crate) justification: Option<String>,
-    /// What a person must approve before it is started.
+    /// What the operator must approve before it is started.
     pub(crate) quarantine: Option<String>,
     /// Its files at the time of the approval request.
     #[serde(default)]
@@ -71,22 +69,18 @@ pub struct Record {
     pub(crate) session: Option<ConnectionId>,
 }
 
-/// How a registered server is reached.
+/// How a registered server is connected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ConnectionMethod {
-    /// A child process.
     Stdio {
-        /// The program.
         command: String,
-        /// Its arguments, without the path of code that was sent along.
+        /// Without the path of code that was sent along.
         args: Vec<String>,
-        /// Its environment variables; they may hold secrets.
+        /// May hold secrets.
         env: BTreeMap<String, String>,
     },
-    /// A URL.
     Http {
-        /// The URL.
         url: String,
     },
 }
@@ -131,7 +125,6 @@ impl Record {
         }
     }
 
-    /// Its id.
     #[must_use]
     pub(crate) fn server_id(&self) -> ServerId {
         ServerId::new(self.id.clone())
@@ -152,31 +145,31 @@ impl Record {
         caller.operator || self.by_agent && self.created_by == caller.agent.as_str()
     }
 
-    /// What has to be decided before it is started for the first time.
+    /// What must be decided before its first start.
     #[must_use]
     pub(crate) fn first_start_decision(&self) -> Option<String> {
         let why = self.quarantine.as_ref()?;
         Some(format!("the operator has to allow its first start: {why}"))
     }
 
-    /// The configuration it is started with. `own` is its folder; `interpreter` is the program its command
-    /// stands for, if it names an interpreter.
+    /// The configuration it is started with. `folder` is its working folder; `interpreter` replaces the command if that
+    /// names an interpreter.
     #[must_use]
     pub(crate) fn to_spec(
         &self,
-        background: &RegistrationDefaults,
-        own: PathBuf,
+        defaults: &RegistrationDefaults,
+        folder: PathBuf,
         interpreter: Option<PathBuf>,
     ) -> ServerSpec {
-        let chosen = interpreter.is_some();
+        let is_operator_chosen = interpreter.is_some();
         let interpreter = interpreter.map(|path| path.display().to_string());
-        let reach = match &self.way {
+        let transport = match &self.way {
             ConnectionMethod::Stdio { command, args, env } => ServerTransport::Stdio {
                 command: interpreter.unwrap_or_else(|| command.clone()),
                 args: args.clone(),
                 env: env.clone(),
                 inherit_env: Vec::new(),
-                cwd: Some(own),
+                cwd: Some(folder),
             },
             ConnectionMethod::Http { url } => ServerTransport::Http {
                 url: url.clone(),
@@ -188,7 +181,7 @@ impl Record {
         let trust = levels
             .into_iter()
             .find(|level| level.as_str() == self.trust);
-        let mut permissions = background.permissions.clone();
+        let mut permissions = defaults.permissions.clone();
         let asks = self
             .asks
             .iter()
@@ -199,14 +192,14 @@ impl Record {
         }
         ServerSpec {
             id: self.server_id(),
-            transport: reach,
+            transport,
             autostart: true,
             start_after: Vec::new(),
             rolling: false,
             replica: ReplicaMode::Standalone,
             restart: RestartConfig::default(),
             resources: mgp_engine::servers::resources::ResourceLimits::default(),
-            limits: background.limits.clone(),
+            limits: defaults.limits.clone(),
             default_policy: None,
             callback_attribution: CallbackAttribution::default(),
             instances: ServerInstances::default(),
@@ -216,9 +209,9 @@ impl Record {
                 permissions_required: self.permissions.clone(),
                 trust_level: trust.unwrap_or(TrustLevel::Sandboxed),
             },
-            // What an agent wrote pushes nothing and takes part in no inference.
+            // A server that an agent wrote pushes nothing and takes no part in inference.
             mcpl: false,
-            tools: Arc::new(background.tools.clone()),
+            tools: Arc::new(defaults.tools.clone()),
             permissions,
             pin: PinRules {
                 mode: PinMode::Block,
@@ -226,12 +219,12 @@ impl Record {
             },
             sandbox: sandbox::SandboxConfig {
                 is_operator_written: false,
-                is_operator_chosen: chosen,
+                is_operator_chosen,
                 program: self.program.clone(),
                 pinned: self.pinned.clone(),
-                ..background.sandbox.clone()
+                ..defaults.sandbox.clone()
             },
-            // What an agent registers has no login of a person's.
+            // An agent must not register a server that uses a person's login.
             login: LoginConfig::disabled(),
             pass_headers: Vec::new(),
         }

@@ -1,4 +1,4 @@
-//! The registered servers, on disk and in memory. A change is on disk before it is answered.
+//! The registered servers, on disk and in memory. A change is acknowledged once it is on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,6 @@ use mgp_store::health::DiskHealth;
 use mgp_store::journal::{AppendError, Journal, OpenedJournal};
 use mgp_store::witnesses::Witness;
 
-/// The kind of journal.
 const KIND: &str = "registered";
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,12 +24,12 @@ enum RegistryEntry {
     Ending(String),
 }
 
-/// All registered servers. One owner at a time.
+/// All registered servers.
 #[derive(Debug)]
 pub struct Registrations {
     journal: Journal,
     torn_tail: Option<String>,
-    /// What is lost of it: nothing is registered meanwhile.
+    /// Describes missing entries; while there are any, nothing can be registered.
     loss: Option<String>,
     /// By id.
     pub servers: BTreeMap<ServerId, Record>,
@@ -38,40 +37,40 @@ pub struct Registrations {
     names: Arc<Names>,
 }
 
-/// The names of registered servers; a configured server cannot take one of them.
+/// The names of registered servers, which configured servers cannot take.
 pub type Names = Snapshot<BTreeSet<ServerId>>;
 
 impl Registrations {
     /// Opens the registrations; blocks.
     ///
     /// # Errors
-    /// What is wrong with the file, in words.
+    /// The file's defect, as text.
     pub fn open(path: &Path, witness: Witness) -> Result<Self, String> {
         let OpenedJournal {
             journal,
             entries,
-            torn_tail: cut,
-            truncated: shortened,
+            torn_tail,
+            truncated,
         } = Journal::open_witnessed(path, KIND, witness).map_err(|e| e.to_string())?;
-        let shortened = shortened.map(|shortened| {
+        let loss = truncated.map(|truncated| {
             format!(
-                "{shortened}: servers that were registered are missing, and names whose grants are still to be revoked, so nothing is registered; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept registered.journal`"
+                "{truncated}: registered servers are missing, and so are names whose grants are still to be revoked; nothing can be registered. Restore a copy of the file and restart the kernel, or run `mgp down`, then `mgp accept registered.journal`"
             )
         });
-        if let Some(cut) = &cut {
-            tracing::warn!("{cut}");
+        if let Some(tail) = &torn_tail {
+            tracing::warn!("{tail}");
         }
         let mut registrations = Self {
             journal,
-            torn_tail: cut,
-            loss: shortened,
+            torn_tail,
+            loss,
             servers: BTreeMap::new(),
             ending: BTreeSet::new(),
             names: Arc::new(Names::new(BTreeSet::new())),
         };
         for entry in entries {
             let entry = serde_json::from_slice(&entry)
-                .map_err(|e| format!("{}: an entry that cannot be read: {e}", path.display()))?;
+                .map_err(|e| format!("{}: an entry cannot be read: {e}", path.display()))?;
             match entry {
                 RegistryEntry::Server(record) => {
                     registrations.servers.insert(record.server_id(), *record);
@@ -85,7 +84,7 @@ impl Registrations {
         Ok(registrations)
     }
 
-    /// Truncates an unfinished entry at the end, and reports whether there was one.
+    /// Truncates an incomplete entry at the end, and returns its description.
     ///
     /// # Errors
     /// The disk failed.
@@ -96,7 +95,7 @@ impl Registrations {
         Ok(self.torn_tail.take())
     }
 
-    /// What is lost of the file, and what to do.
+    /// Describes missing entries and the remedy.
     #[must_use]
     pub fn loss(&self) -> Option<&str> {
         self.loss.as_deref()
@@ -105,10 +104,10 @@ impl Registrations {
     /// Compares the file with its witness while no kernel has it open, and changes neither; blocks.
     ///
     /// # Errors
-    /// What is wrong with the file, in words.
+    /// The file's defect, as text.
     pub fn compare(path: &Path, witness: &Witness) -> Result<Option<String>, String> {
-        let shortened = Journal::compare(path, KIND, witness).map_err(|e| e.to_string())?;
-        Ok(shortened.map(|it| it.to_string()))
+        let truncated = Journal::compare(path, KIND, witness).map_err(|e| e.to_string())?;
+        Ok(truncated.map(|truncated| truncated.to_string()))
     }
 
     /// Whether registrations can be stored.
@@ -117,7 +116,7 @@ impl Registrations {
         self.journal.health()
     }
 
-    /// The names, as published.
+    /// The published names.
     #[must_use]
     pub fn names(&self) -> Arc<Names> {
         self.names.clone()
@@ -129,76 +128,76 @@ impl Registrations {
         self.ending.iter().cloned().collect()
     }
 
-    /// How many this agent has registered.
+    /// How many servers this agent has registered.
     #[must_use]
     pub(crate) fn count(&self, created_by: &str) -> usize {
-        let own = |record: &&Record| record.created_by == created_by;
-        self.servers.values().filter(own).count()
+        let is_creator = |record: &&Record| record.created_by == created_by;
+        self.servers.values().filter(is_creator).count()
     }
 
     /// The servers that end with this session.
     #[must_use]
     pub(crate) fn session_servers(&self, session: ConnectionId) -> Vec<ServerId> {
-        let its = |record: &&Record| record.session == Some(session);
-        let records = self.servers.values().filter(its);
+        let ends_with_session = |record: &&Record| record.session == Some(session);
+        let records = self.servers.values().filter(ends_with_session);
         records.map(Record::server_id).collect()
     }
 
-    /// Adds or changes a server; it is on disk when this returns.
+    /// Adds or changes a server; on disk when this returns.
     ///
     /// # Errors
-    /// Then nothing was changed.
+    /// The write failed, and nothing was changed.
     pub(crate) async fn save_record(&mut self, record: Record) -> Result<(), Refusal> {
         if let Some(why) = &self.loss {
             return Err(Refusal::Internal(why.clone()));
         }
         let id = record.server_id();
         let before = self.servers.insert(id.clone(), record);
-        let kept = self.save().await;
-        if kept.is_err() {
+        let saved = self.save().await;
+        if saved.is_err() {
             match before {
                 Some(before) => self.servers.insert(id, before),
                 None => self.servers.remove(&id),
             };
         }
-        kept
+        saved
     }
 
-    /// Removes a server; that is on disk when this returns. Its name is free after
+    /// Removes a server; on disk when this returns. Its name is free after [`Registrations::finish_removal`].
     /// [`Registrations::finish_removal`].
     ///
-    /// # Errors
+    /// The write failed, and nothing was changed.
     /// Then nothing was changed.
     pub async fn remove(&mut self, id: &ServerId) -> Result<(), Refusal> {
         let Some(record) = self.servers.remove(id) else {
             return Ok(());
         };
         self.ending.insert(id.clone());
-        let kept = self.save().await;
-        if kept.is_err() {
+        let saved = self.save().await;
+        if saved.is_err() {
             self.ending.remove(id);
             self.servers.insert(id.clone(), record);
         }
-        kept
+        saved
     }
 
-    /// All grants of a server were revoked: its name is free.
+    /// Frees the name of a server whose grants are all revoked.
     ///
     /// # Errors
-    /// Then nothing was changed.
+    /// The write failed, and nothing was changed.
     pub(crate) async fn finish_removal(&mut self, id: &ServerId) -> Result<(), Refusal> {
         if !self.ending.remove(id) {
             return Ok(());
         }
-        let kept = self.save().await;
-        if kept.is_err() {
+        let saved = self.save().await;
+        if saved.is_err() {
             self.ending.insert(id.clone());
         }
-        kept
+        saved
     }
 
     async fn save(&self) -> Result<(), Refusal> {
-        // Of a server that ends with its session only the name is stored.
+        // A server that ends with its session is stored only by name.
         let servers = self.servers.values().map(|record| match record.session {
             None => RegistryEntry::Server(Box::new(record.clone())),
             Some(_) => RegistryEntry::Ending(record.id.clone()),
@@ -210,8 +209,10 @@ impl Registrations {
         let entries = servers
             .chain(ending)
             .map(|entry| serde_json::to_vec(&entry).expect("a record is always JSON"));
-        let kept = self.journal.replace(entries.collect()).await;
-        kept.map_err(|error| Refusal::Internal(format!("the registration is not kept: {error}")))?;
+        let saved = self.journal.replace(entries.collect()).await;
+        saved.map_err(|error| {
+            Refusal::Internal(format!("the registration is not stored: {error}"))
+        })?;
         self.publish();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How registered servers end: removed by their registrant, by the operator, or with their session.
+//! Ends registered servers: removed by their registrant, by the operator, or with their session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ impl Registrar {
     /// `mgp/discovery/deregister`.
     ///
     /// # Errors
-    /// [`Refusal::UnknownServer`]; [`Refusal::Forbidden`] for what was registered by somebody else, or
-    /// is configured; or that it could not be written down.
+    /// [`Refusal::UnknownServer`]; [`Refusal::Forbidden`] for a server that somebody else registered or that is
+    /// configured; or a failed write.
     pub async fn deregister(
         &self,
         caller: &Caller,
@@ -47,8 +47,7 @@ impl Registrar {
         self.remove(&caller.identity(), trace, &id, reason).await
     }
 
-    /// Why this caller may not end a server that it did not register. One that it may not see is unknown to
-    /// it.
+    /// Why this caller may not remove a server that it did not register. One that it may not see is unknown to it.
     fn not_owner_refusal(
         &self,
         caller: &Caller,
@@ -62,46 +61,50 @@ impl Registrar {
         }
         match record {
             Some(record) => Refusal::Forbidden(format!(
-                "server {id} was registered by {}: only it and the operator may take it out",
+                "server {id} was registered by {}: only that agent and the operator may remove it",
                 record.created_by
             )),
             None if caller.operator => Refusal::BadParams(format!(
-                "server {id} was not registered, it is configured in a file: `mgp servers remove {id}` takes it out"
+                "server {id} is not registered but configured in a file: remove it with `mgp servers remove {id}`"
             )),
             None => Refusal::Forbidden(format!(
-                "server {id} is configured by the operator in a file, and agents may not take it out: they take out what they registered"
+                "server {id} is configured by the operator in a file; agents may remove only servers that they registered"
             )),
         }
     }
 
-    /// Records an attempt to end somebody else's server.
+    /// Records an attempt to remove somebody else's server.
     fn record_removal_refusal(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
         if let Refusal::Forbidden(reason) = why {
-            let (who, details) = (audit_actor(&caller.identity()), json!({ "reason": reason }));
+            let (actor, details) = (audit_actor(&caller.identity()), json!({ "reason": reason }));
             let kind = EventType::SERVER_DEREGISTERED;
-            let (trace, ended) = (&trace.id, Outcome::Denied);
+            let (trace, outcome) = (&trace.id, Outcome::Denied);
             self.audit.record(new_event(
                 kind,
-                who,
+                actor,
                 audit_target(id.as_str()),
                 trace,
-                ended,
+                outcome,
                 details,
             ));
         }
     }
 
-    /// A session has ended: ends the servers that were registered for it alone.
+    /// Removes the servers that were registered for a session that has ended.
     pub fn end_session_servers(self: &Arc<Self>, session: ConnectionId) {
-        let me = self.clone();
+        let registrar = self.clone();
         task::spawn_detached("registrar.session_ended", async move {
-            let its = me.registrations.lock().await.session_servers(session);
+            let servers = registrar
+                .registrations
+                .lock()
+                .await
+                .session_servers(session);
             let kernel = Principal::Operator("kernel".into());
-            for id in its {
+            for id in servers {
                 let trace = Trace::generate();
-                let gone = me.remove(&kernel, &trace, &id, "its session ended");
-                if let Err(error) = gone.await {
-                    tracing::error!(server = %id, %error, "its session ended, and it did not");
+                let removal = registrar.remove(&kernel, &trace, &id, "its session ended");
+                if let Err(error) = removal.await {
+                    tracing::error!(server = %id, %error, "its session ended, but it was not removed");
                 }
             }
         });
@@ -109,7 +112,7 @@ impl Registrar {
 
     pub(super) async fn remove(
         &self,
-        who: &Principal,
+        principal: &Principal,
         trace: &Trace,
         id: &ServerId,
         reason: &str,
@@ -118,7 +121,7 @@ impl Registrar {
         let Some(record) = registrations.servers.get(id).cloned() else {
             return Err(Refusal::UnknownServer(id.to_string()));
         };
-        let mut event = self.audit_event(who, trace, &record, EventType::SERVER_DEREGISTERED);
+        let mut event = self.audit_event(principal, trace, &record, EventType::SERVER_DEREGISTERED);
         event.details.insert("reason".into(), reason.into());
         let written = self.audit.record_decision(event).await;
         written.map_err(|error| Refusal::Internal(error.to_string()))?;
@@ -147,20 +150,20 @@ impl Registrar {
         })
     }
 
-    /// Revokes the grants of a removed server and frees its name, so that another server of that name begins without
+    /// Revokes the grants of a removed server and frees its name, so that another server of that name starts without
     /// grants. If that fails, the name stays taken, and the next start of the kernel retries.
     pub(super) async fn revoke_grants(&self, id: &ServerId, trace: &Trace) {
         let kernel = Principal::Operator("kernel".into());
         let revoke = ChangeRequest::RevokeServer(id.clone());
-        let taken_back = self.access.record(kernel, trace.id.clone(), revoke);
-        if let Err(error) = taken_back.await {
-            return tracing::error!(server = %id, %error, "it is gone, and what was granted on it is not");
+        let revoked = self.access.record(kernel, trace.id.clone(), revoke);
+        if let Err(error) = revoked.await {
+            return tracing::error!(server = %id, %error, "it is removed, but its grants are not revoked");
         }
-        let (pins, its) = (self.pins.clone(), id.clone());
+        let (pins, server) = (self.pins.clone(), id.clone());
         let sandboxes = &self.connector.sandboxes;
         let folders = [sandboxes.server_folder(id), sandboxes.code_folder(id)];
         let removed = task::run_blocking("registrar.remove", move || {
-            pins.forget(&its)?;
+            pins.forget(&server)?;
             folders
                 .iter()
                 .try_for_each(|folder| removal::remove(folder))
@@ -169,10 +172,10 @@ impl Registrar {
             .await
             .unwrap_or_else(|e| Err(std::io::Error::other(e)))
         {
-            return tracing::error!(server = %id, %error, "it is gone, and its files are not");
+            return tracing::error!(server = %id, %error, "it is removed, but its files are not deleted");
         }
         if let Err(error) = self.registrations.lock().await.finish_removal(id).await {
-            return tracing::error!(server = %id, %error, "it is gone, and its name is not free");
+            return tracing::error!(server = %id, %error, "it is removed, but its name is not free");
         }
         if let Some(tree) = self.tree.get() {
             tree.release_name(id.clone()).await;

@@ -1,5 +1,4 @@
-//! The queue of texts to be embedded and the cache of known vectors, between searches and the embedding
-//! threads.
+//! The queue of texts to embed and the cache of vectors, between searches and the embedding threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,9 +9,8 @@ use mgp_engine::tools::index::{EmbeddingText, ServerIndex, Vector, VectorCache};
 use mgp_protocol::ids::ServerId;
 use tokio::sync::oneshot;
 
-/// Cached vectors of tools, two per tool and one per server: 28 MiB with the built-in model. Above some
-/// 32,000 tools the least recently used are embedded again when their server
-/// returns.
+/// Cached vectors of tools, two per tool and one per server: 28 MiB with the built-in model. Above some 32,000 tools the
+/// least recently used are embedded again when their server returns.
 pub(super) const CACHED_TOOLS_MAX: usize = 65_536;
 /// Cached vectors of queries, half a MiB; agents tend to repeat queries.
 const CACHED_QUERIES_MAX: usize = 1024;
@@ -26,33 +24,33 @@ pub(super) struct EmbeddingQueue {
     queries: Mutex<VectorCache>,
     /// Dimension of the model's vectors; 0 while unknown or without a model.
     dimension: AtomicUsize,
-    /// There is no model, or it failed for good.
+    /// There is no model, or it failed permanently.
     is_off: AtomicBool,
     /// Texts of tools embedded since the start.
     embedded: AtomicU64,
-    /// How often tools were called, as far as recorded.
+    /// How often tools were called, as far as the audit log shows.
     uses: UsageCounts,
 }
 
 /// How often the tools of each server were called.
 pub(super) type UsageCounts = HashMap<ServerId, HashMap<Box<str>, u64>>;
 
-/// Waiting texts with the number of calls of their tool, the most called first.
+/// Queued texts with the number of calls of their tool, the most called first.
 pub(super) type PendingTexts = VecDeque<(u64, EmbeddingText)>;
 
-/// The queue. Texts are bounded by what servers may offer, queries by the searches that may wait.
+/// The queue. Texts are bounded by the servers' offers, queries by the searches that may wait.
 #[derive(Debug, Default)]
 struct Work {
     requests: VecDeque<PendingQuery>,
     servers: VecDeque<(ServerId, PendingTexts)>,
     /// The model works again after a failure.
     is_available: bool,
-    /// The server whose texts are being embedded; `None` when they have become outdated.
+    /// The server whose texts are being embedded; `None` once they are outdated.
     current: Option<ServerId>,
     closed: bool,
 }
 
-/// A query whose embedding is waited for.
+/// A query that waits for its embedding.
 #[derive(Debug)]
 pub(super) struct PendingQuery {
     pub(super) texts: Vec<EmbeddingText>,
@@ -62,7 +60,7 @@ pub(super) struct PendingQuery {
 /// The next job of a thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A query that is waited for.
+    /// A query.
     Request(PendingQuery),
     /// Texts of tools; `last` when the server has no more.
     Tools {
@@ -70,29 +68,28 @@ pub(super) enum Job {
         texts: Vec<(u64, EmbeddingText)>,
         last: bool,
     },
-    /// Nothing came for a long time: memory can be freed.
+    /// Nothing arrived for a long time: memory can be freed.
     Idle,
-    /// The thread is to end.
+    /// The thread must end.
     End,
 }
 
 impl Work {
-    /// The texts of the server whose next text is of the most called tool; among equals, the first
-    /// server.
+    /// The texts of the server whose next text belongs to the most called tool; among equals, of the first server.
     fn most_used(&mut self) -> Option<(ServerId, PendingTexts)> {
         let next =
             |(_, texts): &(ServerId, PendingTexts)| texts.front().map_or(0, |(uses, _)| *uses);
         let uses = self.servers.iter().map(next).max()?;
-        let at = self
+        let position = self
             .servers
             .iter()
-            .position(|waiting| next(waiting) == uses)?;
-        self.servers.remove(at)
+            .position(|queued| next(queued) == uses)?;
+        self.servers.remove(position)
     }
 }
 
 impl EmbeddingQueue {
-    /// For a model of this dimension, if known.
+    /// A queue for a model of this dimension, if known.
     pub(super) fn new(dimension: Option<usize>, uses: UsageCounts) -> Self {
         Self {
             uses,
@@ -121,18 +118,18 @@ impl EmbeddingQueue {
         self.embedded.load(Ordering::Relaxed)
     }
 
-    /// Texts that wait.
+    /// The number of queued texts.
     pub(super) fn pending_texts(&self) -> usize {
         let work = self.lock_work();
         work.servers.iter().map(|(_, texts)| texts.len()).sum()
     }
 
-    /// The vectors of a query: at once if cached, else when a thread has made them; `None` on timeout, or if there is
-    /// no model.
+    /// The vectors of a query: at once if cached, otherwise once a thread has computed them; `None` on timeout, or without
+    /// a model.
     pub(super) async fn embed_query(
         &self,
         texts: &[String],
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<Vec<Vector>> {
         if self.is_off.load(Ordering::Acquire) {
             return None;
@@ -153,55 +150,56 @@ impl EmbeddingQueue {
                 texts: unknown,
                 reply,
             });
-            let made = tokio::time::timeout(patience, answer).await.ok()?.ok()?;
-            let gaps = known.iter_mut().filter(|known| known.is_none());
-            gaps.zip(made).for_each(|(gap, made)| *gap = Some(made));
+            let computed = tokio::time::timeout(timeout, answer).await.ok()?.ok()?;
+            let missing = known.iter_mut().filter(|known| known.is_none());
+            missing
+                .zip(computed)
+                .for_each(|(slot, vector)| *slot = Some(vector));
         }
         known.into_iter().collect()
     }
 
     /// Queues a query. Abandoned queries are removed first.
-    fn push_query(&self, asked: PendingQuery) {
+    fn push_query(&self, query: PendingQuery) {
         let mut work = self.lock_work();
-        work.requests.retain(|asked| !asked.reply.is_closed());
-        work.requests.push_back(asked);
+        work.requests.retain(|queued| !queued.reply.is_closed());
+        work.requests.push_back(query);
         drop(work);
         self.wakeup.notify_all();
     }
 
     /// Answers a query and caches its vectors.
-    pub(super) fn answer_query(&self, asked: PendingQuery, vectors: Vec<Vector>) {
+    pub(super) fn answer_query(&self, query: PendingQuery, vectors: Vec<Vector>) {
         let mut requests = lock(&self.queries);
-        for (text, vector) in asked.texts.iter().zip(&vectors) {
+        for (text, vector) in query.texts.iter().zip(&vectors) {
             requests.insert(text.hash, vector.clone());
         }
         drop(requests);
-        let _ = asked.reply.send(vectors);
+        let _ = query.reply.send(vectors);
     }
 
-    /// The texts of a server's index that have no vectors yet, each once, those of the most called tools
-    /// first.
-    pub(super) fn missing_texts(&self, shelf: &ServerIndex) -> PendingTexts {
+    /// The texts of a server's index without vectors, each once, those of the most called tools first.
+    pub(super) fn missing_texts(&self, index: &ServerIndex) -> PendingTexts {
         let mut seen = std::collections::HashSet::new();
         let mut tools = lock(&self.tools);
-        let uses = self.uses.get(shelf.server());
+        let uses = self.uses.get(index.server());
         let uses = |tool: &str| uses.and_then(|uses| uses.get(tool)).copied().unwrap_or(0);
-        let mut texts = shelf.texts_by_usage(&uses);
+        let mut texts = index.texts_by_usage(&uses);
         texts.sort_by_key(|(uses, _)| std::cmp::Reverse(*uses));
         let unknown = texts
             .into_iter()
             .filter(|(_, text)| tools.get(text).is_none());
-        let once = unknown.filter(|(_, text)| seen.insert(text.hash));
-        once.map(|(uses, text)| (uses, text.clone())).collect()
+        let unique = unknown.filter(|(_, text)| seen.insert(text.hash));
+        unique.map(|(uses, text)| (uses, text.clone())).collect()
     }
 
-    /// The index with all known vectors filled in.
-    pub(super) fn fill(&self, shelf: &ServerIndex) -> ServerIndex {
+    /// The index with all known vectors.
+    pub(super) fn fill(&self, index: &ServerIndex) -> ServerIndex {
         let mut tools = lock(&self.tools);
-        shelf.with_vectors(&mut |text| tools.get(text))
+        index.with_vectors(&mut |text| tools.get(text))
     }
 
-    /// Queues a server's texts; those queued before are outdated.
+    /// Queues a server's texts and drops the outdated ones.
     pub(super) fn push_texts(&self, server: &ServerId, texts: PendingTexts) {
         let mut work = self.lock_work();
         work.servers.retain(|(other, _)| other != server);
@@ -212,12 +210,12 @@ impl EmbeddingQueue {
         }
     }
 
-    /// A server was removed: drops its texts.
+    /// Drops the texts of a removed server.
     pub(super) fn forget(&self, server: &ServerId) {
         self.push_texts(server, VecDeque::new());
     }
 
-    /// Embedding ends for good; waiters are notified.
+    /// Ends embedding permanently; waiters get no vectors.
     pub(super) fn switch_off(&self) {
         self.is_off.store(true, Ordering::Release);
         let mut work = self.lock_work();
@@ -225,24 +223,23 @@ impl EmbeddingQueue {
         work.servers.clear();
     }
 
-    /// Ends the thread.
+    /// Ends the threads.
     pub(super) fn close(&self) {
         self.lock_work().closed = true;
         self.wakeup.notify_all();
     }
 
-    /// True when the vector of a tool's text is cached.
+    /// Whether the vector of a tool's text is cached.
     pub(super) fn is_cached(&self, text: &EmbeddingText) -> bool {
         lock(&self.tools).get(text).is_some()
     }
 
-    /// Caches a vector.
     pub(super) fn cache(&self, hash: [u8; 32], vector: Vector) {
         lock(&self.tools).insert(hash, vector);
     }
 
-    pub(super) fn count_embedded(&self, made: usize) {
-        self.embedded.fetch_add(made as u64, Ordering::Relaxed);
+    pub(super) fn count_embedded(&self, count: usize) {
+        self.embedded.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// All cached vectors of tools.
@@ -252,38 +249,38 @@ impl EmbeddingQueue {
         all.map(|(hash, vector)| (*hash, vector.clone())).collect()
     }
 
-    /// The next query. After `idle` without one: `Job::Rest`.
+    /// The next query; `Job::Idle` after `idle` without one.
     pub(super) fn next_request(&self, idle: Option<Duration>) -> Job {
         let mut work = self.lock_work();
         loop {
             if work.closed {
                 return Job::End;
             }
-            while let Some(asked) = work.requests.pop_front() {
+            while let Some(query) = work.requests.pop_front() {
                 // Abandoned queries are skipped.
-                if !asked.reply.is_closed() {
-                    return Job::Request(asked);
+                if !query.reply.is_closed() {
+                    return Job::Request(query);
                 }
             }
-            let (woken, waited) = self.wait(work, idle);
-            if waited {
+            let (woken, timed_out) = self.wait(work, idle);
+            if timed_out {
                 return Job::Idle;
             }
             work = woken;
         }
     }
 
-    /// The next texts of tools, at most `batch`, not before `pause` is over or the model is known to work
-    /// again. After `idle` without any: `Job::Rest`.
+    /// The next texts of tools, at most `batch`. Waits for the end of `pause`, or until the model is known to work again.
+    /// `Job::Idle` after `idle` without texts.
     pub(super) fn next_tools(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
         let mut work = self.lock_work();
-        let mut rested = pause.is_zero();
+        let mut is_pause_over = pause.is_zero();
         loop {
             if work.closed {
                 return Job::End;
             }
-            rested |= std::mem::take(&mut work.is_available);
-            if rested && let Some((server, mut texts)) = work.most_used() {
+            is_pause_over |= std::mem::take(&mut work.is_available);
+            if is_pause_over && let Some((server, mut texts)) = work.most_used() {
                 let rest = texts.split_off(batch.min(texts.len()));
                 let last = rest.is_empty();
                 if !last {
@@ -296,41 +293,42 @@ impl EmbeddingQueue {
                     last,
                 };
             }
-            let (woken, waited) = self.wait(work, if rested { idle } else { Some(pause) });
-            if rested && waited {
+            let timeout = if is_pause_over { idle } else { Some(pause) };
+            let (woken, timed_out) = self.wait(work, timeout);
+            if is_pause_over && timed_out {
                 return Job::Idle;
             }
-            rested |= waited;
+            is_pause_over |= timed_out;
             work = woken;
         }
     }
 
-    /// Waits for more; true when the whole time passed.
+    /// Waits for work; the boolean is true after a timeout.
     fn wait<'w>(
         &self,
         work: MutexGuard<'w, Work>,
-        most: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> (MutexGuard<'w, Work>, bool) {
-        match most {
+        match timeout {
             None => {
                 let woken = self.wakeup.wait(work);
                 (woken.unwrap_or_else(PoisonError::into_inner), false)
             }
-            Some(most) => {
-                let waited = self.wakeup.wait_timeout(work, most);
-                let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                (woken, waited.timed_out())
+            Some(timeout) => {
+                let woken = self.wakeup.wait_timeout(work, timeout);
+                let (woken, result) = woken.unwrap_or_else(PoisonError::into_inner);
+                (woken, result.timed_out())
             }
         }
     }
 
-    /// The model has answered: a pause after a failure can end.
+    /// Ends the pause after a failure: the model has answered.
     pub(super) fn mark_available(&self) {
         self.lock_work().is_available = true;
         self.wakeup.notify_all();
     }
 
-    /// Puts texts back that could not be embedded now, unless they are outdated.
+    /// Queues texts again that could not be embedded now, unless they are outdated.
     pub(super) fn requeue(&self, server: &ServerId, texts: Vec<(u64, EmbeddingText)>) {
         let mut work = self.lock_work();
         if work.current.as_ref() != Some(server) {
@@ -386,8 +384,8 @@ mod tests {
         Vector::quantize(&[1.0, 2.0]).unwrap()
     }
 
-    /// What is to be embedded next of tools.
-    fn taken(queue: &EmbeddingQueue) -> (String, Vec<String>, bool) {
+    /// The next texts of tools.
+    fn next_texts(queue: &EmbeddingQueue) -> (String, Vec<String>, bool) {
         match queue.next_tools(2, NO, Some(NO)) {
             Job::Tools {
                 server,
@@ -402,54 +400,54 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_goes_first_and_is_remembered() {
+    async fn queries_precede_tools_and_are_cached() {
         let queue = EmbeddingQueue::new(Some(2), UsageCounts::new());
         queue.push_texts(&ServerId::new("a"), texts(&["one", "two", "three"]));
         let query = ["query".to_owned()];
-        let asking = queue.embed_query(&query, Duration::from_secs(1));
-        let answering = async {
-            let Job::Request(asked) = queue.next_request(None) else {
-                panic!("somebody waits");
+        let request = queue.embed_query(&query, Duration::from_secs(1));
+        let answer = async {
+            let Job::Request(query) = queue.next_request(None) else {
+                panic!("a query waits");
             };
-            queue.answer_query(asked, vec![vector()]);
+            queue.answer_query(query, vec![vector()]);
         };
-        let (meanings, ()) = tokio::join!(asking, answering);
-        assert_eq!(meanings, Some(vec![vector()]));
-        let again = queue.embed_query(&query, NO).await;
-        assert_eq!(again, Some(vec![vector()]), "nobody is asked a second time");
+        let (vectors, ()) = tokio::join!(request, answer);
+        assert_eq!(vectors, Some(vec![vector()]));
+        let repeated = queue.embed_query(&query, NO).await;
+        assert_eq!(repeated, Some(vec![vector()]), "it is cached");
         let both = ["query".to_owned(), "more".to_owned()];
-        let asking = queue.embed_query(&both, Duration::from_secs(1));
-        let answering = async {
-            let Job::Request(asked) = queue.next_request(None) else {
-                panic!("somebody waits");
+        let request = queue.embed_query(&both, Duration::from_secs(1));
+        let answer = async {
+            let Job::Request(query) = queue.next_request(None) else {
+                panic!("a query waits");
             };
-            let asked_for: Vec<_> = asked.texts.iter().map(|text| &*text.text).collect();
-            assert_eq!(asked_for, ["more"], "what is known is not made again");
-            queue.answer_query(asked, vec![Vector::quantize(&[5.0, 1.0]).unwrap()]);
+            let unknown: Vec<_> = query.texts.iter().map(|text| &*text.text).collect();
+            assert_eq!(unknown, ["more"], "cached texts are not embedded again");
+            queue.answer_query(query, vec![Vector::quantize(&[5.0, 1.0]).unwrap()]);
         };
-        let (meanings, ()) = tokio::join!(asking, answering);
-        assert_eq!(meanings.map(|all| all[0].clone()), Some(vector()));
+        let (vectors, ()) = tokio::join!(request, answer);
+        assert_eq!(vectors.map(|all| all[0].clone()), Some(vector()));
         let other = ["other".to_owned()];
         let late = queue.embed_query(&other, Duration::from_secs(1)).await;
         assert_eq!(late, None);
         let next = queue.next_request(Some(NO));
-        assert!(matches!(next, Job::Idle), "who went away does not wait");
-        assert_eq!(taken(&queue).1, ["one", "two"]);
+        assert!(matches!(next, Job::Idle), "an abandoned query is dropped");
+        assert_eq!(next_texts(&queue).1, ["one", "two"]);
     }
 
     #[test]
-    fn what_is_stale_is_not_done() {
+    fn outdated_texts_are_not_embedded() {
         let queue = EmbeddingQueue::new(None, UsageCounts::new());
         let (a, b) = (ServerId::new("a"), ServerId::new("b"));
         queue.push_texts(&a, texts(&["old one", "old two", "old three"]));
         queue.push_texts(&b, texts(&["other"]));
-        assert_eq!(taken(&queue).1, ["old one", "old two"]);
+        assert_eq!(next_texts(&queue).1, ["old one", "old two"]);
         queue.requeue(&a, texts(&["old one"]).into());
-        assert_eq!(queue.pending_texts(), 3, "they are tried again");
-        assert_eq!(taken(&queue).1, ["old one", "old three"]);
+        assert_eq!(queue.pending_texts(), 3, "they are retried");
+        assert_eq!(next_texts(&queue).1, ["old one", "old three"]);
         queue.push_texts(&a, texts(&["new"]));
         queue.requeue(&a, texts(&["old one"]).into());
-        assert_eq!(taken(&queue), ("b".into(), vec!["other".into()], true));
+        assert_eq!(next_texts(&queue), ("b".into(), vec!["other".into()], true));
         queue.forget(&a);
         assert_eq!(queue.pending_texts(), 0);
         assert!(matches!(queue.next_tools(2, NO, Some(NO)), Job::Idle));
@@ -463,15 +461,15 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_texts_wait_and_requests_do_not() {
+    fn after_a_failure_texts_wait_and_queries_do_not() {
         let queue = EmbeddingQueue::new(None, UsageCounts::new());
         queue.push_texts(&ServerId::new("a"), texts(&["one"]));
         let (reply, _answer) = oneshot::channel();
-        let asked = PendingQuery {
+        let query = PendingQuery {
             texts: Vec::new(),
             reply,
         };
-        queue.lock_work().requests.push_back(asked);
+        queue.lock_work().requests.push_back(query);
         let pause = Duration::from_millis(20);
         assert!(matches!(queue.next_request(None), Job::Request(_)));
         let began = mgp_runtime::time::monotonic_now();
@@ -486,9 +484,9 @@ mod tests {
         assert!(matches!(queue.next_tools(1, long, None), Job::Tools { .. }));
     }
 
-    /// At the first start with many tools, those that are called are found by meaning first.
+    /// At the first start with many tools, the called ones are found by meaning first.
     #[test]
-    fn what_is_called_most_goes_first() {
+    fn texts_of_the_most_called_tools_come_first() {
         let queue = EmbeddingQueue::new(None, UsageCounts::new());
         let ranked = |all: &[(u64, &str)]| -> PendingTexts {
             all.iter()

@@ -1,4 +1,4 @@
-//! How many tools of each kind a caller may call. Counted once for all callers that see the same tools,
+//! The number of tools of each kind that a caller may call. Counted once for all callers with the same visible tools,
 //! until the index changes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,13 +12,13 @@ use mgp_engine::tools::index::{Index, IndexedTool};
 use super::SearchHandle;
 use mgp_runtime::time::unix_ms;
 
-/// How many tools there are of each kind.
+/// The number of tools of each kind.
 type Counts = BTreeMap<String, usize>;
 
-/// Counts that are kept; when there are more, all are counted again.
-const KEPT_MAX: usize = 256;
+/// Cached counts; beyond this the cache is cleared.
+const CACHED_MAX: usize = 256;
 
-/// The counts, and the index they were made from.
+/// The cached counts of one index.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Mutex<CachedKinds>);
 
@@ -29,40 +29,40 @@ struct CachedKinds {
 }
 
 impl SearchHandle {
-    /// How many tools of each kind this caller may call.
+    /// The number of tools of each kind that this caller may call.
     #[must_use]
-    pub fn kinds(&self, who: &Principal, view: &CatalogView) -> Arc<Counts> {
+    pub fn kinds(&self, caller: &Principal, view: &CatalogView) -> Arc<Counts> {
         let (index, table) = (self.parts.index.load(), self.parts.table.load());
-        let place = (view.clone(), table.audience(who));
+        let key = (view.clone(), table.audience(caller));
         {
-            let kept = self.parts.kinds.0.lock();
-            let kept = kept.unwrap_or_else(PoisonError::into_inner);
-            if let Some(counts) = kept
+            let cached = self.parts.kinds.0.lock();
+            let cached = cached.unwrap_or_else(PoisonError::into_inner);
+            if let Some(counts) = cached
                 .counts
-                .get(&place)
-                .filter(|_| Arc::ptr_eq(&kept.index, &index))
+                .get(&key)
+                .filter(|_| Arc::ptr_eq(&cached.index, &index))
             {
                 return counts.clone();
             }
         }
         let now = unix_ms();
-        let open = |entry: &&IndexedTool| {
+        let is_allowed = |entry: &&IndexedTool| {
             view.includes(&entry.server)
-                && table.is_allowed(who, &entry.server, Some(&entry.name), now)
+                && table.is_allowed(caller, &entry.server, Some(&entry.name), now)
         };
-        let entries = index.servers().flat_map(|shelf| shelf.entries());
-        let counts = Arc::new(exposure::count_categories(entries.filter(open)));
-        let mut kept = self
+        let entries = index.servers().flat_map(|server| server.entries());
+        let counts = Arc::new(exposure::count_categories(entries.filter(is_allowed)));
+        let mut cached = self
             .parts
             .kinds
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&kept.index, &index) || kept.counts.len() >= KEPT_MAX {
-            kept.counts.clear();
-            kept.index = index;
+        if !Arc::ptr_eq(&cached.index, &index) || cached.counts.len() >= CACHED_MAX {
+            cached.counts.clear();
+            cached.index = index;
         }
-        kept.counts.insert(place, counts.clone());
+        cached.counts.insert(key, counts.clone());
         counts
     }
 }

@@ -1,7 +1,7 @@
 //! The source of embeddings: the built-in model, an endpoint, or none.
 //!
-//! The built-in model is run by a process of its own, because it takes more memory than the rest of the
-//! kernel. The process ends when it has nothing to do.
+//! The built-in model runs in a separate process, because it takes more memory than the rest of the kernel. The process
+//! ends when it is idle.
 
 mod frames;
 mod owner;
@@ -28,7 +28,7 @@ pub use serve::serve;
 /// Where embeddings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Embedding {
-    /// None: tools are found by words alone.
+    /// No source: tools are found by words alone.
     Off,
     /// From the built-in model.
     #[default]
@@ -38,7 +38,7 @@ pub enum Embedding {
 }
 
 impl Embedding {
-    /// The dimension of the vectors, where it is known.
+    /// The dimension of the vectors, if it is known.
     pub(super) fn dimension(&self) -> Option<usize> {
         match self {
             Self::Builtin => Some(DIMENSION),
@@ -53,8 +53,8 @@ impl Embedding {
             Self::Builtin => NAME,
             Self::Provider(provider) => &provider.model,
         };
-        let plain = id.len() <= MODEL_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
-        (plain && !id.is_empty()).then(|| id.to_owned())
+        let is_plain = id.len() <= MODEL_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
+        (is_plain && !id.is_empty()).then(|| id.to_owned())
     }
 
     /// The name under which the vectors are stored.
@@ -67,10 +67,10 @@ impl Embedding {
     }
 }
 
-/// Longest id of a model that other nodes take, in bytes.
+/// Longest id of a model that other nodes accept, in bytes.
 const MODEL_MAX: usize = 128;
 
-/// Where embeddings come from, and how the built-in model is run.
+/// The source of embeddings, and the settings of the built-in model.
 #[derive(Clone, Debug)]
 pub struct EmbeddingOptions {
     /// The source.
@@ -79,11 +79,11 @@ pub struct EmbeddingOptions {
     pub program: Program,
     /// How long the model may be idle before its process ends.
     pub idle: Duration,
-    /// How an endpoint is reached.
+    /// The settings of outbound connections to an endpoint.
     pub outbound: Outbound,
 }
 
-/// What the models of both threads are made from.
+/// Makes the models of both threads.
 #[derive(Debug)]
 pub(super) struct Models {
     embedding: Embedding,
@@ -94,19 +94,19 @@ pub(super) struct Models {
 
 /// The model of one thread.
 pub(super) enum Model {
-    /// The built-in one, run by a process that is started with the first text.
+    /// The built-in model, whose process starts with the first text.
     Builtin(Builtin, Duration),
     /// An endpoint.
     Provider(Box<Endpoint>),
 }
 
 impl Models {
-    pub(super) fn new(meanings: EmbeddingOptions) -> Self {
+    pub(super) fn new(options: EmbeddingOptions) -> Self {
         Self {
-            embedding: meanings.embedding,
-            owner: Arc::new(ModelOwner::new(meanings.program)),
-            idle: meanings.idle,
-            outbound: meanings.outbound,
+            embedding: options.embedding,
+            owner: Arc::new(ModelOwner::new(options.program)),
+            idle: options.idle,
+            outbound: options.outbound,
         }
     }
 
@@ -125,8 +125,7 @@ impl Models {
         self.owner.location()
     }
 
-    /// The model for queries and the one for tools; `None` when there is none. Must be called on a thread
-    /// of the runtime.
+    /// The models for queries and for tools; `None` without a source. Must be called on a thread of the runtime.
     pub(super) fn thread_models(&self) -> Option<[Model; 2]> {
         match &self.embedding {
             Embedding::Off => None,
@@ -145,7 +144,7 @@ impl Models {
     }
 }
 
-/// An endpoint, and the runtime that asks it, for a thread that is not of the runtime.
+/// An endpoint with the runtime for its requests, for a thread outside the runtime.
 pub(super) struct Endpoint {
     provider: Provider,
     client: Client,
@@ -153,8 +152,8 @@ pub(super) struct Endpoint {
 }
 
 impl Model {
-    /// How long the model may be idle before it is released, to be started again by the next text; `None`
-    /// when nothing can be released.
+    /// How long the model may be idle before it is released, to be restarted by the next text; `None` when there is
+    /// nothing to release.
     pub(super) fn idle(&self) -> Option<Duration> {
         match self {
             Self::Builtin(builtin, idle) => builtin.has_process().then_some(*idle),
@@ -169,8 +168,8 @@ impl Model {
         }
     }
 
-    /// The most texts that are embedded together when nobody waits for them. The built-in model takes one
-    /// at a time, so that a query does not wait long.
+    /// The maximum number of texts that are embedded together when nobody waits for them. The built-in model takes one at
+    /// a time, so that a query does not wait long.
     pub(super) fn batch(&self) -> usize {
         match self {
             Self::Builtin(..) => 1,
@@ -178,7 +177,7 @@ impl Model {
         }
     }
 
-    /// The vectors of texts, in their order; none for a text that has no direction. Blocks.
+    /// The vectors of texts, in their order; `None` for a text without direction. Blocks.
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Option<Vector>>, EmbedError> {
         match self {
             Self::Builtin(builtin, _) => {
@@ -194,18 +193,18 @@ impl Model {
 }
 
 impl Endpoint {
-    /// Asks on a thread of the runtime, which may end meanwhile.
+    /// Sends the request on a thread of the runtime, which may end meanwhile.
     fn request(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, ProviderError> {
         let (provider, client) = (self.provider.clone(), self.client.clone());
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let (done, answer) = mpsc::sync_channel(1);
-        let _here = self.runtime.enter();
+        let _runtime = self.runtime.enter();
         task::spawn_detached("search.provider", async move {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let _ = done.send(provider.embed(&client, &texts).await);
         });
-        let ending = |_| ProviderError::Retryable("the kernel ends".into());
-        answer.recv().map_err(ending)?
+        let stopped = |_| ProviderError::Retryable("the kernel ends".into());
+        answer.recv().map_err(stopped)?
     }
 }
 
@@ -215,12 +214,12 @@ pub(super) enum EmbedError {
     /// The model cannot be run, now or later.
     #[error("{0}")]
     Unfit(String),
-    /// Its process ended while it worked on these texts, and so did the next one.
-    #[error("the process that runs the model was lost: {0}")]
+    /// Its process ended during these texts, and so did the next one.
+    #[error("the process that runs the model has ended: {0}")]
     Died(String),
-    /// It failed so often that none is started for a while.
+    /// It failed so often that it is in backoff.
     #[error(
-        "the process that runs the model failed {0} times in a row, and is not started again yet"
+        "the process that runs the model failed {0} times in a row; the next start is in backoff"
     )]
     BackingOff(u32),
     /// The endpoint failed.

@@ -1,4 +1,4 @@
-//! Embeddings from an endpoint that answers like OpenAI's `/v1/embeddings`.
+//! Embeddings from an endpoint that is compatible with OpenAI's `/v1/embeddings`.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,10 +41,10 @@ impl fmt::Debug for Key {
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProviderError {
-    /// A later try may succeed.
+    /// A retry may succeed.
     #[error("{0}")]
     Retryable(String),
-    /// It does not accept these texts.
+    /// The endpoint rejects these texts.
     #[error("{0}")]
     Refused(String),
 }
@@ -61,22 +61,22 @@ struct Item {
 }
 
 impl Provider {
-    /// The vectors of these texts, in their order; none for a text that has no direction.
+    /// The vectors of these texts, in their order; `None` for a text without direction.
     pub(super) async fn embed(
         &self,
         client: &Client,
         texts: &[&str],
     ) -> Result<Vec<Option<Vector>>, ProviderError> {
-        let asking = self.request(client, texts);
-        let answer = tokio::time::timeout(self.timeout, asking).await;
+        let request = self.request(client, texts);
+        let answer = tokio::time::timeout(self.timeout, request).await;
         let late = |_| ProviderError::Retryable(format!("no answer within {:?}", self.timeout));
         let body = answer.map_err(late)??;
         let answer: EmbeddingsAnswer = serde_json::from_slice(&body)
-            .map_err(|e| ProviderError::Retryable(format!("the answer is none: {e}")))?;
+            .map_err(|e| ProviderError::Retryable(format!("the answer is malformed: {e}")))?;
         let mut vectors = vec![None; texts.len()];
         for item in answer.data {
-            if let Some(place) = vectors.get_mut(item.index) {
-                *place = Vector::quantize(&item.embedding);
+            if let Some(slot) = vectors.get_mut(item.index) {
+                *slot = Vector::quantize(&item.embedding);
             }
         }
         Ok(vectors)
@@ -87,26 +87,26 @@ impl Provider {
         client: &Client,
         texts: &[&str],
     ) -> Result<bytes::Bytes, ProviderError> {
-        let later = |why: String| ProviderError::Retryable(why);
+        let retryable = |why: String| ProviderError::Retryable(why);
         // Texts and key are not sent unencrypted over a network.
         if !mgp_transports::http::is_safe_url(&self.url) {
-            return Err(later(
+            return Err(retryable(
                 "only https, and http to this machine, is safe".into(),
             ));
         }
-        let uri = client::parse_url(&self.url).map_err(|e| later(e.to_string()))?;
+        let uri = client::parse_url(&self.url).map_err(|e| retryable(e.to_string()))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if !self.key.0.is_empty() {
             let bearer = HeaderValue::try_from(format!("Bearer {}", self.key.0));
-            let mut bearer = bearer.map_err(|_| later("the key is no header value".into()))?;
+            let mut bearer = bearer.map_err(|_| retryable("the key is no header value".into()))?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
         let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
-        let asked = client.request(Method::POST, &uri, headers, Some(body.to_string().into()));
-        let answer = asked.await.map_err(|e| later(e.to_string()))?;
-        let status = answer.status;
+        let response = client.request(Method::POST, &uri, headers, Some(body.to_string().into()));
+        let response = response.await.map_err(|e| retryable(e.to_string()))?;
+        let status = response.status;
         match status {
             StatusCode::OK => {}
             StatusCode::BAD_REQUEST
@@ -114,9 +114,9 @@ impl Provider {
             | StatusCode::UNPROCESSABLE_ENTITY => {
                 return Err(ProviderError::Refused(format!("it answered {status}")));
             }
-            _ => return Err(later(format!("it answered {status}"))),
+            _ => return Err(retryable(format!("it answered {status}"))),
         }
-        let read = client::read_json(answer.body, ANSWER_BYTES_MAX).await;
-        read.map_err(|e| later(e.to_string()))
+        let read = client::read_json(response.body, ANSWER_BYTES_MAX).await;
+        read.map_err(|e| retryable(e.to_string()))
     }
 }

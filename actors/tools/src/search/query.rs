@@ -1,4 +1,4 @@
-//! Searches for a caller among the tools it may call, off the threads that carry calls.
+//! Searches the tools that a caller may call, off the threads that carry calls.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,8 +16,7 @@ use mgp_protocol::refusal::Refusal;
 use super::{ModelLocation, SearchHandle};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 
-/// How long a search waits for the embedding of its query before it searches by words alone. The model is
-/// loaded in less.
+/// How long a search waits for the embedding of its query before it searches by words alone. The model loads faster.
 const EMBED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state that a tool's server must have (§16.5).
@@ -26,14 +25,14 @@ pub enum ServerStatusFilter {
     /// Connected: its tools can be called now.
     #[default]
     Connected,
-    /// Any state in which its tools are still offered, for instance while it is restarted.
+    /// Any state in which its tools are still offered, for instance during a restart.
     Offered,
     /// Exactly this one.
     Only(LifecycleState),
 }
 
 impl ServerStatusFilter {
-    /// The meaning of the word in a filter.
+    /// Converts the status of a filter.
     #[must_use]
     pub fn from_status(word: discovery::Status) -> Self {
         match word {
@@ -56,24 +55,24 @@ pub struct ToolQuery {
     pub query: String,
     /// By words or by meaning.
     pub strategy: Strategy,
-    /// The kinds of tools that are searched.
+    /// Filters the tools by their kinds.
     pub filter: SearchFilter,
-    /// The states of servers that are searched.
+    /// Filters the tools by the state of their servers.
     pub status: ServerStatusFilter,
     /// One server, or all.
     pub view: CatalogView,
-    /// The most results.
+    /// The maximum number of results.
     pub limit: usize,
 }
 
-/// A tool that was found.
+/// A result.
 #[derive(Clone, Debug)]
 pub struct Hit {
     /// The tool.
     pub entry: IndexedTool,
     /// How well it matches, from 0 to 1.
     pub score: f32,
-    /// How certain it is that the tool does what is looked for.
+    /// Whether it is likely that the tool does what the query describes.
     pub is_good_match: bool,
 }
 
@@ -82,36 +81,36 @@ pub struct Hit {
 pub struct ToolSearchResult {
     /// The best first.
     pub hits: Vec<Hit>,
-    /// How many tools were searched.
+    /// The number of tools that were searched.
     pub visible: usize,
-    /// How it was searched: by words if there were no embeddings.
+    /// The strategy that was used: by words if there were no embeddings.
     pub strategy: Strategy,
-    /// Bytes of the query beyond the limit, which were not read.
+    /// Bytes of the query beyond the limit, which were ignored.
     pub(crate) ignored_bytes: usize,
-    /// The whole time it took.
+    /// The total duration.
     pub duration: Duration,
-    /// The part of it spent on the embedding of the query.
+    /// The part of it for the embedding of the query.
     pub embedding_duration: Duration,
 }
 
 impl ToolSearchResult {
-    /// What the caller should know besides the results.
+    /// A note for the caller about the quality of the results.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
-        let fit = self.hits.iter().any(|hit| hit.is_good_match);
-        let fit = match (fit, self.hits.is_empty()) {
+        let has_match = self.hits.iter().any(|hit| hit.is_good_match);
+        let quality = match (has_match, self.hits.is_empty()) {
             (true, _) => None,
             (false, true) => Some("no tool fits".to_owned()),
             (false, false) => Some("no tool fits well; these are the nearest".to_owned()),
         };
-        let unread = self.ignored_bytes;
-        let cut = (unread > 0).then(|| {
+        let ignored = self.ignored_bytes;
+        let truncation = (ignored > 0).then(|| {
             format!(
-                "only the first {REQUEST_MAX} bytes of the query were read, and {unread} were not: say in a few sentences what the tool should do"
+                "only the first {REQUEST_MAX} bytes of the query were read, and {ignored} were not: say in a few sentences what the tool should do"
             )
         });
-        let said: Vec<String> = fit.into_iter().chain(cut).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let notes: Vec<String> = quality.into_iter().chain(truncation).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 
@@ -124,7 +123,7 @@ pub struct Coverage {
     pub by_meaning: usize,
     /// Texts that wait to be embedded.
     pub pending_texts: usize,
-    /// Texts of tools that were embedded since the start.
+    /// Texts of tools embedded since the start.
     pub embedded: u64,
     /// The state of the built-in model's process.
     pub running: ModelLocation,
@@ -137,59 +136,59 @@ impl SearchHandle {
     /// An empty query; too many searches at once.
     pub async fn search(
         &self,
-        who: &Principal,
-        wanted: ToolQuery,
+        caller: &Principal,
+        query: ToolQuery,
     ) -> Result<ToolSearchResult, Refusal> {
         let began = monotonic_now();
-        let _seat = self
+        let _waiting = self
             .parts
             .waiting_permits
             .try_acquire()
             .map_err(|_| overloaded())?;
-        if wanted.query.trim().is_empty() && wanted.filter.categories.is_empty() {
-            let words =
-                "`query` is empty: say in words what the tool should do, or name a category";
-            return Err(Refusal::BadParams(words.into()));
+        if query.query.trim().is_empty() && query.filter.categories.is_empty() {
+            let why = "`query` is empty: say in words what the tool should do, or name a category";
+            return Err(Refusal::BadParams(why.into()));
         }
-        let request = SearchRequest::parse(&wanted.query);
-        let meanings = match wanted.strategy {
+        let request = SearchRequest::parse(&query.query);
+        let vectors = match query.strategy {
             Strategy::Semantic | Strategy::Hybrid => {
                 let texts = request.embedding_texts();
                 self.parts.queue.embed_query(texts, EMBED_TIMEOUT).await
             }
             Strategy::Keyword | Strategy::Category => None,
         };
-        let meaning = monotonic_now().duration_since(began);
+        let embedding_duration = monotonic_now().duration_since(began);
         let running = self.parts.running_permits.acquire().await;
         let _running = running.expect("the semaphore is never closed");
-        let (parts, who) = (self.parts.clone(), who.clone());
+        let (parts, caller) = (self.parts.clone(), caller.clone());
         let searching = mgp_runtime::task::run_blocking("search.search", move || {
             let index = parts.index.load();
-            let closed = excluded_servers(&parts.servers.load(), &index, &wanted);
+            let excluded = excluded_servers(&parts.servers.load(), &index, &query);
             let (table, now) = (parts.table.load(), unix_ms());
-            let all = table.audience(&who) == Audience::All;
-            let open = |server: &ServerId, tool: &str| {
-                !closed.contains(server) && table.is_allowed(&who, server, Some(tool), now)
+            let sees_all = table.audience(&caller) == Audience::All;
+            let is_callable = |server: &ServerId, tool: &str| {
+                !excluded.contains(server) && table.is_allowed(&caller, server, Some(tool), now)
             };
-            let doubles = match wanted.view {
+            let duplicates = match query.view {
                 CatalogView::All | CatalogView::Set(_) => {
-                    duplicate_tools(&parts.published.load().catalog, open)
+                    duplicate_tools(&parts.published.load().catalog, is_callable)
                 }
                 CatalogView::One(_) => HashSet::new(),
             };
-            let visible = |entry: &IndexedTool| {
-                (closed.is_empty() || !closed.contains(&entry.server))
-                    && (doubles.is_empty()
-                        || !doubles.contains(&(entry.server.clone(), entry.name.clone())))
-                    && (all || table.is_allowed(&who, &entry.server, Some(&entry.name), now))
+            let is_visible = |entry: &IndexedTool| {
+                (excluded.is_empty() || !excluded.contains(&entry.server))
+                    && (duplicates.is_empty()
+                        || !duplicates.contains(&(entry.server.clone(), entry.name.clone())))
+                    && (sees_all
+                        || table.is_allowed(&caller, &entry.server, Some(&entry.name), now))
             };
             let found = index.search(&IndexSearch {
                 request: &request,
-                vectors: meanings.as_deref().unwrap_or_default(),
-                strategy: wanted.strategy,
-                filter: &wanted.filter,
-                limit: wanted.limit,
-                is_visible: &visible,
+                vectors: vectors.as_deref().unwrap_or_default(),
+                strategy: query.strategy,
+                filter: &query.filter,
+                limit: query.limit,
+                is_visible: &is_visible,
             });
             let hit = |hit: &mgp_engine::tools::index::SearchHit<'_>| Hit {
                 entry: hit.entry.clone(),
@@ -202,11 +201,11 @@ impl SearchHandle {
                 strategy: found.strategy,
                 ignored_bytes: request.unread_bytes(),
                 duration: monotonic_now().duration_since(began),
-                embedding_duration: meaning,
+                embedding_duration,
             }
         });
-        let broken = |error| Refusal::Internal(format!("the search did not end: {error}"));
-        searching.await.map_err(broken)
+        let failed = |error| Refusal::Internal(format!("the search failed: {error}"));
+        searching.await.map_err(failed)
     }
 
     /// How complete the index is.
@@ -215,7 +214,7 @@ impl SearchHandle {
         let index = self.parts.index.load();
         Coverage {
             tools: index.len(),
-            by_meaning: index.servers().map(|shelf| shelf.embedded_count()).sum(),
+            by_meaning: index.servers().map(|server| server.embedded_count()).sum(),
             pending_texts: self.parts.queue.pending_texts(),
             embedded: self.parts.queue.embedded(),
             running: self.parts.models.running(),
@@ -223,46 +222,46 @@ impl SearchHandle {
     }
 }
 
-/// Of tools that are one of several, all but the first that is open: they are one entry.
+/// Of each group of replicas, all tools but the first callable one: a group is one entry.
 fn duplicate_tools(
     catalog: &Catalog,
-    open: impl Fn(&ServerId, &str) -> bool,
+    is_callable: impl Fn(&ServerId, &str) -> bool,
 ) -> HashSet<(ServerId, std::sync::Arc<str>)> {
-    let mut doubles = HashSet::new();
-    for places in catalog.replica_groups() {
-        let first = places
+    let mut duplicates = HashSet::new();
+    for group in catalog.replica_groups() {
+        let first = group
             .iter()
-            .position(|tool| open(&tool.server, &tool.own_name));
-        for (_, tool) in places
+            .position(|tool| is_callable(&tool.server, &tool.own_name));
+        for (_, tool) in group
             .iter()
             .enumerate()
-            .filter(|(at, _)| Some(*at) != first)
+            .filter(|(index, _)| Some(*index) != first)
         {
-            doubles.insert((tool.server.clone(), tool.own_name.clone()));
+            duplicates.insert((tool.server.clone(), tool.own_name.clone()));
         }
     }
-    doubles
+    duplicates
 }
 
 type Servers =
     std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::server::ServerHandle>>;
 
-/// Servers that are left out.
+/// Servers outside of the view or in another state.
 fn excluded_servers(
     servers: &Servers,
     index: &mgp_engine::tools::index::Index,
-    wanted: &ToolQuery,
+    query: &ToolQuery,
 ) -> HashSet<ServerId> {
-    let shown = |server: &ServerId| wanted.view.includes(server);
+    let is_in_view = |server: &ServerId| query.view.includes(server);
     let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
-    let open = |server: &ServerId| match wanted.status {
+    let has_status = |server: &ServerId| match query.status {
         ServerStatusFilter::Connected => state(server) == Some(LifecycleState::Connected),
         ServerStatusFilter::Offered => state(server).is_some(),
         ServerStatusFilter::Only(wanted) => state(server) == Some(wanted),
     };
-    let indexed = index.servers().map(|shelf| shelf.server());
-    let closed = indexed.filter(|server| !(shown(server) && open(server)));
-    closed.cloned().collect()
+    let indexed = index.servers().map(|server| server.server());
+    let excluded = indexed.filter(|server| !(is_in_view(server) && has_status(server)));
+    excluded.cloned().collect()
 }
 
 fn overloaded() -> Refusal {

@@ -13,15 +13,15 @@ use mgp_sync::Snapshot;
 
 use super::SearchMsg;
 
-/// Changes of other nodes are read together when they come this close: pages of one copy do.
+/// Changes of other nodes within this time are read together, as are pages of one copy.
 const COALESCE: Duration = Duration::from_millis(200);
 
-/// What other nodes share, as the search reads it.
+/// The tools that other nodes share.
 #[derive(Clone, Debug)]
 pub struct RemoteTools {
-    /// Their tools.
+    /// The shared tools.
     pub tools: Arc<Snapshot<PeerTools>>,
-    /// What they are called here.
+    /// Their names on this node.
     pub names: Arc<Snapshot<PublishedNames>>,
 }
 
@@ -34,7 +34,7 @@ impl RemoteTools {
     }
 }
 
-/// The vector that came with a tool, where it is one of this model.
+/// The vector that a tool's node sent, if it is one of this model.
 pub(super) fn remote_vector<'a>(
     (server, model): (&'a PeerServer, &str),
     tool: &str,
@@ -43,21 +43,21 @@ pub(super) fn remote_vector<'a>(
     vector.filter(|vector| vector.model == model)
 }
 
-/// As it is held against the vectors of this node. It was found to be of length 1 where it came in.
-pub(super) fn to_vector(told: Option<&ToolVector>, dimension: Option<usize>) -> Option<Vector> {
-    let told = told.filter(|told| Some(told.numbers.len()) == dimension)?;
-    let numbers = told.numbers.iter().map(|number| number.cast_signed());
-    Vector::from_parts(told.unit, &numbers.collect::<Vec<i8>>())
+/// Converts a vector for comparison with those of this node. Its length 1 was validated on arrival.
+pub(super) fn to_vector(remote: Option<&ToolVector>, dimension: Option<usize>) -> Option<Vector> {
+    let remote = remote.filter(|remote| Some(remote.numbers.len()) == dimension)?;
+    let numbers = remote.numbers.iter().map(|number| number.cast_signed());
+    Vector::from_parts(remote.unit, &numbers.collect::<Vec<i8>>())
 }
 
-/// The vectors of a server's tools, as others get them.
+/// The vectors of a server's tools in the form for other nodes.
 pub(super) fn to_remote_vectors(
     server: &ServerIndex,
     model: &str,
 ) -> BTreeMap<Arc<str>, ToolVector> {
-    let told = server.vectors().map(|(name, vector)| {
+    let vectors = server.vectors().map(|(name, vector)| {
         let (unit, numbers) = vector.parts();
-        let told = ToolVector {
+        let vector = ToolVector {
             model: model.to_owned(),
             unit,
             numbers: numbers
@@ -65,19 +65,19 @@ pub(super) fn to_remote_vectors(
                 .map(|number| number.cast_unsigned())
                 .collect(),
         };
-        (Arc::clone(name), told)
+        (Arc::clone(name), vector)
     });
-    told.collect()
+    vectors.collect()
 }
 
-/// Has the search read what other nodes share whenever that changes.
+/// Updates the index whenever the tools of other nodes change.
 pub(super) async fn run_follower(remote: RemoteTools, search: Mailbox<SearchMsg>) {
     loop {
-        let (held, names) = (remote.tools.load(), remote.names.load());
-        // One that is being restarted reads everything then.
+        let (tools, names) = (remote.tools.load(), remote.names.load());
+        // A search that restarts reads everything anyway.
         let _ = search.send(SearchMsg::Published);
         tokio::select! {
-            () = held.replaced.cancelled() => {}
+            () = tools.replaced.cancelled() => {}
             () = names.replaced.cancelled() => {}
         }
         tokio::time::sleep(COALESCE).await;
@@ -96,9 +96,9 @@ mod tests {
 
     use super::*;
 
-    /// Only vectors of the model that is used here are taken, each for its own tool.
+    /// Only vectors of the model used here are accepted, each for its own tool.
     #[test]
-    fn vectors_of_another_model_say_nothing() {
+    fn vectors_of_another_model_are_ignored() {
         let node = NodeId([1; 32]);
         let mut names = NodeNames::default();
         names.assign(node, &NodeName::parse("nas").unwrap(), []);
@@ -146,8 +146,8 @@ mod tests {
         let server = remote.find_server(&ServerId::new("nas/demo")).unwrap();
         let found = ["ours", "theirs", "new"].map(|tool| remote_vector((&server, "m"), tool));
         assert_eq!(found, [Some(&*vector_of("m")), None, None]);
-        let held = to_vector(found[0], Some(2)).unwrap();
-        assert_eq!(held.parts().1, [127, -127]);
+        let converted = to_vector(found[0], Some(2)).unwrap();
+        assert_eq!(converted.parts().1, [127, -127]);
         assert_eq!(to_vector(found[0], Some(384)), None);
         assert_eq!(to_vector(found[0], None), None);
     }

@@ -1,7 +1,7 @@
 //! The file of vectors, so that texts are not embedded again after a restart.
 //!
-//! One file: the model's name, then a record with a checksum for each vector. Everything in it can be made
-//! again, so damaged records are dropped.
+//! One file: the model's name, then a record with a checksum for each vector. Everything in it can be recomputed, so
+//! damaged records are dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -15,7 +15,7 @@ use super::embedding_queue::CACHED_TOOLS_MAX;
 const HEADER: &[u8] = b"mgp vectors 1\n";
 /// Bytes of a record's checksum.
 const CHECKSUM_BYTES: usize = 8;
-/// Most records in the file; beyond that it is rewritten without those that are no longer in memory.
+/// The maximum number of records; beyond it the file is rewritten without those that are no longer in memory.
 const RECORDS_MAX: usize = 2 * CACHED_TOOLS_MAX;
 
 /// The file.
@@ -23,7 +23,7 @@ const RECORDS_MAX: usize = 2 * CACHED_TOOLS_MAX;
 pub(super) struct VectorFile {
     path: PathBuf,
     model: String,
-    /// `None` when the disk failed: then nothing is stored.
+    /// `None` after a disk failure: nothing is stored then.
     file: Option<File>,
     records: usize,
 }
@@ -35,30 +35,30 @@ impl VectorFile {
         model: &str,
         mut learn: impl FnMut([u8; 32], Vector),
     ) -> Self {
-        let mut kept = Self {
+        let mut vector_file = Self {
             path,
             model: model.to_owned(),
             file: None,
             records: 0,
         };
         let mut good = Vec::new();
-        let whole = kept.read_vectors(&mut |hash, vector| good.push((hash, vector)));
-        if whole.is_ok_and(|whole| whole) {
-            kept.records = good.len();
-            kept.file = kept
+        let is_intact = vector_file.read_vectors(&mut |hash, vector| good.push((hash, vector)));
+        if is_intact.is_ok_and(|is_intact| is_intact) {
+            vector_file.records = good.len();
+            vector_file.file = vector_file
                 .open_for_append()
-                .inspect_err(|e| kept.log_failure(e))
+                .inspect_err(|e| vector_file.log_failure(e))
                 .ok();
         } else {
-            kept.rewrite(&good);
+            vector_file.rewrite(&good);
         }
         for (hash, vector) in good {
             learn(hash, vector);
         }
-        kept
+        vector_file
     }
 
-    /// Adds a vector. `known` is all vectors in memory, for when the file has to be rewritten.
+    /// Adds a vector. `known` returns all vectors in memory, for a rewrite.
     pub(super) fn add(
         &mut self,
         hash: &[u8; 32],
@@ -80,15 +80,15 @@ impl VectorFile {
 
     fn log_failure(&self, error: &io::Error) {
         let path = self.path.display();
-        tracing::warn!(%error, "{path}: meanings of tools are made again at the next start");
+        tracing::warn!(%error, "{path}: tools are embedded again at the next start");
     }
 
-    /// True when the file is whole and of this model.
+    /// Reads the vectors; whether the file is intact and of this model.
     fn read_vectors(&self, good: &mut dyn FnMut([u8; 32], Vector)) -> io::Result<bool> {
         let mut file = BufReader::new(File::open(&self.path)?);
         let head = self.render_header();
-        let mut begins = vec![0; head.len()];
-        if file.read_exact(&mut begins).is_err() || begins != head {
+        let mut read_head = vec![0; head.len()];
+        if file.read_exact(&mut read_head).is_err() || read_head != head {
             return Ok(false);
         }
         for _ in 0..RECORDS_MAX {
@@ -137,7 +137,7 @@ impl VectorFile {
     }
 }
 
-/// Length, hash, unit and numbers of a vector, and the checksum of all that.
+/// Length, hash, unit and numbers of a vector, and a checksum over them.
 fn encode_record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
     let (unit, numbers) = vector.parts();
     let length = u16::try_from(numbers.len()).expect("a vector has at most 4096 numbers");
@@ -177,12 +177,12 @@ fn read_record(file: &mut impl Read) -> io::Result<NextVector> {
     let (body, check) = rest.split_at(36 + numbers);
     let mut hasher = blake3::Hasher::new();
     hasher.update(&length).update(body);
-    let sound = hasher.finalize().as_bytes()[..CHECKSUM_BYTES] == *check;
+    let is_valid = hasher.finalize().as_bytes()[..CHECKSUM_BYTES] == *check;
     let (hash, body) = body.split_at(32);
     let (unit, numbers) = body.split_at(4);
     let unit = f32::from_le_bytes(unit.try_into().expect("four bytes"));
     let numbers: Vec<i8> = numbers.iter().map(|n| n.cast_signed()).collect();
-    let vector = Vector::from_parts(unit, &numbers).filter(|_| sound);
+    let vector = Vector::from_parts(unit, &numbers).filter(|_| is_valid);
     let hash = hash.try_into().expect("32 bytes");
     Ok(vector.map_or(NextVector::Damaged, |vector| {
         NextVector::Record(hash, vector)
@@ -206,42 +206,47 @@ mod tests {
         found
     }
 
-    fn filled(path: &Path) {
-        let mut kept = VectorFile::open(path.to_owned(), "m", |_, _| panic!("it is new"));
+    fn fill_file(path: &Path) {
+        let mut vector_file = VectorFile::open(path.to_owned(), "m", |_, _| panic!("it is new"));
         for n in 0..3 {
-            kept.add(&[n; 32], &vector(n), || panic!("it is short"));
+            vector_file.add(&[n; 32], &vector(n), || panic!("it is short"));
         }
     }
 
     #[test]
-    fn what_is_kept_comes_back_for_the_same_model() {
+    fn vectors_are_restored_for_the_same_model() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vectors");
-        filled(&path);
+        fill_file(&path);
         assert_eq!(read(&path, "m"), [[0; 32], [1; 32], [2; 32]]);
         assert_eq!(read(&path, "m").len(), 3);
         assert!(read(&path, "other").is_empty());
-        assert!(read(&path, "m").is_empty(), "the other has made it its own");
+        assert!(
+            read(&path, "m").is_empty(),
+            "the other model has replaced the file"
+        );
     }
 
     #[test]
-    fn what_is_damaged_is_left_out_and_the_file_whole_again() {
+    fn damaged_records_are_dropped_and_the_file_is_repaired() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vectors");
-        filled(&path);
-        let whole = fs::read(&path).unwrap();
-        let size = (whole.len() - HEADER.len() - 32) / 3;
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 0x40;
+        fill_file(&path);
+        let intact = fs::read(&path).unwrap();
+        let size = (intact.len() - HEADER.len() - 32) / 3;
+        for offset in 0..intact.len() {
+            let mut damaged = intact.clone();
+            damaged[offset] ^= 0x40;
             fs::write(&path, &damaged).unwrap();
-            let before = at.checked_sub(HEADER.len() + 32).map_or(0, |at| at / size);
-            assert_eq!(read(&path, "m").len(), before, "byte {at}");
-            let again = VectorFile::open(path.clone(), "m", |_, _| {});
-            assert_eq!(again.records, before);
-            assert!(again.file.is_some());
-            fs::write(&path, &whole[..at]).unwrap();
-            assert!(read(&path, "m").len() <= before, "cut at {at}");
+            let before = offset
+                .checked_sub(HEADER.len() + 32)
+                .map_or(0, |offset| offset / size);
+            assert_eq!(read(&path, "m").len(), before, "byte {offset}");
+            let reopened = VectorFile::open(path.clone(), "m", |_, _| {});
+            assert_eq!(reopened.records, before);
+            assert!(reopened.file.is_some());
+            fs::write(&path, &intact[..offset]).unwrap();
+            assert!(read(&path, "m").len() <= before, "truncated at {offset}");
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
@@ -249,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_grown_too_long_is_written_anew() {
+    fn a_file_with_too_many_records_is_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vectors");
-        filled(&path);
-        let mut kept = VectorFile::open(path.clone(), "m", |_, _| {});
-        kept.records = RECORDS_MAX;
-        kept.add(&[9; 32], &vector(9), || vec![([1; 32], vector(1))]);
+        fill_file(&path);
+        let mut vector_file = VectorFile::open(path.clone(), "m", |_, _| {});
+        vector_file.records = RECORDS_MAX;
+        vector_file.add(&[9; 32], &vector(9), || vec![([1; 32], vector(1))]);
         assert_eq!(read(&path, "m"), [[1; 32], [9; 32]]);
     }
 }

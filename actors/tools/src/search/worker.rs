@@ -1,4 +1,4 @@
-//! The embedding threads: one for queries, which somebody waits for, and one for tools.
+//! The embedding threads: one for queries, for which callers wait, and one for tools.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,14 +18,14 @@ use super::vector_file::VectorFile;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::time::monotonic_now;
 
-/// How often new vectors of one server are published while more are being made: each publication costs time
-/// in proportion to the server's tools.
+/// How often new vectors of one server are published while more are computed: each publication costs time in
+/// proportion to the server's tools.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// How long texts of tools wait after an endpoint failed: first, and at most.
+/// The first and the longest pause for texts of tools after an endpoint failed.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How often a process may end over the same text before the text is given up. Meanwhile it waits behind
-/// all others, because another text may be the cause.
+/// How often a process may end during the same text before the text is dropped. Meanwhile it waits behind all others,
+/// because another text may be the cause.
 const CRASHES_MAX: u32 = 8;
 
 /// Embeds queries.
@@ -40,46 +40,46 @@ struct ToolWorker {
     model: Model,
     vector_file: VectorFile,
     search: Mailbox<SearchMsg>,
-    /// Vectors that were made and are not published yet.
+    /// The server whose new vectors are not published yet.
     unpublished: Option<ServerId>,
     published: MonotonicTime,
     pause: Duration,
-    /// How often a process ended over each text.
+    /// How often a process ended during each text.
     crashes: HashMap<[u8; 32], u32>,
 }
 
 /// Starts both threads, unless there is no source of embeddings.
 ///
 /// # Errors
-/// The system refused a thread.
+/// A thread could not be started.
 pub(super) fn start(
     queue: &Arc<EmbeddingQueue>,
     models: &Models,
     file: PathBuf,
     search: Mailbox<SearchMsg>,
 ) -> io::Result<()> {
-    let Some([answering, model]) = models.thread_models() else {
+    let Some([query_model, model]) = models.thread_models() else {
         queue.switch_off();
         return Ok(());
     };
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
-    let answerer = QueryWorker {
+    let query_worker = QueryWorker {
         queue: queue.clone(),
-        model: answering,
+        model: query_model,
     };
-    thread("requests").spawn(|| answerer.run()).map(drop)?;
+    thread("requests").spawn(|| query_worker.run()).map(drop)?;
     let (queue, name) = (queue.clone(), models.name());
     let run = move || {
-        let learning = queue.clone();
+        let cache = queue.clone();
         let mut dimension = None;
-        let kept = VectorFile::open(file, &name, |hash, vector| {
+        let vector_file = VectorFile::open(file, &name, |hash, vector| {
             dimension = Some(vector.dimension());
-            learning.cache(hash, vector);
+            cache.cache(hash, vector);
         });
         let mut worker = ToolWorker {
             queue,
             model,
-            vector_file: kept,
+            vector_file,
             search,
             unpublished: None,
             published: monotonic_now(),
@@ -98,7 +98,7 @@ impl QueryWorker {
     fn run(mut self) {
         loop {
             match self.queue.next_request(self.model.idle()) {
-                Job::Request(asked) => self.embed_query(asked),
+                Job::Request(query) => self.embed_query(query),
                 Job::Idle => self.model.release(),
                 Job::Tools { .. } => {}
                 Job::End => return,
@@ -106,15 +106,15 @@ impl QueryWorker {
         }
     }
 
-    fn embed_query(&mut self, asked: PendingQuery) {
-        let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
+    fn embed_query(&mut self, query: PendingQuery) {
+        let texts: Vec<&str> = query.texts.iter().map(|text| &*text.text).collect();
         match self.model.embed(&texts) {
             Ok(vectors) => {
                 self.queue.mark_available();
                 let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
                 // A query without direction is searched by words.
                 if let Some(vectors) = vectors {
-                    self.queue.answer_query(asked, vectors);
+                    self.queue.answer_query(query, vectors);
                 }
             }
             Err(why) => log_failure(&self.queue, &why),
@@ -174,19 +174,19 @@ impl ToolWorker {
         self.notify_embedded(server, last);
     }
 
-    /// Texts that ended a process go to the end of the queue, and are given up after too many attempts.
+    /// Moves texts that ended a process to the end of the queue, and drops them after too many attempts.
     fn requeue_last(&mut self, server: &ServerId, texts: Vec<(u64, EmbeddingText)>) {
-        let mut again = Vec::new();
+        let mut retried = Vec::new();
         for (uses, text) in texts {
-            let losses = self.crashes.entry(text.hash).or_default();
-            *losses += 1;
-            if *losses < CRASHES_MAX {
-                again.push((uses, text));
+            let crashes = self.crashes.entry(text.hash).or_default();
+            *crashes += 1;
+            if *crashes < CRASHES_MAX {
+                retried.push((uses, text));
             } else {
-                tracing::warn!(%server, "a text of its tools ends the model each time; it is searched by its words");
+                tracing::warn!(%server, "a text of its tools repeatedly crashes the model; it is searched by words only");
             }
         }
-        self.queue.requeue_last(server, again);
+        self.queue.requeue_last(server, retried);
     }
 
     fn cache_vectors(&mut self, texts: &[(u64, EmbeddingText)], vectors: Vec<Option<Vector>>) {
@@ -206,7 +206,7 @@ impl ToolWorker {
         }
     }
 
-    /// Tells the search that vectors of a server were made: at the end, and at intervals before it.
+    /// Notifies the search of new vectors of a server: after the last one, and at intervals before.
     fn notify_embedded(&mut self, server: ServerId, last: bool) {
         let now = monotonic_now();
         if let Some(before) = self.unpublished.take_if(|before| *before != server) {
@@ -231,7 +231,7 @@ fn log_failure(queue: &EmbeddingQueue, why: &EmbedError) {
         EmbedError::Died(_) | EmbedError::Provider(_) => {
             tracing::warn!(%why, "tools are found by words meanwhile");
         }
-        // The search learned of it when the model failed.
+        // The failure that started the backoff was already logged.
         EmbedError::BackingOff(_) => tracing::debug!(%why),
     }
 }

@@ -1,4 +1,4 @@
-//! From the wire to JSON text, without values in between.
+//! Decodes the wire format to JSON text, without intermediate values.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ enum WireField<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message that are still to be read.
+/// The unread fields of a message.
 struct WireFields<'a>(&'a [u8]);
 
 struct StructReader {
@@ -30,7 +30,7 @@ pub(super) fn decode_struct(wire: &[u8], longest: usize) -> Result<String, Struc
 }
 
 impl StructReader {
-    /// A `Struct`, with so many levels left, its own included.
+    /// Writes a `Struct`; `levels` is the remaining depth, its own included.
     fn write_object(&mut self, wire: &[u8], levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(3).ok_or(StructErrorKind::TooDeep)?;
         let (mut fields, mut keys) = (WireFields(wire), Vec::new());
@@ -47,14 +47,14 @@ impl StructReader {
             self.write_string(key)?;
             self.out.push(b':');
             self.write_value(value, levels)
-                .map_err(|no| no.nested_in(key))?;
+                .map_err(|error| error.nested_in(key))?;
         }
         self.out.push(b'}');
         reject_duplicate_keys(&mut keys)?;
         self.check_length()
     }
 
-    /// A `ListValue`, with so many levels left, its own included.
+    /// Writes a `ListValue`; `levels` is the remaining depth, its own included.
     fn write_list(&mut self, wire: &[u8], levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(2).ok_or(StructErrorKind::TooDeep)?;
         let (mut fields, mut count) = (WireFields(wire), 0_usize);
@@ -67,7 +67,7 @@ impl StructReader {
                 self.out.push(b',');
             }
             self.write_value(value, levels)
-                .map_err(|no| no.nested_in(&count.to_string()))?;
+                .map_err(|error| error.nested_in(&count.to_string()))?;
             count += 1;
         }
         self.out.push(b']');
@@ -109,11 +109,11 @@ impl StructReader {
     }
 }
 
-/// Key and value of a member. A key that is left out is the empty one.
+/// Key and value of a member. A missing key is the empty one.
 fn split_entry(entry: &[u8]) -> Result<(&str, &[u8]), StructErrorKind> {
     let (mut fields, mut key, mut value) = (WireFields(entry), None, None);
     while let Some(field) = fields.next_field()? {
-        let again = match field {
+        let is_duplicate = match field {
             (1, WireField::Bytes(text)) => key.replace(parse_utf8(text)?).is_some(),
             (2, WireField::Bytes(wire)) => value.replace(wire).is_some(),
             _ => {
@@ -122,7 +122,7 @@ fn split_entry(entry: &[u8]) -> Result<(&str, &[u8]), StructErrorKind> {
                 ));
             }
         };
-        if again {
+        if is_duplicate {
             return Err(StructErrorKind::Malformed(
                 "a member with two keys or values",
             ));
@@ -173,7 +173,7 @@ impl<'a> WireFields<'a> {
             let bits = u64::from(byte & 0x7f);
             value |= bits << (7 * nth);
             if byte & 0x80 == 0 {
-                // The tenth byte has room for one bit.
+                // The tenth byte holds one bit.
                 if nth == 9 && bits > 1 {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! From JSON text to the wire, without values in between.
+//! Encodes JSON text in the wire format, without intermediate values.
 
 use std::borrow::Cow;
 
@@ -17,19 +17,19 @@ const BOOL: u8 = 0x20;
 const OBJECT: u8 = 0x2a;
 const LIST: u8 = 0x32;
 
-/// Bytes that the longest length takes.
+/// Bytes of the longest varint.
 const MAX_VARINT_LEN: usize = 10;
 
 struct StructWriter<'a> {
-    /// What is still to be read: of a text that is JSON.
+    /// The unread tokens of valid JSON text.
     tokens: Tokens<'a>,
     out: Vec<u8>,
     max_len: usize,
 }
 
-/// The `Struct` of JSON text.
+/// Encodes JSON text as a `Struct`.
 pub(super) fn encode_struct(text: &str, longest: usize) -> Result<Vec<u8>, StructError> {
-    // Everything below relies on it.
+    // All code below relies on valid JSON.
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         return Err(
             StructErrorKind::NotAnObject("it cannot be read, or is nested too deeply").into(),
@@ -48,7 +48,7 @@ pub(super) fn encode_struct(text: &str, longest: usize) -> Result<Vec<u8>, Struc
 }
 
 impl<'a> StructWriter<'a> {
-    /// The members of an object, with so many levels left, its own included.
+    /// Encodes the members of an object; `levels` is the remaining depth, its own included.
     fn encode_members(&mut self, levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(3).ok_or(StructErrorKind::TooDeep)?;
         let mut keys = Vec::new();
@@ -60,7 +60,7 @@ impl<'a> StructWriter<'a> {
             let value = self.tokens.next();
             let value = value.expect("a name of JSON has a value");
             self.encode_value(VALUE, value, levels)
-                .map_err(|no| no.nested_in(&key))?;
+                .map_err(|error| error.nested_in(&key))?;
             self.prepend_length(start, &[ITEM]);
             keys.push(key);
             self.check_length()?;
@@ -68,26 +68,26 @@ impl<'a> StructWriter<'a> {
         reject_duplicate_keys(&mut keys)
     }
 
-    /// The items of a list, with so many levels left, its own included.
+    /// Encodes the items of a list; `levels` is the remaining depth, its own included.
     fn encode_items(&mut self, levels: usize) -> Result<(), StructError> {
         let levels = levels.checked_sub(2).ok_or(StructErrorKind::TooDeep)?;
         let mut count = 0_usize;
         while let Some(item) = self.next_entry(b']') {
             self.encode_value(ITEM, item, levels)
-                .map_err(|no| no.nested_in(&count.to_string()))?;
+                .map_err(|error| error.nested_in(&count.to_string()))?;
             count += 1;
             self.check_length()?;
         }
         Ok(())
     }
 
-    /// What the next member or item begins with; `None` at the end, which is passed.
+    /// The first token of the next member or item; `None` at the end, which is consumed.
     fn next_entry(&mut self, end: u8) -> Option<Token<'a>> {
         let next = self.tokens.find(|token| *token != Token::Mark(b','))?;
         (next != Token::Mark(end)).then_some(next)
     }
 
-    /// The `Value` that begins with this token, as the field `tag`.
+    /// Encodes the `Value` that begins with this token, as the field `tag`.
     fn encode_value(
         &mut self,
         tag: u8,
@@ -128,19 +128,20 @@ impl<'a> StructWriter<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Puts tags and lengths before what was written since `start`, the innermost last. What has just been
-    /// written moves by a few bytes.
+    /// Inserts tags and lengths before the bytes written since `start`, the innermost last. Moves these bytes by a few
+    /// positions.
     fn prepend_length(&mut self, start: usize, tags: &[u8]) {
         let mut head = [0; 2 * (1 + MAX_VARINT_LEN)];
-        let (mut at, mut len) = (head.len(), self.out.len() - start);
+        let (mut position, mut len) = (head.len(), self.out.len() - start);
         for tag in tags.iter().rev() {
             let (length, bytes) = encode_varint(len);
-            at -= 1 + bytes;
-            head[at] = *tag;
-            head[at + 1..][..bytes].copy_from_slice(&length[..bytes]);
+            position -= 1 + bytes;
+            head[position] = *tag;
+            head[position + 1..][..bytes].copy_from_slice(&length[..bytes]);
             len += 1 + bytes;
         }
-        self.out.splice(start..start, head[at..].iter().copied());
+        self.out
+            .splice(start..start, head[position..].iter().copied());
     }
 
     fn check_length(&self) -> Result<(), StructError> {
@@ -152,7 +153,7 @@ impl<'a> StructWriter<'a> {
     }
 }
 
-/// Half of a surrogate pair is no character, and no valid JSON string.
+/// Decodes a string; half of a surrogate pair is invalid.
 fn parse_string(token: Token<'_>) -> Result<Cow<'_, str>, StructErrorKind> {
     let text = token.as_text();
     text.ok_or(StructErrorKind::NotAnObject(
@@ -160,7 +161,7 @@ fn parse_string(token: Token<'_>) -> Result<Cow<'_, str>, StructErrorKind> {
     ))
 }
 
-/// A length, and how many bytes it takes.
+/// A varint, and its number of bytes.
 fn encode_varint(mut value: usize) -> ([u8; MAX_VARINT_LEN], usize) {
     let (mut bytes, mut len) = ([0; MAX_VARINT_LEN], 0);
     loop {

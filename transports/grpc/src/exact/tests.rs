@@ -15,7 +15,7 @@ fn text(wire: &[u8]) -> Result<String, StructError> {
 }
 
 fn number_in(text: &str) -> Result<f64, StructErrorKind> {
-    let wire = wire(&format!(r#"{{"n":{text}}}"#)).map_err(|no| no.why)?;
+    let wire = wire(&format!(r#"{{"n":{text}}}"#)).map_err(|error| error.why)?;
     let read = prost_types::Struct::decode(&wire[..]).unwrap();
     match read.fields["n"].kind {
         Some(Kind::NumberValue(value)) => Ok(value),
@@ -29,14 +29,14 @@ fn of_number(value: f64) -> Result<String, StructErrorKind> {
     let read = prost_types::Struct {
         fields: fields.into(),
     };
-    let text = text(&read.encode_to_vec()).map_err(|no| no.why)?;
+    let text = text(&read.encode_to_vec()).map_err(|error| error.why)?;
     Ok(text
         .trim_start_matches(r#"{"n":"#)
         .trim_end_matches('}')
         .to_owned())
 }
 
-/// LITE-075: an integer that no double holds is refused, and one a double holds is that double.
+/// LITE-075: an integer that no double holds is rejected, and one that a double holds is that double.
 #[test]
 fn no_number_of_a_text_is_rounded() {
     for exact in [
@@ -83,9 +83,9 @@ fn no_number_of_a_text_is_rounded() {
     );
 }
 
-/// LITE-075: what may have been rounded before it came is refused; the rest is the shortest text of it.
+/// LITE-075: possibly rounded numbers are rejected; others get their shortest text.
 #[test]
-fn no_number_of_a_peer_is_taken_for_another() {
+fn no_number_of_a_peer_is_mistaken_for_another() {
     for (value, said) in [
         (0.0, "0"),
         (-0.0, "-0.0"),
@@ -128,7 +128,7 @@ fn object_of(object: prost_types::Struct) -> Value {
     Value::Object(members.map(|(k, v)| (k, value_of(v))).collect())
 }
 
-/// The same, with each number as a double.
+/// The same value with each number as a double.
 fn as_doubles(value: &Value) -> Value {
     match value {
         Value::Number(n) => json!(n.as_f64().unwrap()),
@@ -147,7 +147,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         (-(1_i64 << 53) + 1..1 << 53).prop_map(Value::from),
-        // Few digits: the reader of this test is not exact in the last one.
+        // Few digits: the JSON reader of this test is not exact in the last one.
         any::<i32>().prop_map(|n| Value::from(f64::from(n) / 64.0)),
         ".{0,200}".prop_map(Value::from),
     ];
@@ -161,7 +161,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// LITE-056: another implementation reads the same, and what it writes is read the same.
+    /// LITE-056: another implementation decodes our encoding, and we decode its encoding.
     #[test]
     fn another_reader_reads_the_same(value in any_value()) {
         let object = json!({"v": value, "w": [value]});
@@ -175,7 +175,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes: an answer, and text that is JSON.
+    /// Any bytes yield an error or valid JSON.
     #[test]
     fn no_bytes_break_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 0..64), value in any_value(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
         let _ = decoder::decode_struct(&bytes, LONGEST);
@@ -190,7 +190,7 @@ proptest! {
 
 /// Members keep their order, and integers stay integers.
 #[test]
-fn an_object_comes_back_as_it_was() {
+fn an_object_round_trips_unchanged() {
     let said = r#"{"z":1,"a":[1,[],{},null,true,false,"\u0000\"é\n😀"],"":{"n":-0.5,"z":[[2]]}}"#;
     assert_eq!(text(&wire(said).unwrap()).unwrap(), said);
     let spaced = " { \"a\" : [ 1 , { } , [ ] ] , \"\\u0062\" : \"\\ud83d\\ude00\" } ";
@@ -201,12 +201,12 @@ fn an_object_comes_back_as_it_was() {
     assert!(Struct::from_json("{}", 0).unwrap().is_empty());
 }
 
-/// A member that is there twice is two messages to two readers.
+/// A duplicate member means different things to different readers.
 #[test]
-fn what_readers_differ_on_is_refused() {
+fn ambiguous_messages_are_rejected() {
     let twice = |key: &str| StructErrorKind::DuplicateMember(key.into());
-    let no = wire(r#"{"x":{"a/b":{"a":1,"\u0061":2}}}"#).unwrap_err();
-    assert_eq!((no.path.as_str(), no.why), ("/x/a~1b", twice("a")));
+    let error = wire(r#"{"x":{"a/b":{"a":1,"\u0061":2}}}"#).unwrap_err();
+    assert_eq!((error.path.as_str(), error.why), ("/x/a~1b", twice("a")));
     let many: Vec<String> = (0..40).map(|n| format!(r#""k{}":0"#, n % 39)).collect();
     let many = format!("{{{}}}", many.join(","));
     assert_eq!(wire(&many).unwrap_err().why, twice("k0"));
@@ -226,22 +226,22 @@ fn what_readers_differ_on_is_refused() {
         b"\x0a\x7f\x12",                             // it breaks off
         b"\x0a\x05\x12\x03\x2a\x01\x08",             // a field of another form
     ] {
-        let no = decoder::decode_struct(odd, LONGEST).unwrap_err();
+        let error = decoder::decode_struct(odd, LONGEST).unwrap_err();
         assert!(
-            matches!(no.why, StructErrorKind::Malformed(_)),
-            "{odd:?}: {no}"
+            matches!(error.why, StructErrorKind::Malformed(_)),
+            "{odd:?}: {error}"
         );
     }
     for no_object in ["[]", "1", "", "{", r#"{"a":"\ud800"}"#, "{} {}"] {
-        let no = wire(no_object).unwrap_err();
+        let error = wire(no_object).unwrap_err();
         assert!(
-            matches!(no.why, StructErrorKind::NotAnObject(_)),
-            "{no_object}: {no}"
+            matches!(error.why, StructErrorKind::NotAnObject(_)),
+            "{no_object}: {error}"
         );
     }
 }
 
-/// Every reader takes what we write, however deep it is nested, and what is deeper is not written.
+/// Every reader accepts our encoding, however deep it is nested; deeper objects are rejected.
 #[test]
 fn depth_and_length_are_bounded() {
     let deep = |depth: usize| format!("{{\"v\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
@@ -250,9 +250,9 @@ fn depth_and_length_are_bounded() {
         let wire = wire(&said).unwrap();
         assert!(prost_types::Struct::decode(&wire[..]).is_ok());
         assert_eq!(text(&wire).unwrap(), said);
-        let no = Struct::from_json(&deeper, LONGEST).unwrap_err();
-        assert_eq!(no.why, StructErrorKind::TooDeep);
-        assert!(no.path.len() < 2 * ECHO_MAX_BYTES);
+        let error = Struct::from_json(&deeper, LONGEST).unwrap_err();
+        assert_eq!(error.why, StructErrorKind::TooDeep);
+        assert!(error.path.len() < 2 * ECHO_MAX_BYTES);
     }
     let mut nested = wire("{}").unwrap();
     for _ in 0..100_000 {
@@ -272,8 +272,8 @@ fn depth_and_length_are_bounded() {
     let said = r#"{"a":"xxxxxxxxxx"}"#;
     let wire = wire(said).unwrap();
     let exact = Struct::from_json(said, wire.len()).unwrap();
-    let no = Struct::from_json(said, wire.len() - 1).unwrap_err();
-    assert_eq!(no.why, StructErrorKind::TooLong(wire.len() - 1));
+    let error = Struct::from_json(said, wire.len() - 1).unwrap_err();
+    assert_eq!(error.why, StructErrorKind::TooLong(wire.len() - 1));
     assert!(exact.to_json(said.len()).is_ok());
     assert_eq!(
         exact.to_json(said.len() - 1).unwrap_err().why,

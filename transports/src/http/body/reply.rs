@@ -1,4 +1,4 @@
-//! What a door replies with: bytes at once, or a stream that is kept alive.
+//! Reply bodies: bytes at once, or a stream that is kept alive.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::unread::{RequestGuard, ResponseBudget, UnreadResponse};
 /// The body of a reply. All but streams have a length and are written without copying.
 pub struct ReplyBody {
     kind: ReplyKind,
-    /// What of it was not handed on yet.
+    /// The part that is unread by the client.
     unread: Option<UnreadResponse>,
     request: Option<Arc<RequestGuard>>,
 }
@@ -32,7 +32,7 @@ enum ReplyKind {
     WithTrailers(Box<TrailedBody>),
 }
 
-/// A stream with what keeps it alive and what ends it.
+/// A stream with its heartbeat and end conditions.
 struct StreamingBody {
     items: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
     heartbeat: Option<Heartbeat>,
@@ -41,16 +41,16 @@ struct StreamingBody {
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// What a body of frames ends with when it is broken off: without trailers, HTTP/2 says that all went well.
+/// The trailers of an aborted body of frames: without them, HTTP/2 reports success.
 #[derive(Debug, Clone, Copy)]
 pub struct AbortTrailers {
-    /// By [`ReplyBody::end_on`].
+    /// When aborted by [`ReplyBody::end_on`].
     pub canceled: fn() -> HeaderMap,
-    /// By the door, which closes.
+    /// When aborted by the closing listener.
     pub closing: fn() -> HeaderMap,
 }
 
-/// A body with trailers of its own.
+/// A body with its own trailers.
 struct TrailedBody {
     frames: Pin<Box<Frames>>,
     abort_trailers: AbortTrailers,
@@ -71,19 +71,19 @@ impl ReplyBody {
         }
     }
 
-    /// No body.
+    /// An empty body.
     #[must_use]
     pub fn empty() -> Self {
         Self::full(Bytes::new())
     }
 
-    /// One piece.
+    /// A body in one piece.
     #[must_use]
     pub fn full(body: impl Into<Bytes>) -> Self {
         Self::from_kind(ReplyKind::Whole(body.into()))
     }
 
-    /// A few pieces, written one after the other.
+    /// A body in a few pieces, written one after the other.
     #[must_use]
     pub fn parts<const N: usize>(parts: [Bytes; N]) -> Self {
         let mut parts = Vec::from(parts);
@@ -91,7 +91,7 @@ impl ReplyBody {
         Self::from_kind(ReplyKind::Parts(parts.into_iter()))
     }
 
-    /// What the stream yields, until it ends. Dropped when the client goes away.
+    /// A stream of items. Dropped when the client disconnects.
     #[must_use]
     pub fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::from_kind(ReplyKind::Stream(Box::new(StreamingBody {
@@ -103,15 +103,15 @@ impl ReplyBody {
         })))
     }
 
-    /// What another body yields, trailers included. Dropped when the client goes away.
+    /// The frames of another body, with trailers. Dropped when the client disconnects.
     #[must_use]
     pub fn with_trailers(
         frames: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
-        cut: AbortTrailers,
+        abort_trailers: AbortTrailers,
     ) -> Self {
         Self::from_kind(ReplyKind::WithTrailers(Box::new(TrailedBody {
             frames: Box::pin(frames),
-            abort_trailers: cut,
+            abort_trailers,
             long_lived: false,
             finished: false,
             closing: None,
@@ -119,54 +119,54 @@ impl ReplyBody {
         })))
     }
 
-    /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
+    /// Inserts `beat` into a stream whenever it was silent for `every`. Other bodies ignore it.
     #[must_use]
     pub fn with_heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
-        if let ReplyKind::Stream(flow) = &mut self.kind {
-            flow.heartbeat = Some(Heartbeat::new(every, beat));
+        if let ReplyKind::Stream(stream) = &mut self.kind {
+            stream.heartbeat = Some(Heartbeat::new(every, beat));
         }
         self
     }
 
-    /// Marks a stream that answers nothing in particular: it ends as soon as its door closes,
-    /// where an answer may still be finished.
+    /// Marks a stream that is no answer to a request: it ends as soon as its listener closes, where an answer may still be
+    /// finished.
     #[must_use]
     pub fn mark_long_lived(mut self) -> Self {
         match &mut self.kind {
-            ReplyKind::Stream(flow) => flow.long_lived = true,
+            ReplyKind::Stream(stream) => stream.long_lived = true,
             ReplyKind::WithTrailers(body) => body.long_lived = true,
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
         self
     }
 
-    /// Breaks a stream off, whatever it answers, as soon as this resolves.
+    /// Aborts a stream, even an answer, as soon as `end` resolves.
     pub fn end_on(&mut self, end: impl Future<Output = ()> + Send + 'static) {
         match &mut self.kind {
-            ReplyKind::Stream(flow) => flow.end = Some(Box::pin(end)),
+            ReplyKind::Stream(stream) => stream.end = Some(Box::pin(end)),
             ReplyKind::WithTrailers(body) => body.end = Some(Box::pin(end)),
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
     }
 
-    /// Counts it among the responses of its agent until it was sent; a stream as it comes.
+    /// Counts the body as unread by its agent until it was sent; a stream as it is produced.
     pub fn count_unread(&mut self, budget: &ResponseBudget) {
         let len = self.size_hint().exact().unwrap_or(0);
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.set_unread(budget.count(len));
     }
 
-    /// The same of a stream for which so much is counted already.
+    /// Sets the count of a stream that is already counted.
     pub fn set_unread(&mut self, unread: UnreadResponse) {
         self.unread = Some(unread);
     }
 
-    /// The request goes on until the last byte of the body was sent.
+    /// Extends the request until the last byte of the body was sent.
     pub(in crate::http) fn attach_request(&mut self, request: RequestGuard) {
         self.request = Some(Arc::new(request));
     }
 
-    /// The same bytes, counted until they were sent.
+    /// The bytes, counted until they were sent.
     fn count_piece(&mut self, bytes: Bytes) -> Bytes {
         let unread = self.unread.as_mut().map(|held| held.split_off(bytes.len()));
         match &self.request {
@@ -178,11 +178,11 @@ impl ReplyBody {
         }
     }
 
-    /// Ends a standing stream when the door closes.
+    /// Ends a long-lived stream when the listener closes.
     pub(in crate::http) fn close_with(&mut self, door: &CancellationToken) {
         let closing = || Some(Box::pin(door.clone().cancelled_owned()));
         match &mut self.kind {
-            ReplyKind::Stream(flow) if flow.long_lived => flow.closing = closing(),
+            ReplyKind::Stream(stream) if stream.long_lived => stream.closing = closing(),
             ReplyKind::WithTrailers(body) if body.long_lived => body.closing = closing(),
             ReplyKind::Stream(_)
             | ReplyKind::WithTrailers(_)
@@ -215,7 +215,7 @@ impl Body for ReplyBody {
             ReplyKind::Whole(body) if body.is_empty() => Poll::Ready(None),
             ReplyKind::Whole(body) => Poll::Ready(Some(Frame::data(std::mem::take(body)))),
             ReplyKind::Parts(parts) => Poll::Ready(parts.next().map(Frame::data)),
-            ReplyKind::Stream(flow) => flow.poll_next(cx).map(|item| item.map(Frame::data)),
+            ReplyKind::Stream(stream) => stream.poll_next(cx).map(|item| item.map(Frame::data)),
             ReplyKind::WithTrailers(body) => body
                 .poll_frame(cx)
                 .map(|frame| frame.map(|Ok(frame)| frame)),
@@ -293,7 +293,7 @@ impl TrailedBody {
         Poll::Pending
     }
 
-    /// The last frame. What yielded the others is over at once.
+    /// The last frame; drops the source of the others.
     fn abort(&mut self, why: fn() -> HeaderMap) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.finished = true;
         self.frames = Box::pin(http_body_util::Empty::new());
@@ -301,8 +301,8 @@ impl TrailedBody {
     }
 }
 
-/// Fills silence. The timer is made at the first silence; what is said afterwards only moves the
-/// time the beat is due, so that a busy stream does not touch the timer.
+/// Sends payloads during silence. The first silence creates the timer; items only move the due time, so that a busy
+/// stream does not touch the timer.
 struct Heartbeat {
     interval: Duration,
     payload: Bytes,
@@ -349,35 +349,35 @@ mod tests {
         body.frame().await.unwrap().unwrap().into_data().unwrap()
     }
 
-    /// A client that reads no trailers takes what it has for the whole.
+    /// A client without trailers would take the part it has for the whole.
     #[tokio::test]
-    async fn what_is_broken_off_says_so_in_its_trailers() {
-        let cut = || AbortTrailers {
-            canceled: || HeaderMap::from_iter([(SAID, "ended".parse().unwrap())]),
-            closing: || HeaderMap::from_iter([(SAID, "closing".parse().unwrap())]),
+    async fn an_aborted_body_has_trailers_with_the_reason() {
+        let abort_trailers = || AbortTrailers {
+            canceled: || HeaderMap::from_iter([(REASON, "ended".parse().unwrap())]),
+            closing: || HeaderMap::from_iter([(REASON, "closing".parse().unwrap())]),
         };
         let endless = || http_body_util::StreamBody::new(stream::pending());
-        let mut ended = ReplyBody::with_trailers(endless(), cut());
+        let mut ended = ReplyBody::with_trailers(endless(), abort_trailers());
         ended.end_on(std::future::ready(()));
-        let mut closing = ReplyBody::with_trailers(endless(), cut()).mark_long_lived();
+        let mut closing = ReplyBody::with_trailers(endless(), abort_trailers()).mark_long_lived();
         let door = CancellationToken::new();
         closing.close_with(&door);
         door.cancel();
         for (mut body, why) in [(ended, "ended"), (closing, "closing")] {
             let last = body.frame().await.unwrap().unwrap();
-            assert_eq!(last.into_trailers().unwrap()[SAID], why);
+            assert_eq!(last.into_trailers().unwrap()[REASON], why);
             assert!(body.is_end_stream() && body.frame().await.is_none());
         }
-        let mut whole = ReplyBody::with_trailers(ReplyBody::full("whole"), cut());
+        let mut whole = ReplyBody::with_trailers(ReplyBody::full("whole"), abort_trailers());
         whole.close_with(&door);
         assert_eq!(beat_of(&mut whole).await, "whole");
         assert!(whole.frame().await.is_none());
     }
 
-    const SAID: http::HeaderName = http::HeaderName::from_static("said");
+    const REASON: http::HeaderName = http::HeaderName::from_static("said");
 
     #[tokio::test(start_paused = true)]
-    async fn a_beat_comes_after_silence_only() {
+    async fn a_heartbeat_follows_silence_only() {
         let (items, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
         let items_out = stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|item| (item, receiver))

@@ -1,4 +1,4 @@
-//! The body of a request, whose rest is read when nobody wants it.
+//! The body of a request, whose rest is read when it is not needed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,17 +13,17 @@ use tokio::time::timeout;
 /// Most bytes that are read of a body whose request was answered without it.
 const REST_BYTES: usize = 1 << 20;
 
-/// How long they are read.
+/// How long these bytes are read.
 const REST_TIME: Duration = Duration::from_secs(2);
 
 /// The body of a request.
 ///
-/// A request that is refused for its head is answered while its client still writes. When its stream is then reset,
-/// or its connection closed, clients lose the answer: curl 7.88 every other one. So the rest is read, up to 1 MiB and
-/// for 2 s, when the body is dropped before its end.
+/// A request that is rejected for its head is answered while its client still writes. If its stream is then reset, or its
+/// connection closed, clients lose the answer: curl 7.88 every other one. So the rest is read, up to 1 MiB and for 2 s,
+/// when the body is dropped before its end.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// None at its end.
+    /// `None` at the end of the body.
     incoming: Option<Incoming>,
 }
 

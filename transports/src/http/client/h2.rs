@@ -1,4 +1,4 @@
-//! Requests over HTTP/2 alone, many on one connection: what gRPC needs.
+//! Requests over HTTP/2 only, many on one connection, as gRPC needs.
 
 use std::error::Error;
 use std::fmt;
@@ -13,19 +13,17 @@ use super::{Client, ClientError, check_url, explain_http};
 use crate::http::causes;
 use crate::http::dial::{Dial, DialError};
 
-/// A connection that is silent this long is asked whether its server is still there, and given up where it does not
-/// say so within [`PING_TIMEOUT`].
+/// A connection that is silent this long is pinged, and closed without an answer within [`PING_TIMEOUT`].
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Longest head of an answer, in bytes: as much as most servers take themselves.
+/// Longest head of an answer, in bytes: the limit of most servers.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
-/// The body of an answer, as it comes.
+/// The body of an answer, as a stream.
 pub type H2Body = Incoming;
 
-/// Sends requests over HTTP/2; in the clear without asking whether the server speaks it. Clones share the
-/// connections, of which there is one for each server.
+/// Sends requests over HTTP/2, unencrypted with prior knowledge. Clones share the connections, one for each server.
 pub struct H2Client<B> {
     pool: legacy::Client<Dial, B>,
 }
@@ -45,7 +43,7 @@ impl<B> fmt::Debug for H2Client<B> {
 }
 
 impl Client {
-    /// The same authorities, proxies and addresses over HTTP/2. A proxy is asked for a tunnel.
+    /// A client with the same authorities, proxies and addresses over HTTP/2. Proxies open a tunnel.
     #[must_use]
     pub fn h2_client<B>(&self) -> H2Client<B>
     where
@@ -75,10 +73,10 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// Sends one request and waits for the head of its answer, for as long as the caller does.
+    /// Sends one request and waits for the head of its answer, without a timeout.
     ///
     /// # Errors
-    /// [`ClientError`], in words for a person. An answer with an error status, or a redirect, is an answer.
+    /// [`ClientError`]. An answer with an error status or a redirect is an answer.
     pub async fn request(&self, request: Request<B>) -> Result<Response<Incoming>, ClientError> {
         let url = request.uri().clone();
         check_url(&url)?;

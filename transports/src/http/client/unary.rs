@@ -1,5 +1,5 @@
-//! One message there and one back over gRPC (its document PROTOCOL-HTTP2), for services whose messages are written by
-//! hand. The stubs of tonic are for the others; they panic at details that are no base64.
+//! Unary gRPC calls (its document PROTOCOL-HTTP2), for services whose messages are encoded by hand. Other services use
+//! the stubs of tonic, which panic at details that are no base64.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -16,7 +16,7 @@ use crate::http::dial::host_and_port;
 use crate::http::proxy::percent_decode;
 use crate::http::root_cause;
 
-/// Before each message: whether it is compressed, and its length in four bytes ("Length-Prefixed-Message").
+/// The bytes before each message: the compression flag, and the length in four bytes ("Length-Prefixed-Message").
 const PREFIX_BYTES: usize = 5;
 
 /// Base64 with `=` at its end and without ("Binary-Header").
@@ -25,29 +25,29 @@ const BINARY: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Codes that are found here and not told by a server.
+/// Codes that are determined here, not by a server.
 const UNKNOWN: u32 = 2;
 const RESOURCE_EXHAUSTED: u32 = 8;
 
-/// Asks services of gRPC; clones share the connections.
+/// Calls gRPC services; clones share the connections.
 #[derive(Clone, Debug)]
 pub struct UnaryClient(H2Client<Full<Bytes>>);
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnaryResponse {
-    /// The code; 0 for success. An answer that is none of gRPC has the one that its conventions give to the HTTP status.
+    /// The code; 0 for success. An answer that is no gRPC has the code that its conventions map the HTTP status to.
     pub code: u32,
-    /// The server's words, as it wrote them.
+    /// The server's message, unchanged.
     pub status_message: Vec<u8>,
-    /// `google.rpc.Status` in protobuf, as it was sent; empty where there is none, or none that can be read.
+    /// `google.rpc.Status` in protobuf, unchanged; empty if missing or malformed.
     pub details: Vec<u8>,
-    /// The message; empty where there is none, or none that can be read.
+    /// The message; empty if missing or malformed.
     pub message: Bytes,
 }
 
 impl Client {
-    /// The same authorities, proxies and addresses for services of gRPC.
+    /// A client with the same authorities, proxies and addresses for gRPC services.
     #[must_use]
     pub fn unary_client(&self) -> UnaryClient {
         UnaryClient(self.h2_client())
@@ -55,11 +55,11 @@ impl Client {
 }
 
 impl UnaryClient {
-    /// Sends one message to the method that `url` names, and waits for the end of the call, for as long as the caller
-    /// does. `headers` go with it. Of the answer at most `limit` bytes are taken: a longer one is RESOURCE_EXHAUSTED.
+    /// Sends one message to the method in `url`, and waits for the end of the call, without a timeout. Reads at most `limit`
+    /// bytes of the answer: a longer one is RESOURCE_EXHAUSTED.
     ///
     /// # Errors
-    /// [`ClientError`]: there is no answer, or not all of it.
+    /// [`ClientError`]: there is no complete answer.
     pub async fn call(
         &self,
         url: &Uri,
@@ -103,7 +103,7 @@ fn encode_frame(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// The one message of an answer. One that is compressed was not asked for.
+/// The one message of an answer. Compression was not requested, so a compressed message is malformed.
 fn decode_frame(body: &Bytes) -> Bytes {
     let whole = body
         .split_first_chunk::<PREFIX_BYTES>()
@@ -134,13 +134,13 @@ async fn read_body(mut body: Incoming, limit: usize) -> Result<(BytesMut, Header
     Ok((bytes, trailers))
 }
 
-/// The status stands in the trailers, or in the head of an answer that is nothing else ("Trailers-Only").
-fn to_response(status: StatusCode, said: [&HeaderMap; 2], body: Bytes) -> UnaryResponse {
+/// The status is in the trailers, or in the head of an answer without a body ("Trailers-Only").
+fn to_response(status: StatusCode, headers: [&HeaderMap; 2], body: Bytes) -> UnaryResponse {
     let with_status = |headers: &&HeaderMap| headers.contains_key("grpc-status");
-    let Some(said) = said.into_iter().find(with_status) else {
+    let Some(headers) = headers.into_iter().find(with_status) else {
         return map_http_status(status);
     };
-    let text = |name| said.get(name).and_then(|value| value.to_str().ok());
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let details = text("grpc-status-details-bin").and_then(|text| BINARY.decode(text).ok());
     UnaryResponse {
         code: text("grpc-status")
@@ -152,7 +152,7 @@ fn to_response(status: StatusCode, said: [&HeaderMap; 2], body: Bytes) -> UnaryR
     }
 }
 
-/// An answer without a status of gRPC: a proxy's, or a server's that does not speak it ("HTTP to gRPC Status Code
+/// The response for an answer without a gRPC status: from a proxy, or a server without gRPC ("HTTP to gRPC Status Code
 /// Mapping").
 fn map_http_status(status: StatusCode) -> UnaryResponse {
     let code = match status.as_u16() {
@@ -174,10 +174,10 @@ fn map_http_status(status: StatusCode) -> UnaryResponse {
 mod tests {
     use super::*;
 
-    /// PROTOCOL-HTTP2, "Length-Prefixed-Message": what is written is read; what is torn, more than one or compressed
-    /// is no message.
+    /// PROTOCOL-HTTP2, "Length-Prefixed-Message": encoded messages are decoded; incomplete, multiple or compressed ones are
+    /// malformed.
     #[test]
-    fn a_message_has_its_length_before_it() {
+    fn a_message_is_prefixed_with_its_length() {
         let one = encode_frame(b"ab");
         assert_eq!(&one[..], b"\0\0\0\0\x02ab");
         assert_eq!(decode_frame(&one), "ab");
@@ -195,12 +195,11 @@ mod tests {
         of.iter().map(pair).collect()
     }
 
-    /// PROTOCOL-HTTP2, "Responses": the status is found in the head and in the trailers, and what in it cannot be read
-    /// is left out.
+    /// PROTOCOL-HTTP2, "Responses": the status is found in the head and in the trailers; malformed parts are dropped.
     #[test]
-    fn a_status_is_read_wherever_it_stands() {
+    fn a_status_is_found_in_head_and_trailers() {
         let none = HeaderMap::new();
-        let said = map(&[
+        let headers = map(&[
             ("grpc-status", "14"),
             ("grpc-message", "gone %C3%BC%0A%zz"),
             ("grpc-status-details-bin", "CA4"),
@@ -212,11 +211,11 @@ mod tests {
             message: Bytes::new(),
         };
         assert_eq!(
-            to_response(StatusCode::OK, [&said, &none], Bytes::new()),
+            to_response(StatusCode::OK, [&headers, &none], Bytes::new()),
             answer
         );
         assert_eq!(
-            to_response(StatusCode::OK, [&none, &said], Bytes::new()),
+            to_response(StatusCode::OK, [&none, &headers], Bytes::new()),
             answer
         );
         let odd = map(&[("grpc-status", "x"), ("grpc-status-details-bin", "!no")]);

@@ -1,8 +1,8 @@
-//! A budget for frames of HTTP/2 that carry nothing.
+//! A budget for HTTP/2 frames without content.
 //!
-//! A PING or SETTINGS frame costs its sender a few bytes and us an answer and a turn of the connection's
-//! task. `h2` bounds small DATA, CONTINUATION and resets before they are accepted, and nothing else; so
-//! frames are counted here, on the bytes below it: only their heads are read, and nothing is copied.
+//! A PING or SETTINGS frame costs its sender a few bytes, and us an answer and a wakeup of the connection's task. `h2`
+//! bounds small DATA, CONTINUATION and resets before they are accepted, but no others; so frames are counted here, on the
+//! bytes below it: only their heads are read, and nothing is copied.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -27,34 +27,33 @@ const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const END_STREAM: u8 = 0x1;
 
-/// Frames that carry nothing and may come at once: a client that reads slowly and then acknowledges each
-/// frame of 64 MiB of answers sends as many.
+/// Frames without content that may arrive at once: as many as a client sends that reads slowly and then acknowledges each
+/// frame of 64 MiB of answers.
 const BURST: i64 = 8_192;
 
-/// And then each second: a thousandth of what made others wait, and less work than so many requests.
+/// The refill each second: a thousandth of the rate that delayed others, and less work than as many requests.
 const REFILL_PER_SECOND: i64 = 1_000;
 
-/// What a request earns, for its end, its reset and the room its client gives its answer.
+/// The credit for a request: its end, its reset and the window updates for its answer.
 const REQUEST_CREDIT: i64 = 8;
 
-/// Data of so many bytes earns two frames: clients acknowledge the frames of an answer one by one, for
-/// the stream and for the connection, and measure the line with a PING.
+/// This much data earns two frames: clients acknowledge the frames of an answer one by one, for the stream and for the
+/// connection, and measure the latency with a PING.
 const DATA_PER_CREDIT: usize = 4_096;
 
-/// Data of fewer bytes earns nothing: else who gives an answer room for a byte at a time would earn what
-/// that costs.
+/// Smaller data frames earn nothing: otherwise a client with a window of one byte at a time would earn what that costs.
 const MIN_CREDITED_DATA: usize = 16;
 
-/// A client that takes less data within the deadline while more waits for it takes none: slower than any line.
+/// A client that reads less data within the deadline while more is queued counts as stalled: slower than any line.
 const MIN_DATA_PER_DEADLINE: u64 = 64 << 10;
 
-/// What one SETTINGS frame costs: it may move the windows of all streams. Clients send one or two.
+/// The cost of a SETTINGS frame: it may move the windows of all streams. Clients send one or two.
 const SETTINGS_COST: i64 = 16;
 
-/// Reads the heads of frames out of bytes that pass by.
+/// Reads the heads of frames from a byte stream.
 #[derive(Debug)]
 struct FrameHeaderReader {
-    /// Bytes of the preface or of a payload that are still to come.
+    /// Bytes of the preface or of a payload that still follow.
     skip: usize,
     header: [u8; HEADER_BYTES],
     filled: usize,
@@ -96,72 +95,73 @@ impl FrameHeaderReader {
     }
 }
 
-/// What is left of the budget.
+/// The remaining budget.
 #[derive(Debug)]
 struct FrameBudget {
-    left: i64,
+    remaining: i64,
     refilled: Instant,
 }
 
 impl FrameBudget {
     fn new(now: Instant) -> Self {
         Self {
-            left: BURST,
+            remaining: BURST,
             refilled: now,
         }
     }
 
     fn receive(&mut self, head: FrameHeader) {
         let ends = head.flags & END_STREAM != 0;
-        self.left += match head.kind {
+        self.remaining += match head.kind {
             HEADERS => REQUEST_CREDIT,
             DATA if ends || head.len >= MIN_CREDITED_DATA => 0,
             SETTINGS => -SETTINGS_COST,
             _ => -1,
         };
-        self.left = self.left.min(BURST);
+        self.remaining = self.remaining.min(BURST);
     }
 
     fn send(&mut self, head: FrameHeader) {
         if head.kind == DATA && head.len >= MIN_CREDITED_DATA {
             let earned = 2 + head.len / DATA_PER_CREDIT;
-            self.left = (self.left + i64::try_from(earned).unwrap_or(BURST)).min(BURST);
+            self.remaining = (self.remaining + i64::try_from(earned).unwrap_or(BURST)).min(BURST);
         }
     }
 
-    /// True when it is used up, and time has not refilled it either.
+    /// Whether the budget is used up, also after the refill.
     fn is_spent(&mut self, now: impl FnOnce() -> Instant) -> bool {
-        if self.left >= 0 {
+        if self.remaining >= 0 {
             return false;
         }
         let now = now();
         let passed = now.saturating_duration_since(self.refilled);
         let millis = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
         self.refilled = now;
-        self.left = (self.left + millis.saturating_mul(REFILL_PER_SECOND) / 1_000).min(BURST);
-        self.left < 0
+        self.remaining =
+            (self.remaining + millis.saturating_mul(REFILL_PER_SECOND) / 1_000).min(BURST);
+        self.remaining < 0
     }
 }
 
-/// By when answers have to be sent.
+/// The deadline for sending answers.
 #[derive(Debug)]
 struct SendDeadline {
-    /// What was to be sent when it was set.
+    /// The unsent bytes when it was set.
     unsent: u64,
-    /// What was sent of data until then, in bytes.
+    /// The sent bytes of data when it was set.
     data: u64,
     timer: Pin<Box<Sleep>>,
 }
 
-/// A connection of HTTP/2 whose frames are counted. Once the budget is spent nothing more is read, and
-/// `spent` is cancelled; so it is when a client gives its answers no room for `stall`: no write waits then, for
-/// none is begun.
+/// An HTTP/2 connection whose frames are counted. Once the budget is spent, nothing more is read, and `spent` is
+/// cancelled. The same happens when a client opens no window for its answers for `stall`: then no write waits, because
+/// none is started.
 #[derive(Debug)]
 pub(super) struct CountedFrames<IO> {
     stream: IO,
     auth: ConnectionAuth,
     stall: Duration,
-    /// While answers wait to be sent.
+    /// Set while answers wait to be sent.
     deadline: Option<SendDeadline>,
     /// Data sent on this connection, in bytes.
     data: u64,
@@ -203,8 +203,8 @@ impl<IO> CountedFrames<IO> {
         });
     }
 
-    /// Asked whenever the connection waits: true when answers have waited for too long, and hardly any data was
-    /// sent meanwhile. Small answers beside one that is stuck, such as heartbeats, are no progress.
+    /// Polled whenever the connection waits: true when answers have waited for too long and hardly any data was sent
+    /// meanwhile. Small answers beside a stuck one, such as heartbeats, are no progress.
     fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(unsent) = self.auth.load().unsent() else {
             self.deadline = None;
@@ -242,10 +242,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for CountedFrames<IO> {
         }
         let before = room.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, room);
-        let (budget, proof) = (&mut this.budget, &this.auth);
+        let (budget, auth) = (&mut this.budget, &this.auth);
         this.received.read(&room.filled()[before..], |head| {
             if head.kind == SETTINGS {
-                proof.mark_handshaken();
+                auth.mark_handshaken();
             }
             budget.receive(head);
         });
@@ -275,11 +275,11 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for CountedFrames<IO> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        if let Poll::Ready(Ok(mut left)) = written {
+        if let Poll::Ready(Ok(mut remaining)) = written {
             for slice in slices {
-                let part = left.min(slice.len());
+                let part = remaining.min(slice.len());
                 self.count_sent(&slice[..part]);
-                left -= part;
+                remaining -= part;
             }
         }
         written
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_however_the_bytes_are_cut() {
+    fn heads_are_read_however_the_bytes_are_split() {
         let mut wire = vec![b'p'; PREFACE];
         let frames = [head(SETTINGS, 0, 6), head(PING, 1, 8), head(DATA, 1, 300)];
         for frame in frames {
@@ -327,10 +327,9 @@ mod tests {
         }
     }
 
-    /// Each kind of frame that carries nothing spends the budget, and no more than a second's worth comes back
-    /// in a second.
+    /// Each kind of frame without content spends the budget, and the refill is bounded by time.
     #[test]
-    fn frames_that_carry_nothing_spend_the_budget() {
+    fn frames_without_content_spend_the_budget() {
         for (kind, flags, len, each) in [
             (PING, 0, 8, 1),
             (SETTINGS, 0, 0, SETTINGS_COST),
@@ -358,7 +357,7 @@ mod tests {
         }
     }
 
-    /// A client that acknowledges each frame of its answers twice and measures the line is never cut off.
+    /// A client that acknowledges each frame of its answers twice and measures the latency keeps its budget.
     #[test]
     fn a_client_that_reads_its_answers_keeps_its_budget() {
         for len in [MIN_CREDITED_DATA, 1_000, 16_384] {
@@ -378,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Room for a byte at a time earns nothing.
+    /// A window of a byte at a time earns nothing.
     #[test]
     fn an_answer_in_single_bytes_spends_the_budget() {
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The places of an endpoint's connections: who has one, and who gives it up when all are taken.
+//! The slots of a listener's connections: who has one, and whose connection is evicted when all are taken.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use crate::fair_slots::{FairSlots, SlotAdmission, Usage};
 use crate::unread::{ConnectionLoad, RequestGuard};
 
-/// Whose a connection is.
+/// The owner of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum SlotOwner {
-    /// Nobody has shown yet who it is.
+    /// Not authenticated yet.
     Anonymous,
-    /// A credential of this name was shown on it.
+    /// Authenticated with a credential of this name.
     Authenticated(Arc<str>),
 }
 
-/// All places of an endpoint.
+/// All slots of a listener.
 #[derive(Debug)]
 pub(in crate::http) struct ConnectionSlots {
     table: Mutex<SlotTable>,
@@ -32,7 +32,7 @@ struct SlotTable {
     next: u64,
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 struct OpenConnection {
     load: Arc<ConnectionLoad>,
@@ -53,7 +53,7 @@ impl OpenConnection {
 }
 
 impl ConnectionSlots {
-    /// So many, all free.
+    /// A table with this many free slots.
     pub(in crate::http) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(SlotTable {
@@ -64,12 +64,12 @@ impl ConnectionSlots {
         })
     }
 
-    /// A place for a new connection. When all are taken, the oldest connection on which nobody showed who it
-    /// is goes for it; without any, one of whoever has most.
+    /// A slot for a new connection. When all are taken, it evicts the oldest unauthenticated connection; without any, one of
+    /// the owner with the most.
     pub(in crate::http) fn acquire(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut table = self.lock();
-        let unproven = table.shares.release_oldest(&SlotOwner::Anonymous);
-        let gone = match unproven {
+        let unauthenticated = table.shares.release_oldest(&SlotOwner::Anonymous);
+        let evicted = match unauthenticated {
             Some(number) => Some(number),
             None => {
                 let SlotTable { shares, open, .. } = &mut *table;
@@ -81,29 +81,29 @@ impl ConnectionSlots {
                 }
             }
         };
-        let gone = gone.and_then(|number| table.open.remove(&number));
+        let evicted = evicted.and_then(|number| table.open.remove(&number));
         table.next += 1;
-        let (number, visit) = (table.next, Arc::new(OpenConnection::default()));
+        let (number, connection) = (table.next, Arc::new(OpenConnection::default()));
         table.shares.insert(&SlotOwner::Anonymous, number);
-        table.open.insert(number, visit.clone());
+        table.open.insert(number, connection.clone());
         drop(table);
-        if let Some(gone) = gone {
-            gone.evict.cancel();
+        if let Some(evicted) = evicted {
+            evicted.evict.cancel();
         }
         Some(ConnectionSlot(ConnectionAuth {
-            connection: visit,
+            connection,
             number,
             slots: self.clone(),
         }))
     }
 
-    /// No code panics while it holds the lock, so a poisoned table is a whole one.
+    /// No code panics while it holds the lock, so a poisoned table is consistent.
     fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The place of one connection, given back when dropped.
+/// The slot of one connection, released when dropped.
 #[derive(Debug)]
 pub(in crate::http) struct ConnectionSlot(ConnectionAuth);
 
@@ -113,12 +113,12 @@ impl ConnectionSlot {
         self.0.clone()
     }
 
-    /// Resolves when the place is needed for another connection.
+    /// Resolves when the connection is evicted.
     pub(super) async fn wait_evicted(&self) {
         self.0.connection.evict.cancelled().await;
     }
 
-    /// True once its client has greeted as the protocol wants it.
+    /// Whether the protocol handshake is complete.
     pub(super) fn has_handshaken(&self) -> bool {
         self.0.connection.handshake_done.load(Ordering::Relaxed)
     }
@@ -132,7 +132,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Where the handler of a request reports that its sender has shown who it is.
+/// Receives the handler's report that the client is authenticated.
 #[derive(Clone)]
 pub struct ConnectionAuth {
     connection: Arc<OpenConnection>,
@@ -141,13 +141,13 @@ pub struct ConnectionAuth {
 }
 
 impl ConnectionAuth {
-    /// A credential of `owner` was shown. The connection counts as that owner's from its first one on.
+    /// A credential of `owner` was verified. The connection belongs to the owner of its first credential.
     pub fn mark_authenticated(&self, owner: &str) {
         if self.connection.authenticated.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut table = self.slots.lock();
-        // Its place may be another one's already.
+        // Its slot may have been given to another connection.
         if table.shares.remove(&self.number) {
             table
                 .shares
@@ -155,19 +155,19 @@ impl ConnectionAuth {
         }
     }
 
-    /// The greeting is whole: a first head, or the preface and settings of HTTP/2.
+    /// The handshake is complete: a first head, or the preface and settings of HTTP/2.
     pub(super) fn mark_handshaken(&self) {
         self.connection
             .handshake_done
             .store(true, Ordering::Relaxed);
     }
 
-    /// What is being answered on the connection.
+    /// The unfinished answers of the connection.
     pub(super) fn load(&self) -> &ConnectionLoad {
         &self.connection.load
     }
 
-    /// A request has begun; it ends with what is returned.
+    /// Starts a request, which ends with the guard.
     pub(super) fn begin_request(&self) -> RequestGuard {
         self.mark_handshaken();
         self.connection.used.store(true, Ordering::Relaxed);
@@ -185,40 +185,40 @@ impl fmt::Debug for ConnectionAuth {
 mod tests {
     use super::*;
 
-    fn has_left(place: &ConnectionSlot) -> bool {
-        place.0.connection.evict.is_cancelled()
+    fn has_left(slot: &ConnectionSlot) -> bool {
+        slot.0.connection.evict.is_cancelled()
     }
 
     #[test]
-    fn who_proved_nothing_goes_first_and_then_one_of_who_holds_most() {
-        let places = ConnectionSlots::new(4);
-        let [one, two, three, four] = [(); 4].map(|()| places.acquire().unwrap());
-        for place in [&one, &three, &four] {
-            place.auth().mark_authenticated("a");
+    fn unauthenticated_connections_are_evicted_first_and_then_one_of_the_largest_owner() {
+        let slots = ConnectionSlots::new(4);
+        let [one, two, three, four] = [(); 4].map(|()| slots.acquire().unwrap());
+        for slot in [&one, &three, &four] {
+            slot.auth().mark_authenticated("a");
         }
-        let five = places.acquire().unwrap();
+        let five = slots.acquire().unwrap();
         assert!(has_left(&two) && ![&one, &three, &four].map(has_left).contains(&true));
         drop(two);
         five.auth().mark_authenticated("b");
         let _busy = one.auth().begin_request();
-        let six = places.acquire().unwrap();
+        let six = slots.acquire().unwrap();
         assert!(has_left(&three) && ![&one, &four, &five].map(has_left).contains(&true));
         drop((three, six, four, five));
-        assert!(!has_left(&places.acquire().unwrap()));
-        assert_eq!(places.lock().open.len(), 1);
+        assert!(!has_left(&slots.acquire().unwrap()));
+        assert_eq!(slots.lock().open.len(), 1);
     }
 
-    /// What is proven too late takes no place.
+    /// Authentication after the eviction has no effect.
     #[test]
-    fn a_place_that_was_lost_is_not_taken_back() {
-        let places = ConnectionSlots::new(1);
-        let one = places.acquire().unwrap();
-        let two = places.acquire().unwrap();
+    fn an_evicted_slot_is_not_taken_back() {
+        let slots = ConnectionSlots::new(1);
+        let one = slots.acquire().unwrap();
+        let two = slots.acquire().unwrap();
         one.auth().mark_authenticated("a");
-        assert_eq!(places.lock().shares.len(), 1);
+        assert_eq!(slots.lock().shares.len(), 1);
         drop(one);
-        assert_eq!(places.lock().shares.len(), 1);
+        assert_eq!(slots.lock().shares.len(), 1);
         drop(two);
-        assert!(places.lock().shares.is_empty() && places.lock().open.is_empty());
+        assert!(slots.lock().shares.is_empty() && slots.lock().open.is_empty());
     }
 }

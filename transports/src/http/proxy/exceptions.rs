@@ -1,15 +1,15 @@
-//! What is reached without a proxy, as `NO_PROXY` says it.
+//! The addresses that are reached without a proxy (`NO_PROXY`).
 
 use std::net::IpAddr;
 
 use super::{normalize_host, normalize_ip};
 
-/// Addresses that are reached directly. It is as long as the person wrote it.
+/// Addresses that are reached directly. Its length is that of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyExceptions {
     match_all: bool,
     named: Vec<NamedException>,
-    /// Entries that are none, as they were written.
+    /// Malformed entries, unchanged.
     pub invalid: Vec<String>,
 }
 
@@ -21,25 +21,25 @@ struct NamedException {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExceptionTarget {
-    /// A name and all below it.
+    /// A name and all subdomains.
     Name(String),
     /// The addresses that begin with these bits.
     Network(IpAddr, u32),
 }
 
 impl ProxyExceptions {
-    /// Entries between commas or spaces: `*` for everything; a name, with or without a dot before it, for itself
-    /// and all names below it; an address; a network (`10.0.0.0/8`). A name or an address may have a port behind
-    /// a colon, and holds for that port alone.
+    /// Entries between commas or spaces: `*` for everything; a name, with or without a dot before it, for itself and all
+    /// subdomains; an address; a network (`10.0.0.0/8`). A name or an address may have a port after a colon, and applies to
+    /// that port alone.
     ///
-    /// Only what stands in a URL is compared: a name is not looked up to see whether its address is in a network.
+    /// Only the host of a URL is compared: a name is not resolved to check whether its address is in a network.
     #[must_use]
     pub(crate) fn parse_lenient(text: &str) -> Self {
         let entries = text.split(|c: char| c == ',' || c.is_whitespace());
         Self::from_entries(entries.filter(|entry| !entry.is_empty()))
     }
 
-    /// The same of a list.
+    /// Parses a list of entries.
     #[must_use]
     pub fn from_entries<'t>(entries: impl Iterator<Item = &'t str>) -> Self {
         let mut exceptions = Self::default();
@@ -53,30 +53,25 @@ impl ProxyExceptions {
         exceptions
     }
 
-    /// Whether a host, which has no brackets, and a port are among them.
+    /// Whether a host, without brackets, and a port are exceptions.
     pub(super) fn contains(&self, host: &str, port: u16) -> bool {
         let ip = host.parse::<IpAddr>().ok().map(normalize_ip);
-        let is = |it: &NamedException| {
-            let there = match (&it.target, ip) {
+        let matches = |exception: &NamedException| {
+            let is_match = match (&exception.target, ip) {
                 (ExceptionTarget::Name(name), None) => is_subdomain(host, name),
                 (ExceptionTarget::Network(net, bits), Some(ip)) => {
                     has_common_prefix(*net, ip, *bits)
                 }
                 (ExceptionTarget::Name(_), Some(_)) | (ExceptionTarget::Network(..), None) => false,
             };
-            there && it.port.is_none_or(|only| only == port)
+            is_match && exception.port.is_none_or(|only| only == port)
         };
-        self.match_all || self.named.iter().any(is)
+        self.match_all || self.named.iter().any(matches)
     }
 }
 
 fn parse_exception(entry: &str) -> Option<NamedException> {
-    let whole = |place| {
-        Some(NamedException {
-            target: place,
-            port: None,
-        })
-    };
+    let whole = |target| Some(NamedException { target, port: None });
     if let Some((net, bits)) = entry.split_once('/') {
         let net: IpAddr = net.parse().ok()?;
         let bits: u32 = bits.parse().ok()?;
@@ -86,7 +81,7 @@ fn parse_exception(entry: &str) -> Option<NamedException> {
             None
         };
     }
-    // An IPv6 address has colons of its own.
+    // An IPv6 address contains colons.
     if let Ok(ip) = normalize_host(entry).parse::<IpAddr>() {
         return whole(exact_address(ip));
     }
@@ -95,21 +90,18 @@ fn parse_exception(entry: &str) -> Option<NamedException> {
         None => (entry, None),
     };
     let host = normalize_host(host);
-    let place = match host.parse::<IpAddr>() {
+    let target = match host.parse::<IpAddr>() {
         Ok(ip) => exact_address(ip),
         Err(_) => {
             let name = host.trim_start_matches('*').trim_start_matches('.');
-            let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-            if name.is_empty() || !name.chars().all(fits) {
+            let is_name_char = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+            if name.is_empty() || !name.chars().all(is_name_char) {
                 return None;
             }
             ExceptionTarget::Name(name.to_owned())
         }
     };
-    Some(NamedException {
-        target: place,
-        port,
-    })
+    Some(NamedException { target, port })
 }
 
 fn exact_address(ip: IpAddr) -> ExceptionTarget {
@@ -143,7 +135,7 @@ mod tests {
 
     /// Decision 0056: suffixes, ports, networks and `*`, and nothing that only looks like them.
     #[test]
-    fn what_is_reached_directly() {
+    fn exceptions_are_matched_exactly() {
         let text = "corp.test, .Below.test *.star.test,10.0.0.0/8 192.168.1.7,fd00::/8,[::2]:8443,at.test:8080,,";
         let exceptions = ProxyExceptions::parse_lenient(text);
         assert!(exceptions.invalid.is_empty(), "{exceptions:?}");

@@ -1,17 +1,17 @@
-//! Asks a proxy for a way to a server (CONNECT, RFC 9110, section 9.3.6).
+//! Opens a tunnel through a proxy (CONNECT, RFC 9110, section 9.3.6).
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::ProxyAddress;
 
-/// Longest head of an answer, in bytes; proxies send some hundred. The body of a refusal is not read.
+/// Longest head of an answer, in bytes; proxies send some hundred. The body of a rejection is not read.
 const HEAD_MAX: usize = 8 << 10;
 
-/// Opens a way to `target`, `host:port`, over a connection to the proxy.
+/// Opens a tunnel to `target`, `host:port`, over a connection to the proxy.
 ///
 /// # Errors
-/// Why the proxy gave none, in words that show no credentials.
+/// The reason of the failure, without credentials.
 pub(in crate::http) async fn open_tunnel(
     tcp: &mut TcpStream,
     proxy: &ProxyAddress,
@@ -31,7 +31,7 @@ pub(in crate::http) async fn open_tunnel(
         if head.len() >= HEAD_MAX {
             return Err("its answer has no end".to_owned());
         }
-        // Byte by byte: what comes behind the head is the server's.
+        // Byte by byte: whatever follows the head belongs to the server.
         match tcp.read_u8().await {
             Ok(byte) => head.push(byte),
             Err(_) if head.is_empty() => return Err("it closed the connection".to_owned()),
@@ -56,7 +56,7 @@ fn parse_status(head: &[u8]) -> Option<u16> {
     (code.len() == 3).then(|| code.parse().ok())?
 }
 
-/// What a proxy means by a status, and what to do about it.
+/// Explains the status of a proxy, and the remedy.
 pub(in crate::http) fn explain_refusal(status: u16, has_login: bool, target: &str) -> String {
     match (status, has_login) {
         (407, false) => "it wants a login: write it as http://USER:PASSWORD@HOST:PORT".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_is_no_http_is_no_yes() {
+    fn a_head_that_is_no_http_has_no_status() {
         assert_eq!(
             parse_status(b"HTTP/1.1 200 Connection established\r\n\r\n"),
             Some(200)

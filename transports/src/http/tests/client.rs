@@ -1,4 +1,4 @@
-//! What the client says to servers, and what it says of them.
+//! Requests of the client, and its errors.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn client() -> Client {
     Client::new(Tls::system())
 }
 
-/// What a person reads of a server that says this to a request.
+/// The error text for a server that sends `said`.
 async fn words_for(said: &'static str) -> String {
     let url = upstream(move |mut server| async move {
         server.hear("\r\n\r\n{}").await;
@@ -37,7 +37,7 @@ async fn words_for(said: &'static str) -> String {
     error.replace(url.authority().unwrap().as_str(), "HOST:PORT")
 }
 
-/// MCP-084: what the caller gives goes out, and nothing that it did not give.
+/// MCP-084: the caller's headers are sent, and no others.
 #[tokio::test]
 async fn nothing_is_added_to_a_request() {
     let (told, mut heard) = mpsc::channel(1);
@@ -76,7 +76,7 @@ async fn nothing_is_added_to_a_request() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_says_where() {
+async fn a_refused_connection_names_the_address() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -91,9 +91,9 @@ async fn a_refused_connection_says_where() {
     assert_eq!(error.to_string(), words);
 }
 
-/// A label of more than 63 characters is refused before any name server is asked.
+/// A label of more than 63 characters is rejected before any name server is queried.
 #[tokio::test]
-async fn a_name_without_an_address_says_so() {
+async fn a_name_without_an_address_is_an_error() {
     let host = "x".repeat(70);
     let url = format!("http://{host}:81/").parse().unwrap();
     let error = post(&client(), &url).await.unwrap_err().to_string();
@@ -102,7 +102,7 @@ async fn a_name_without_an_address_says_so() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_but_told() {
+async fn a_redirect_is_reported_and_not_followed() {
     for (location, to) in [
         ("https://new.example/mcp", "https://new.example/mcp"),
         ("/v2/mcp", "http://HOST:PORT/v2/mcp"),
@@ -119,7 +119,7 @@ async fn a_redirect_is_not_followed_but_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_web_server_is_told() {
+async fn a_server_without_http_is_reported() {
     let ssh = words_for("SSH-2.0-OpenSSH_9.6\r\n\r\n").await;
     assert_eq!(
         ssh,
@@ -133,7 +133,7 @@ async fn a_server_that_is_no_web_server_is_told() {
 }
 
 #[test]
-fn a_url_that_leads_nowhere_is_refused() {
+fn an_invalid_url_is_rejected() {
     for (url, why) in [
         ("ftp://host/", "it must begin with http:// or https://"),
         ("/mcp", "it must begin with http:// or https://"),
@@ -155,7 +155,7 @@ fn a_url_that_leads_nowhere_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
     let url = upstream(move |mut server| {
@@ -174,7 +174,7 @@ async fn connections_are_used_again() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
-/// A server may close a connection that waits in the pool; the next request does not notice.
+/// A server may close a connection in the pool; the next request is not affected.
 #[tokio::test]
 async fn a_connection_closed_while_idle_is_replaced() {
     let (closed, mut closes) = mpsc::channel(1);
@@ -195,8 +195,8 @@ async fn a_connection_closed_while_idle_is_replaced() {
     }
 }
 
-/// The pool learns of the close only when the request is already on its way to the connection:
-/// nothing else ran in between, for this thread was blocked.
+/// The pool learns of the close only when the request is already assigned to the connection: this thread was blocked in
+/// between.
 #[tokio::test]
 async fn a_request_that_meets_the_close_is_sent_on_a_new_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,7 +227,7 @@ async fn a_request_that_meets_the_close_is_sent_on_a_new_connection() {
     server.join().unwrap();
 }
 
-/// An answer may come, and wait to be read, while the request is still being written.
+/// An answer may arrive and be readable while the request is still being written.
 #[tokio::test]
 async fn an_early_answer_is_not_taken_for_a_close() {
     const LARGE: usize = 16 << 20;
@@ -260,7 +260,7 @@ async fn an_early_answer_is_not_taken_for_a_close() {
     assert_eq!(soon(heard.recv()).await, Some(LARGE));
 }
 
-/// A request that was written is never written again: the server may have carried it out.
+/// A request that was written is never repeated: the server may have executed it.
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_sent_twice() {
     let heard = Arc::new(AtomicUsize::new(0));
@@ -301,7 +301,7 @@ async fn a_burst_leaves_a_bounded_number_of_idle_connections() {
     for answer in futures_util::future::join_all(burst).await {
         assert_eq!(answer.unwrap(), "ok");
     }
-    // Well before any of them has been idle for too long.
+    // Well before the idle timeout.
     for _ in 0..8 {
         let end = tokio::time::timeout(Duration::from_secs(2), ends.recv());
         end.await.unwrap().unwrap();

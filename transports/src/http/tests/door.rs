@@ -1,4 +1,4 @@
-//! What a door does for its callers, and to them.
+//! The behaviour of a listener.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ use super::*;
 const POST: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi";
 const GET: &str = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// MCP-081: a door on 127.0.0.1 is found at no other address of the machine.
+/// MCP-081: a listener on 127.0.0.1 is not reachable at another address of the machine.
 #[tokio::test]
-async fn a_loopback_door_opens_to_loopback_only() {
+async fn a_loopback_listener_is_reachable_by_loopback_only() {
     let door = HttpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
     assert!(door.addr().ip().is_loopback());
     let elsewhere = TcpStream::connect(("127.0.0.2", door.addr().port())).await;
@@ -48,7 +48,7 @@ async fn pieces_leave_as_one_body_with_its_length() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_to_those_who_open_with_it() {
+async fn http2_is_served_with_prior_knowledge() {
     let door = open(ListenerLimits::default(), echo);
     let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
     let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
@@ -72,9 +72,9 @@ async fn http2_is_spoken_to_those_who_open_with_it() {
     }
 }
 
-/// A client whose stream is reset while it still writes loses the answer that came before.
+/// A client whose stream is reset while it still writes loses the earlier answer.
 #[tokio::test]
-async fn who_is_answered_early_is_read_to_the_end() {
+async fn a_request_that_is_answered_early_is_read_to_the_end() {
     let door = open(ListenerLimits::default(), |_, _| async {
         Response::new(ReplyBody::full("refused"))
     });
@@ -86,7 +86,7 @@ async fn who_is_answered_early_is_read_to_the_end() {
     let (tell, written) = tokio::sync::oneshot::channel::<()>();
     let pieces = futures_util::stream::unfold((answered, Some(tell)), async |(mut rest, tell)| {
         let piece: Option<Bytes> = rest.recv().await;
-        // Dropped, not sent, where the stream was reset.
+        // Dropped, not sent, if the stream was reset.
         match (piece, tell) {
             (Some(piece), tell) => Some((piece, (rest, tell))),
             (None, tell) => {
@@ -108,9 +108,9 @@ async fn who_is_answered_early_is_read_to_the_end() {
     soon(written).await.unwrap();
 }
 
-/// The first bytes of a connection may come one by one.
+/// The first bytes of a connection may arrive one by one.
 #[tokio::test]
-async fn a_slow_opening_is_understood() {
+async fn a_protocol_is_detected_from_slow_bytes() {
     let door = open(ListenerLimits::default(), echo);
     for (opening, answer) in [
         (POST, "\r\n\r\nhi"),
@@ -126,7 +126,7 @@ async fn a_slow_opening_is_understood() {
     }
 }
 
-/// MCP-080: the handler never sees what comes from a foreign page or for a foreign host.
+/// MCP-080: the handler never receives requests of foreign pages or for foreign hosts.
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_forbidden() {
     static HANDLED: AtomicUsize = AtomicUsize::new(0);
@@ -156,7 +156,7 @@ async fn foreign_hosts_and_origins_are_forbidden() {
     assert_eq!(HANDLED.load(Ordering::SeqCst), 0);
 }
 
-/// CMCP-032: bodies that are too long, too slow or broken are answered, and the door stays open.
+/// CMCP-032: bodies that are too long, too slow or broken are answered, and the listener keeps working.
 #[tokio::test]
 async fn a_bad_body_is_answered_and_blocks_nobody() {
     let door = open(ListenerLimits::default(), echo);
@@ -203,7 +203,7 @@ async fn silence_and_endless_heads_end_a_connection() {
         client.say(next).await;
         assert_eq!(client.rest().await, "", "{next}");
     }
-    // With all the time it needs, so that its length alone is what ends it.
+    // With enough time, so that only its length ends it.
     let limits = ListenerLimits {
         header_bytes: 1024,
         ..ListenerLimits::default()
@@ -219,7 +219,7 @@ async fn silence_and_endless_heads_end_a_connection() {
     assert!(client.rest().await.starts_with("HTTP/1.1 431 "));
 }
 
-/// MCP-074, CMCP-023: an event stream has no length, and a beat fills its silence.
+/// MCP-074, CMCP-023: an event stream has no length, and heartbeats fill its silence.
 #[tokio::test]
 async fn an_event_stream_beats_while_it_is_silent() {
     let door = open(ListenerLimits::default(), |_, _| async {
@@ -245,8 +245,7 @@ async fn an_event_stream_beats_while_it_is_silent() {
     }
 }
 
-/// CMCP-024: a stream whose client went away is dropped within a second: one time in three, on a machine with
-/// other things to do.
+/// CMCP-024: a stream whose client disconnected is dropped within a second: in one of three tries, on a busy machine.
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_stream() {
     let mut took = Vec::new();
@@ -273,7 +272,7 @@ async fn freed() -> Duration {
     left.elapsed()
 }
 
-/// Closing the connection is how a client of HTTP cancels its call.
+/// An HTTP client cancels its call by closing the connection.
 #[tokio::test]
 async fn a_client_that_leaves_cancels_its_call() {
     let (tell, told) = Tell::new();
@@ -313,9 +312,9 @@ async fn a_client_that_never_reads_is_dropped() {
     drop(client);
 }
 
-/// A connection that does not greet ends soon, whatever it began with; one that did stays.
+/// A connection without a complete handshake ends soon, whatever it began with; a complete one stays.
 #[tokio::test]
-async fn silent_and_half_greeted_connections_end_soon() {
+async fn silent_and_incomplete_connections_end_soon() {
     const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let limits = ListenerLimits {
         first_request: Duration::from_millis(200),
@@ -340,7 +339,7 @@ async fn silent_and_half_greeted_connections_end_soon() {
     greeted.hear("\r\n\r\nhi").await;
     let mut answer = [0; 9];
     soon(modern.0.read_exact(&mut answer)).await.unwrap();
-    // The answer to a PING comes still.
+    // The answer to a PING still arrives.
     modern.say("\0\0\x08\x06\0\0\0\0\0pingpong").await;
     let mut heard = Vec::new();
     while !heard.ends_with(b"pingpong") {
@@ -348,7 +347,7 @@ async fn silent_and_half_greeted_connections_end_soon() {
     }
 }
 
-/// Answers as [`echo`] does, and takes the path for who asks.
+/// Answers as [`echo`] does, and uses the path as the owner.
 async fn known(request: Request<RequestBody>, peer: HttpPeer) -> Response<ReplyBody> {
     if request.uri().path() != "/mcp" {
         peer.auth.mark_authenticated(request.uri().path());
@@ -362,10 +361,10 @@ async fn asks(door: &Open, path: &str) -> Raw {
     client
 }
 
-/// When all places are taken, the oldest connection goes on which nobody showed who it is, then an idle one of
-/// whoever has most; so nobody keeps others out, with a credential or without.
+/// When all slots are taken, the oldest unauthenticated connection is evicted, then an idle one of the owner with the
+/// most; so nobody starves others, with a credential or without.
 #[tokio::test]
-async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
+async fn unauthenticated_connections_are_evicted_first() {
     let limits = ListenerLimits {
         connections: 4,
         ..ListenerLimits::default()
@@ -384,7 +383,7 @@ async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
     let mut other = asks(&door, "/b").await;
     other.hear("\r\n\r\nhi").await;
     assert_eq!(stranger.rest().await, "");
-    // Nobody is left who proved nothing.
+    // No unauthenticated connection is left.
     asks(&door, "/c").await.hear("\r\n\r\nhi").await;
     let mut held = Vec::new();
     for client in [&mut first, &mut second, &mut third] {
@@ -395,10 +394,10 @@ async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
     assert_eq!(kept.count(), 2, "{held:?}");
 }
 
-/// Over HTTP/2 no write waits for a client that gives its answers no room; it is dropped all the same, however
-/// well it answers a PING and reads another stream.
+/// Over HTTP/2 no write waits for a client that opens no window; it is dropped anyway, even if it answers a PING and reads
+/// another stream.
 #[tokio::test]
-async fn a_client_that_gives_its_answers_no_room_is_dropped() {
+async fn a_client_that_opens_no_window_is_dropped() {
     let limits = ListenerLimits {
         stall: Duration::from_millis(300),
         ..ListenerLimits::default()
@@ -455,7 +454,7 @@ impl AsRef<[u8]> for Held {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn one_connection_too_many_is_rejected() {
     let limits = ListenerLimits {
         connections: 2,
         ..ListenerLimits::default()
@@ -493,10 +492,9 @@ async fn one_connection_too_many_is_told_so() {
     .await;
 }
 
-/// Frames of HTTP/2 that carry nothing come to an end: a GOAWAY, then the end of the connection. Others are
-/// served meanwhile.
+/// HTTP/2 frames without content lead to a GOAWAY and the end of the connection. Other connections are served meanwhile.
 #[tokio::test]
-async fn floods_of_frames_that_carry_nothing_are_cut_off() {
+async fn floods_of_frames_without_content_end_the_connection() {
     let door = open(ListenerLimits::default(), echo);
     let frames: [(&str, &[u8]); 5] = [
         ("PING", b"\0\0\x08\x06\0\0\0\0\0pingpong"),

@@ -15,7 +15,7 @@ use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Everything goes through this proxy.
+/// Sends everything through this proxy.
 fn through(proxy: &str) -> Outbound {
     Outbound {
         tls: Tls::with_roots(RootCertStore::empty()),
@@ -25,7 +25,7 @@ fn through(proxy: &str) -> Outbound {
     }
 }
 
-/// A proxy that gives each connection this answer, and tells what it was asked.
+/// A proxy that gives each connection this answer, and reports its requests.
 fn proxy(answer: &'static str) -> (String, mpsc::Receiver<String>) {
     let (told, heard) = mpsc::channel(8);
     let at = upstream(move |mut client| {
@@ -47,7 +47,7 @@ fn words(error: &ClientError, proxy: &str) -> String {
     error.to_string().replace(proxy, "HOST:PORT")
 }
 
-/// Decision 0056: a proxy reads what goes to `http://` whole, with the credentials of its own address.
+/// Decision 0056: a proxy reads a request to `http://` whole, with the credentials of the proxy's address.
 #[tokio::test]
 async fn a_plain_request_is_read_by_the_proxy() {
     let (at, mut heard) = proxy(OK);
@@ -66,10 +66,9 @@ async fn a_plain_request_is_read_by_the_proxy() {
     );
 }
 
-/// Decision 0056: of what goes to `https://` a proxy sees the name and the port, and its own credentials;
-/// nothing of the request.
+/// Decision 0056: of a request to `https://` a proxy sees the name and the port, and its own credentials; nothing else.
 #[tokio::test]
-async fn a_secret_request_is_not_read_by_the_proxy() {
+async fn an_https_request_is_not_read_by_the_proxy() {
     let (at, mut heard) = proxy("HTTP/1.1 200 Connection established\r\nvia: x\r\n\r\n");
     let client = Client::new(through(&format!("ada:hush@{at}")));
     let url: Uri = "https://mcp.test/secret".parse().unwrap();
@@ -82,9 +81,9 @@ async fn a_secret_request_is_not_read_by_the_proxy() {
     asked.abort();
 }
 
-/// Decision 0056: a proxy that refuses says so, in words that show no credentials.
+/// Decision 0056: the rejection of a proxy is reported without credentials.
 #[tokio::test]
-async fn a_proxy_that_gives_no_way_is_told() {
+async fn the_rejection_of_a_proxy_is_reported() {
     for (answer, said) in [
         (
             "HTTP/1.1 403 Forbidden\r\n\r\n",
@@ -128,10 +127,10 @@ async fn a_proxy_that_gives_no_way_is_told() {
     );
 }
 
-/// Decision 0056: how far a document leads is judged here; the proxy is asked for the address that was judged,
-/// and for nothing that could not be.
+/// Decision 0056: the scope of a document is checked here; the proxy connects to the checked address, and to no
+/// unresolved name.
 #[tokio::test]
-async fn a_proxy_is_no_way_around_the_scope() {
+async fn a_proxy_does_not_bypass_the_scope() {
     let (at, mut heard) = proxy("HTTP/1.1 200 OK\r\n\r\n");
     let ask = async |scope, url: &str| {
         let client = Client::with_scope(through(&at), scope);

@@ -1,4 +1,4 @@
-//! How a door closes.
+//! How a listener closes.
 
 use std::sync::Mutex;
 
@@ -13,9 +13,9 @@ fn grace(grace: Duration) -> ListenerLimits {
     }
 }
 
-/// MCP-074: a held event stream ends as a stream should, at once.
+/// MCP-074: a held event stream is ended properly, at once.
 #[tokio::test]
-async fn closing_ends_standing_streams() {
+async fn closing_ends_long_lived_streams() {
     let door = open(grace(Duration::from_secs(60)), |_, _| async {
         let (tell, _) = Tell::new();
         Response::new(ReplyBody::stream(silent(tell)).mark_long_lived())

@@ -21,7 +21,7 @@ async fn listen(url: &Uri) -> SseEvents {
     client::read_events(soon(asked).await.unwrap().body, 64)
 }
 
-/// MCP-084, CMCP-036: events come out as they come in, id-only heartbeats among them.
+/// MCP-084, CMCP-036: events are read as they arrive, including heartbeats that only have an id.
 #[tokio::test]
 async fn events_are_read_as_they_come() {
     let url = upstream(|mut server| async move {
@@ -52,7 +52,7 @@ async fn events_are_read_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_told_from_one_that_ends() {
+async fn a_broken_stream_differs_from_an_ended_one() {
     let url = upstream(|mut server| async move {
         server.hear("\r\n\r\n").await;
         server
@@ -66,7 +66,7 @@ async fn a_stream_that_breaks_off_is_told_from_one_that_ends() {
     assert_eq!(broken, Err(EventsError::Broken(BodyError::Broken(why))));
 }
 
-/// Closing the stream is how a call to a server is cancelled.
+/// Closing the stream cancels a call to a server.
 #[tokio::test]
 async fn a_stream_that_is_dropped_ends_its_connection() {
     let (told, mut tells) = mpsc::channel(1);

@@ -13,8 +13,8 @@ use super::super::tls::Tls;
 use super::client::post;
 use super::*;
 
-/// A server with a certificate of its own making, at an https URL; its first connection serves
-/// three requests, and any other none.
+/// A server with a self-signed certificate at an https URL; its first connection serves three requests, and any other
+/// none.
 fn secure_upstream() -> (Uri, CertificateDer<'static>) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -55,7 +55,7 @@ fn secure(url: &Uri) -> Uri {
 }
 
 #[tokio::test]
-async fn a_trusted_server_is_spoken_to() {
+async fn a_trusted_server_is_used() {
     let (url, certificate) = secure_upstream();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
@@ -66,7 +66,7 @@ async fn a_trusted_server_is_spoken_to() {
 }
 
 #[tokio::test]
-async fn a_server_nobody_vouches_for_is_told() {
+async fn a_server_with_an_unknown_authority_is_reported() {
     let (url, _) = secure_upstream();
     let client = Client::new(Tls::with_roots(RootCertStore::empty()));
     let error = post(&client, &url).await.unwrap_err();
@@ -78,7 +78,7 @@ async fn a_server_nobody_vouches_for_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told() {
+async fn a_server_without_tls_is_reported() {
     let url = upstream(|mut server| async move {
         server.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         server.rest().await;
@@ -91,9 +91,9 @@ async fn a_server_without_tls_is_told() {
     );
 }
 
-/// The clock runs ahead whenever nothing else can happen.
+/// The paused clock advances whenever nothing else can happen.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_times_out() {
+async fn a_silent_server_times_out() {
     let url = upstream(|mut server| async move {
         server.rest().await;
     });

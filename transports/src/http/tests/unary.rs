@@ -1,4 +1,4 @@
-//! Calls of gRPC with one message each way, at a door that speaks HTTP/2.
+//! Unary gRPC calls to a listener with HTTP/2.
 
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue};
@@ -21,7 +21,7 @@ fn trailers(code: &'static str) -> HeaderMap {
     trailers
 }
 
-/// Answers by the path; one says what it was asked.
+/// Answers by the path; one method echoes its request.
 async fn service(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     let heard = body.collect().await.unwrap().to_bytes();
@@ -59,8 +59,8 @@ async fn service(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBo
     Response::new(ReplyBody::with_trailers(frames, cut))
 }
 
-/// Decision 0070: a call goes out as gRPC has it, its status is found wherever it stands, and no answer is taken that is
-/// longer than was said.
+/// Decision 0070: a call is sent as gRPC requires, its status is found in head and trailers, and longer answers than the
+/// limit are rejected.
 #[tokio::test]
 async fn a_call_ends_with_its_status() {
     let door = open(ListenerLimits::default(), service);
@@ -88,9 +88,9 @@ async fn a_call_ends_with_its_status() {
     assert_eq!(ask("unsaid").await.code, 2);
 }
 
-/// Decision 0070: over https a service has to be trusted, and HTTP/2 is agreed on by the handshake.
+/// Decision 0070: over https a service must be trusted, and ALPN negotiates HTTP/2.
 #[tokio::test]
-async fn a_service_behind_https_is_one_that_is_trusted() {
+async fn a_service_behind_https_must_be_trusted() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let papers = TlsFiles {
@@ -122,9 +122,9 @@ async fn a_service_behind_https_is_one_that_is_trusted() {
     assert_eq!(ask(&roots).await.unwrap().code, 0);
 }
 
-/// Who speaks no HTTP/2 is an error in words, and none that has no end.
+/// A server without HTTP/2 is reported as an error, in bounded time.
 #[tokio::test]
-async fn who_speaks_no_http2_is_told_from_a_service() {
+async fn a_server_without_http2_is_reported() {
     let url = upstream(|mut server| async move {
         server
             .say("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

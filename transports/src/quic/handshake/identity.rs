@@ -1,4 +1,4 @@
-//! Who this node is on a link: a certificate of its key, made at each start.
+//! The identity of this node on a link: a certificate of its key, made at each start.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 
-/// Signs with the key of this node. The key itself stays with who holds it.
+/// Signs with the key of this node, without exposing it.
 pub trait NodeSigner: fmt::Debug + Send + Sync {
     /// The public half, Ed25519.
     fn public_key(&self) -> [u8; 32];
 
-    /// Signs.
+    /// Signs the bytes.
     fn sign(&self, bytes: &[u8]) -> [u8; 64];
 }
 
@@ -32,7 +32,7 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Makes the certificate. It holds the key and its own signature, and no name: nobody reads one.
+    /// Makes the certificate. It contains the key, its own signature, and no name, since none is read.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -101,7 +101,7 @@ impl Signer for NodeSigningKey {
     }
 }
 
-/// Shows the certificate to whoever this node dials.
+/// Presents the certificate to dialed peers.
 #[derive(Debug)]
 pub(super) struct IdentityResolver(pub(super) NodeIdentity);
 

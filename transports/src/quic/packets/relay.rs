@@ -1,10 +1,10 @@
-//! Links through a third node, which both ends have a link to.
+//! Links through a third node with direct links to both ends.
 //!
-//! A relayed link is a link like any other: QUIC and TLS between its two ends, under their pinned keys. Only its packets
-//! travel as packets of the links to the relay, which cannot read them, nor make any that an end takes. An end
-//! addresses them to a node and the relay between, under an address that this endpoint makes up.
+//! A relayed link is a link like any other: QUIC and TLS between its two ends, with their pinned keys. Only its packets
+//! travel as packets of the links to the relay, which can neither read nor forge them. An end addresses them to a node and
+//! a relay, by an address that its endpoint invents.
 //!
-//! A relay passes on what came by a direct link to a direct link, and nothing else: no packet takes two relays.
+//! A relay forwards packets from a direct link to a direct link, and nothing else: no packet takes two relays.
 
 mod addresses;
 mod socket;
@@ -27,26 +27,26 @@ pub use self::traffic::RelayedPair;
 use self::traffic::{RelayAdmission, RelayTraffic};
 use crate::quic::pinned::PinnedNodes;
 
-/// Packets that wait to be read by this end, of all relayed links: those of some ten milliseconds. The next ones are
-/// lost, and QUIC sends them again.
+/// Packets of all relayed links that wait to be read by this end: those of some ten milliseconds. Further ones are lost,
+/// and QUIC sends them again.
 const INBOUND: usize = 512;
 
-/// Packets that wait for a stream, on a link whose datagrams are still too short for them.
+/// Packets that wait for a stream, on a link whose datagrams are too short for them.
 const LONG: usize = 64;
 
-/// Of a link's room for datagrams, what is left to packets of membership, in bytes.
+/// The part of a link's datagram buffer that is reserved for membership, in bytes.
 const RESERVED: usize = 16 << 10;
 
-/// What came for this end: from which address, and the packet.
+/// The source address of an incoming packet, and the packet.
 type Inbound = (SocketAddr, Bytes);
 
-/// The ends and the middle of relayed links at this node.
+/// The state of relayed links at this node, as an end and as a relay.
 #[derive(Debug)]
 pub(in crate::quic) struct Relay {
     here: NodeId,
     pinned: Arc<PinnedNodes>,
-    /// Whether this node passes packets on for others.
-    passes_on: bool,
+    /// Whether this node relays packets for others.
+    is_enabled: bool,
     neighbors: Mutex<Neighbors>,
     addresses: Mutex<RelayAddresses>,
     traffic: Mutex<RelayTraffic>,
@@ -54,7 +54,7 @@ pub(in crate::quic) struct Relay {
     inbound: mpsc::Sender<Inbound>,
 }
 
-/// Nodes with a direct link whose packets have heads; the newest link of each last.
+/// Nodes with a direct link whose packets have headers; the newest link of each last.
 #[derive(Debug, Default)]
 struct Neighbors {
     links: HashMap<NodeId, Vec<Neighbor>>,
@@ -68,7 +68,7 @@ struct Neighbor {
     long: mpsc::Sender<Bytes>,
 }
 
-/// Dials that wait for an answer through a relay. Bounded by who dials.
+/// Dials that wait for an answer through a relay. Bounded by the dialing tasks.
 #[derive(Debug, Default)]
 struct RelayDials {
     pending: HashMap<u64, RelayDial>,
@@ -82,7 +82,7 @@ struct RelayDial {
     refusal: oneshot::Sender<RelayRefusal>,
 }
 
-/// A direct link's place among the neighbors; goes with the link.
+/// The registration of a direct link; dropped with the link.
 #[derive(Debug)]
 pub(in crate::quic) struct NeighborEntry {
     relay: Arc<Relay>,
@@ -90,7 +90,7 @@ pub(in crate::quic) struct NeighborEntry {
     number: u64,
 }
 
-/// A dial that waits; dropped, it waits no longer.
+/// A pending dial; dropping it removes it.
 pub(in crate::quic) struct PendingDial {
     relay: Arc<Relay>,
     number: u64,
@@ -103,13 +103,13 @@ impl Relay {
     pub(in crate::quic) fn new(
         here: NodeId,
         pinned: Arc<PinnedNodes>,
-        passes_on: bool,
+        is_enabled: bool,
     ) -> (Arc<Self>, RelaySocket) {
         let (inbound, to_read) = mpsc::channel(INBOUND);
         let relay = Arc::new(Self {
             here,
             pinned,
-            passes_on,
+            is_enabled,
             neighbors: Mutex::default(),
             addresses: Mutex::default(),
             traffic: Mutex::new(RelayTraffic::new(Instant::now())),
@@ -120,7 +120,7 @@ impl Relay {
         (relay, socket)
     }
 
-    /// Enters a direct link to a node that reads heads. What is too long for its datagrams comes out of the receiver.
+    /// Registers a direct link to a node that uses headers. Packets that are too long for its datagrams go to the receiver.
     pub(in crate::quic) fn add_neighbor(
         self: &Arc<Self>,
         node: NodeId,
@@ -135,15 +135,15 @@ impl Relay {
             connection,
             long,
         });
-        let place = NeighborEntry {
+        let entry = NeighborEntry {
             relay: Arc::clone(self),
             node,
             number,
         };
-        (place, to_stream)
+        (entry, to_stream)
     }
 
-    /// A packet with a head came by the direct link to this node.
+    /// Handles a packet with a header from the direct link to this node.
     pub(in crate::quic) fn handle_packet(&self, from: NodeId, head: PacketHeader, payload: Bytes) {
         match head {
             PacketHeader::RelayTo(to) => {
@@ -160,9 +160,9 @@ impl Relay {
         }
     }
 
-    /// Passes a packet on, or says why none is. One that is dropped for its pair's bounds is no refusal.
+    /// Forwards a packet, or returns a refusal. A packet that is dropped by the limits of its pair is not refused.
     fn forward(&self, from: NodeId, to: NodeId, payload: &Bytes) -> Option<RelayRefusal> {
-        if !self.passes_on {
+        if !self.is_enabled {
             return Some(RelayRefusal::Off);
         }
         if from == to {
@@ -181,17 +181,17 @@ impl Relay {
         None
     }
 
-    /// A packet for this end. Of nodes that are not pinned nothing is read.
+    /// Receives a packet for this end. Packets of unpinned nodes are dropped.
     fn receive(&self, node: NodeId, relay: NodeId, payload: Bytes) {
         if node == self.here || !self.pinned.contains(&node) {
             return;
         }
         let address = lock(&self.addresses).address(node, relay);
-        // Lost where the endpoint does not keep up.
+        // Lost if the endpoint does not keep up.
         let _lost = self.inbound.try_send((address, payload));
     }
 
-    /// Sends a packet of this end on its way. It may be lost.
+    /// Sends a packet of this end. It may be lost.
     fn send(&self, to: SocketAddr, payload: &[u8]) {
         let Some((node, relay)) = self.resolve_address(to) else {
             return;
@@ -201,12 +201,12 @@ impl Relay {
         }
     }
 
-    /// The node at an address of relayed links, and the relay between.
+    /// The node and the relay of an address of a relayed link.
     pub(in crate::quic) fn resolve_address(&self, address: SocketAddr) -> Option<(NodeId, NodeId)> {
         lock(&self.addresses).resolve(address)
     }
 
-    /// Waits for an answer of the relay, too; `None` where there is no direct link to it.
+    /// Registers a dial, which may get an answer of the relay; `None` without a direct link to the relay.
     pub(in crate::quic) fn register_dial(
         self: &Arc<Self>,
         node: NodeId,
@@ -238,11 +238,11 @@ impl Relay {
             .pending
             .extract_if(|_, dial| dial.node == node && dial.relay == relay);
         for (_, dial) in refused {
-            let _over = dial.refusal.send(why);
+            let _ended = dial.refusal.send(why);
         }
     }
 
-    /// What is passed on here for others at present.
+    /// The pairs that this node currently relays for.
     pub(in crate::quic) fn relayed_pairs(&self) -> Vec<RelayedPair> {
         lock(&self.traffic).pairs(Instant::now())
     }
@@ -256,10 +256,10 @@ impl Relay {
 }
 
 impl Neighbor {
-    /// Sends a packet, if there is room for it. False when it is lost here.
+    /// Sends a packet if there is capacity; false when it is lost.
     fn send(&self, head: PacketHeader, payload: &[u8]) -> bool {
         let packet = head.to_packet(payload);
-        // The oldest datagrams make room where there is none, and they may be of membership.
+        // Without capacity the oldest datagrams would be dropped, and they may be of membership.
         if self.connection.datagram_send_buffer_space() < packet.len() + RESERVED {
             return false;
         }
@@ -281,14 +281,14 @@ impl Drop for NeighborEntry {
         let Some(links) = neighbors.links.get_mut(&self.node) else {
             return;
         };
-        let gone: Vec<Neighbor> = links
+        let removed: Vec<Neighbor> = links
             .extract_if(.., |link| link.number == self.number)
             .collect();
         if links.is_empty() {
             neighbors.links.remove(&self.node);
         }
         drop(neighbors);
-        drop(gone);
+        drop(removed);
     }
 }
 
@@ -298,6 +298,6 @@ impl Drop for PendingDial {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

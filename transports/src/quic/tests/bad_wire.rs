@@ -1,4 +1,4 @@
-//! A wire on loopback that loses, delays and reorders, by a seed.
+//! A simulated network on loopback that loses, delays and reorders packets, by a seed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-/// How bad it is.
+/// The faults to inject.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Badness {
+pub(super) struct Faults {
     pub(super) seed: u64,
-    /// Of a thousand packets, so many are lost.
+    /// Lost packets of a thousand.
     pub(super) lost: u64,
-    /// Each is delayed by up to so many milliseconds, and may be passed by others.
+    /// The maximum delay of a packet in milliseconds; packets may be reordered.
     pub(super) delay_ms: u64,
 }
 
-/// Stands between one node that dials and one that is dialed.
+/// Forwards packets between a node that dials and one that is dialed.
 pub(super) struct BadWire {
     pub(super) at: String,
     pub(super) counts: Arc<WireCounts>,
@@ -27,22 +27,22 @@ pub(super) struct BadWire {
 
 #[derive(Default)]
 pub(super) struct WireCounts {
-    /// Bytes from who dials, as they came in, and packets.
+    /// Bytes and packets from the dialer.
     pub(super) up: AtomicU64,
     pub(super) up_packets: AtomicU64,
-    /// Bytes from who is dialed.
+    /// Bytes from the dialed node.
     pub(super) down: AtomicU64,
     pub(super) lost: AtomicU64,
-    /// What passes is held for so many milliseconds.
+    /// An additional delay in milliseconds.
     pub(super) held_ms: AtomicU64,
-    /// Nothing passes towards who dials.
+    /// Drops everything towards the dialer.
     pub(super) deaf: AtomicBool,
-    /// Nothing passes at all.
+    /// Drops everything.
     pub(super) cut: AtomicBool,
 }
 
 impl BadWire {
-    pub(super) async fn to(node: &str, badness: Badness) -> Self {
+    pub(super) async fn to(node: &str, faults: Faults) -> Self {
         let bind = || UdpSocket::bind("127.0.0.1:0");
         let (front, back) = (
             Arc::new(bind().await.unwrap()),
@@ -52,7 +52,7 @@ impl BadWire {
         let at = front.local_addr().unwrap().to_string();
         let counts = Arc::new(WireCounts::default());
         let mut running = JoinSet::new();
-        running.spawn(carry(front, back, badness, Arc::clone(&counts)));
+        running.spawn(carry(front, back, faults, Arc::clone(&counts)));
         Self {
             at,
             counts,
@@ -64,16 +64,16 @@ impl BadWire {
 async fn carry(
     front: Arc<UdpSocket>,
     back: Arc<UdpSocket>,
-    badness: Badness,
+    faults: Faults,
     counts: Arc<WireCounts>,
 ) {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
-    let mut random = badness.seed | 1;
+    let mut random = faults.seed | 1;
     let mut dialer: Option<SocketAddr> = None;
     let mut passing = JoinSet::new();
     loop {
         let (packet, to) = tokio::select! {
-            // Nobody may be at the other end yet, or any more.
+            // The other end may not exist yet, or any more.
             Ok((n, from)) = front.recv_from(&mut up) => {
                 counts.up.fetch_add(n as u64, Ordering::Relaxed);
                 counts.up_packets.fetch_add(1, Ordering::Relaxed);
@@ -95,12 +95,12 @@ async fn carry(
             random ^= random << 17;
             random % of.max(1)
         };
-        if counts.cut.load(Ordering::Relaxed) || roll(1000) < badness.lost {
+        if counts.cut.load(Ordering::Relaxed) || roll(1000) < faults.lost {
             counts.lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         let held_ms = counts.held_ms.load(Ordering::Relaxed);
-        let delay = Duration::from_millis(roll(badness.delay_ms + 1) + held_ms);
+        let delay = Duration::from_millis(roll(faults.delay_ms + 1) + held_ms);
         let (front, back) = (Arc::clone(&front), Arc::clone(&back));
         passing.spawn(async move {
             if !delay.is_zero() {

@@ -1,4 +1,4 @@
-//! One call, and how it ends.
+//! Calls, and how they end.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::super::{BeginCallError, CallFrame, CallOutput, StreamFailure, WriteFailure};
 use super::scene::{call, echoes, header, inbound, linked, long, result, soon};
 
-/// Payloads pass as they were written, whatever is in them.
+/// Payloads are not changed, whatever they contain.
 #[tokio::test]
-async fn a_call_is_carried_with_all_that_belongs_to_it() {
+async fn a_call_is_carried_with_all_of_its_parts() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let params = Bytes::from_static(b"{\"x\" : 1e400, \"x\":\t12345678901234567890123}");
     let begun = dialed
@@ -45,10 +45,10 @@ async fn a_call_is_carried_with_all_that_belongs_to_it() {
     assert_eq!(soon(input.next()).await, Err(StreamFailure::Unfinished));
 }
 
-/// Decision 0069: where the time of a call went is told beside its answer, once, and is never what ends it; what the
-/// caller says of it is passed over.
+/// Decision 0069: the timings of a call are sent once beside its answer, and never end it; those of the caller are
+/// skipped.
 #[tokio::test]
-async fn the_times_of_a_call_are_told_beside_its_answer() {
+async fn the_times_of_a_call_are_reported_beside_its_answer() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let times = CallTimings {
         whole: 900,
@@ -85,7 +85,7 @@ async fn the_times_of_a_call_are_told_beside_its_answer() {
         assert_eq!(soon(input.next()).await, Ok(CallFrame::Result(more)));
         assert_eq!(input.times(), heard);
     }
-    // The first that can be counts.
+    // The first valid ones count.
     let begun = dialed
         .link
         .open_call(header("tools/call"), Bytes::new(), long())
@@ -105,9 +105,9 @@ async fn the_times_of_a_call_are_told_beside_its_answer() {
     assert_eq!(input.times(), Some(times));
 }
 
-/// The answer's frame and the end of its stream come in one packet: asking the peer to stop would cost a packet each way.
+/// The answer's frame and the end of its stream arrive in one packet: a stop would cost a packet each way.
 #[tokio::test]
-async fn an_answered_call_does_not_tell_the_peer_to_stop() {
+async fn an_answered_call_does_not_make_the_peer_stop() {
     let (_a, dialed, mut taken, _b) = linked().await;
     for _ in 0..50 {
         let begun = dialed
@@ -125,9 +125,9 @@ async fn an_answered_call_does_not_tell_the_peer_to_stop() {
     assert_eq!(sent, 0);
 }
 
-/// A caller that has nothing more to say has still asked.
+/// A caller that sends nothing more still waits for the answer.
 #[tokio::test]
-async fn who_only_listens_gets_the_answer() {
+async fn a_caller_that_only_listens_gets_the_answer() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let params = Bytes::from(vec![b'x'; 1 << 20]);
     let (begun, mut called) = tokio::join!(
@@ -151,9 +151,9 @@ async fn who_only_listens_gets_the_answer() {
     assert_eq!(answer, params);
 }
 
-/// "Too large" is told as too large, and never as a call that was lost.
+/// "Too large" is reported as such, and never as a lost call.
 #[tokio::test]
-async fn an_answer_beyond_a_frame_is_refused_as_too_large() {
+async fn an_answer_beyond_the_frame_limit_is_rejected_as_too_large() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
@@ -167,7 +167,7 @@ async fn an_answer_beyond_a_frame_is_refused_as_too_large() {
     assert_eq!(told, Err(WriteFailure::TooLarge { size, limit }));
     let refused = CallFrame::Refused(CallRejection::AnswerTooLarge { size, limit });
     assert_eq!(soon(input.next()).await, Ok(refused));
-    // And a call that is too large goes nowhere.
+    // A call that is too large is not sent.
     let params = Bytes::from(vec![b'x'; CALL_BODY + 1]);
     let begun = dialed
         .link
@@ -181,7 +181,7 @@ async fn an_answer_beyond_a_frame_is_refused_as_too_large() {
     answering.abort();
 }
 
-/// A peer that announces more than a frame may have is told why its call ends, and the link stays.
+/// A peer that announces more than a frame may have learns why its call ends, and the link stays.
 #[tokio::test]
 async fn an_oversized_frame_of_a_call_ends_the_call() {
     let (_a, dialed, taken, _b) = linked().await;
@@ -206,7 +206,7 @@ async fn an_oversized_frame_of_a_call_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_caller_that_cancels_is_heard_by_who_answers() {
+async fn a_cancelled_call_is_noticed_by_the_callee() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
@@ -219,7 +219,7 @@ async fn a_caller_that_cancels_is_heard_by_who_answers() {
     assert_eq!(soon(stopped).await, Some(StreamReset::Cancelled));
     let late = called.output.send_result(Bytes::from_static(b"{}")).await;
     assert_eq!(late, Err(WriteFailure::Stopped(StreamReset::Cancelled)));
-    // Whoever just drops it has cancelled, too.
+    // Dropping it cancels, too.
     let begun = dialed
         .link
         .open_call(header("tools/call"), Bytes::new(), long())
@@ -233,7 +233,7 @@ async fn a_caller_that_cancels_is_heard_by_who_answers() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_given_up_is_told_as_such() {
+async fn an_abandoned_answer_is_reported_as_such() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link
@@ -246,7 +246,7 @@ async fn an_answer_that_is_given_up_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_its_time_at_both_ends() {
+async fn a_call_ends_at_its_deadline_at_both_ends() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let until = Instant::now() + Duration::from_millis(300);
     let begun = dialed
@@ -274,7 +274,7 @@ async fn a_call_ends_with_its_time_at_both_ends() {
     assert_eq!(begun.unwrap_err(), BeginCallError::DeadlineExceeded);
 }
 
-/// What is refused is refused at once, however much of the call is still on its way.
+/// A rejection is sent at once, however much of the call is still in flight.
 #[tokio::test]
 async fn a_call_with_a_bad_header_is_answered_by_the_node() {
     let (_a, dialed, taken, _b) = linked().await;
@@ -300,7 +300,7 @@ async fn a_call_with_a_bad_header_is_answered_by_the_node() {
 }
 
 #[tokio::test]
-async fn calls_under_way_end_with_their_link() {
+async fn calls_in_flight_end_with_their_link() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let begun = dialed
         .link

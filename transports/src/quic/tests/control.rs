@@ -12,7 +12,7 @@ use super::super::{LinkError, StreamFailure, WriteFailure};
 use super::scene::{Node, hello, linked, soon};
 
 #[tokio::test]
-async fn the_peers_clock_is_asked_for_and_told() {
+async fn ping_and_pong_carry_the_peers_clock() {
     let (_a, mut dialed, mut taken, _b) = linked().await;
     let ping = Control::Ping(Ping { nonce: 7 });
     dialed.control_output.send(&ping).await.unwrap();
@@ -23,9 +23,9 @@ async fn the_peers_clock_is_asked_for_and_told() {
     assert_eq!(soon(dialed.control_input.next()).await, Ok(pong));
 }
 
-/// FED-011: what the next version says is told on, and ends nothing.
+/// FED-011: messages of the next version are passed on, and end nothing.
 #[tokio::test]
-async fn a_message_of_a_later_version_is_passed_on_as_it_came() {
+async fn a_message_of_a_later_version_is_passed_on_unchanged() {
     let (_a, mut dialed, mut taken, _b) = linked().await;
     let bytes = b"\x82\xa4kind\xa5drain\xa5after\x05".to_vec();
     let kind = "drain".to_owned();
@@ -57,7 +57,7 @@ async fn a_control_message_beyond_the_limit_ends_the_link_with_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_no_control_message_ends_the_link_with_its_reason() {
+async fn a_malformed_control_message_ends_the_link_with_its_reason() {
     let second_hello = Control::Hello(hello()).encode();
     for body in [&b"\x00"[..], &b"{}"[..], &second_hello[..]] {
         let (_a, mut dialed, mut taken, _b) = linked().await;
@@ -71,9 +71,9 @@ async fn what_is_no_control_message_ends_the_link_with_its_reason() {
     }
 }
 
-/// Who greets and is gone by then makes no link: nobody would ever answer on it.
+/// A peer that sends a hello and is already gone makes no link: nobody would ever answer on it.
 #[tokio::test]
-async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
+async fn the_hello_of_a_closed_link_is_not_accepted() {
     let (a, b) = (Node::new(1), Node::idle(2));
     a.pins(&[b.id]);
     b.pins(&[a.id]);
@@ -109,7 +109,7 @@ async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
         linked = &mut greeting => panic!("{linked:?}"),
         opened = accepted.accept_bi() => opened,
     };
-    // The answer comes, and then the end, before anybody looks at either.
+    // The answer arrives, and then the end, before either is read.
     let (mut send, _receive) = opened.unwrap();
     let hello = Control::Hello(hello()).encode();
     let len = u32::try_from(hello.len()).unwrap().to_be_bytes();

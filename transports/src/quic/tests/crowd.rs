@@ -1,4 +1,4 @@
-//! Many calls on one link, large ones, and readers that do not read.
+//! Many calls on one link, large ones, and slow readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::super::{BeginCallError, CallFrame, InboundStream, MAX_CALLS, MAX_FOLLOWS, MAX_LISTENS};
 use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
 
-/// FED-010: 8 MiB go both ways, again and again; a small call waits for none of them to be through.
+/// FED-010: 8 MiB go both ways repeatedly; a small call does not wait for them.
 #[tokio::test]
-async fn a_large_call_keeps_no_small_one_waiting() {
+async fn a_large_call_does_not_delay_small_ones() {
     const SMALL: usize = 20;
     let (a, dialed, taken, b) = linked().await;
     let answering = [echoes(taken.inbound), echoes(dialed.inbound)];
@@ -57,10 +57,9 @@ async fn a_large_call_keeps_no_small_one_waiting() {
     all_memory_is_back(&[&a.memory, &b.memory]).await;
 }
 
-/// FED-008: what messages take of the memory of all links is bounded: one for which there is no room is refused, and
-/// the link goes on.
+/// FED-008: the memory of messages of all links is bounded: without memory a message is rejected, and the link continues.
 #[tokio::test]
-async fn a_call_for_which_there_is_no_memory_is_refused() {
+async fn a_call_without_memory_is_rejected() {
     // For the header of the call.
     const LEFT: u64 = 64 << 10;
     let (_a, dialed, taken, b) = linked().await;
@@ -77,7 +76,7 @@ async fn a_call_for_which_there_is_no_memory_is_refused() {
     assert_eq!(call(&dialed.link, large.clone()).await, large);
 }
 
-/// What was counted is given back, when all that held it is gone.
+/// Waits until all reserved memory is released.
 async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
     soon(async {
         while of.iter().any(|memory| memory.in_use_amount() > 0) {
@@ -87,9 +86,9 @@ async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
     .await;
 }
 
-/// FED-010: as many answers as there may be calls, less one, that nobody reads: the last one is read at once.
+/// FED-010: as many unread answers as there may be calls, less one: the last one is read at once.
 #[tokio::test]
-async fn readers_that_do_not_read_do_not_hold_the_link() {
+async fn slow_readers_do_not_block_the_link() {
     let (_a, dialed, taken, _b) = linked().await;
     let long_answer = Bytes::from(vec![b'x'; 600 << 10]);
     let answering = answers(taken.inbound, Some(long_answer.clone()));
@@ -106,16 +105,16 @@ async fn readers_that_do_not_read_do_not_hold_the_link() {
     for _ in 0..3 {
         assert_eq!(call(&dialed.link, Bytes::new()).await, long_answer);
     }
-    // And what was not read is still there.
+    // The unread answers are still available.
     let (mut last, _output) = unread.pop().unwrap();
     assert_eq!(result(&mut last).await, long_answer);
     answering.abort();
 }
 
-/// With as many calls under way as there may be, control messages and copies pass, and the next call
-/// waits for its turn within its own time.
+/// With as many calls in flight as allowed, control messages and replication pass, and the next call waits for a permit
+/// within its own deadline.
 #[tokio::test]
-async fn a_full_link_carries_control_messages_and_copies() {
+async fn a_full_link_carries_control_messages_and_syncs() {
     let (_a, mut dialed, mut taken, _b) = linked().await;
     let mut under_way = Vec::new();
     for _ in 0..MAX_CALLS {
@@ -152,7 +151,7 @@ async fn a_full_link_carries_control_messages_and_copies() {
         .open_call(header("tools/call"), Bytes::new(), until)
         .await;
     assert_eq!(late.unwrap_err(), BeginCallError::DeadlineExceeded);
-    // A peer that takes no turn gets none.
+    // A peer that ignores the permits is rejected.
     let (mut send, mut receive) = soon(dialed.link.connection().open_bi()).await.unwrap();
     send.write_all(&[2]).await.unwrap();
     let answering = tokio::spawn(async move {
@@ -160,7 +159,7 @@ async fn a_full_link_carries_control_messages_and_copies() {
     });
     let answer = soon(receive.read_to_end(1000)).await.unwrap();
     assert_eq!(CallRejection::decode(&answer[5..]), Ok(CallRejection::Busy));
-    // One that ends makes room for the next.
+    // A call that ends frees a permit for the next one.
     let ((mut input, _output), called) = under_way.pop().unwrap();
     called
         .output
@@ -179,9 +178,9 @@ async fn a_full_link_carries_control_messages_and_copies() {
     answering.abort();
 }
 
-/// However many wait for news, calls have their turns; one more waits for a turn of its own kind.
+/// However many listens are open, calls have their permits; a further listen waits for one of its own kind.
 #[tokio::test]
-async fn listens_keep_no_call_waiting() {
+async fn listens_do_not_delay_calls() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let mut open = Vec::new();
     for _ in 0..MAX_LISTENS {
@@ -203,9 +202,10 @@ async fn listens_keep_no_call_waiting() {
     answering.abort();
 }
 
-/// However many channels are followed, listens have their turns; one more waits, and one that takes no turn gets none.
+/// However many channels are followed, listens have their permits; a further channel waits, and one that ignores the
+/// permits is rejected.
 #[tokio::test]
-async fn channels_that_are_followed_keep_no_listen_waiting() {
+async fn followed_channels_do_not_delay_listens() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let mut open = Vec::new();
     for _ in 0..MAX_FOLLOWS {
@@ -238,9 +238,9 @@ async fn channels_that_are_followed_keep_no_listen_waiting() {
     answering.abort();
 }
 
-/// A stream that is slow to begin keeps no other one waiting.
+/// A stream with a slow header does not delay others.
 #[tokio::test]
-async fn a_header_that_does_not_come_holds_up_nobody() {
+async fn a_missing_header_does_not_delay_others() {
     let (_a, dialed, taken, _b) = linked().await;
     let answering = echoes(taken.inbound);
     let mut slow = Vec::new();

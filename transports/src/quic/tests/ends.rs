@@ -1,4 +1,4 @@
-//! How a link ends, and what is said of it.
+//! How a link ends, and what is logged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::super::{IDLE, LinkError, StreamFailure};
-use super::bad_wire::{BadWire, Badness};
+use super::bad_wire::{BadWire, Faults};
 use super::scene::{Key, Node, header, id, linked, long, soon, two};
 
-/// FED-022: a node that is killed says nothing, and its peer misses it: within 3 s, of which this test leaves the
-/// measuring to less busy machines.
+/// FED-022: a killed node sends nothing, and its peer detects that: within 3 s, which this test does not measure, since it
+/// may run on a busy machine.
 #[tokio::test]
-async fn a_peer_that_was_killed_is_noticed() {
+async fn a_killed_peer_is_detected() {
     assert!(IDLE + Duration::from_millis(500) < Duration::from_secs(3));
     let mut a = Node::new(1);
     a.pins(&[id(2)]);
@@ -24,7 +24,7 @@ async fn a_peer_that_was_killed_is_noticed() {
     let home = a.id;
     let (linked, link) = tokio::sync::oneshot::channel();
     let (kill, killed) = std::sync::mpsc::channel::<()>();
-    // All that runs for it ends at once, and no word of it leaves.
+    // All of its tasks end at once, and send nothing.
     let life = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let dialed = runtime.block_on(async {
@@ -60,11 +60,11 @@ async fn a_peer_that_was_killed_is_noticed() {
     assert_eq!(a.endpoint.links(), 0);
 }
 
-/// A wire that is cut, seen from both ends.
+/// A cut connection, seen from both ends.
 #[tokio::test]
-async fn a_wire_that_is_cut_is_noticed_at_both_ends() {
+async fn a_cut_connection_is_detected_at_both_ends() {
     let (a, mut b) = two();
-    let wire = BadWire::to(&b.at, Badness::default()).await;
+    let wire = BadWire::to(&b.at, Faults::default()).await;
     let dialed = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap();
     let taken = b.link().await;
     wire.counts.cut.store(true, Ordering::Relaxed);
@@ -74,11 +74,11 @@ async fn a_wire_that_is_cut_is_noticed_at_both_ends() {
     }
 }
 
-/// FED-022: QUIC gives a link whose packets were slow three of their retransmissions, which is more than ten seconds here.
+/// FED-022: QUIC gives a link whose packets were slow three probe timeouts, which are more than ten seconds here.
 #[tokio::test]
-async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
+async fn the_loss_of_an_initially_slow_link_is_detected_as_soon() {
     let (a, mut b) = two();
-    let wire = BadWire::to(&b.at, Badness::default()).await;
+    let wire = BadWire::to(&b.at, Faults::default()).await;
     wire.counts.held_ms.store(700, Ordering::Relaxed);
     let dialed = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap();
     let taken = b.link().await;
@@ -93,13 +93,13 @@ async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
         let gone = soon(link.wait_closed()).await.0;
         assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
     }
-    // Not the other side ended it.
+    // The other side did not end it.
     assert_eq!(soon(under_way.next()).await, Err(StreamFailure::ClosedHere));
 }
 
-/// An idle link lives: both sides ask for a sign of the other.
+/// An idle link lives: both sides send keep-alives.
 #[tokio::test]
-async fn a_link_on_which_nothing_happens_lives() {
+async fn an_idle_link_stays_open() {
     let (_a, dialed, taken, _b) = linked().await;
     let ends = async {
         tokio::select! {
@@ -111,9 +111,9 @@ async fn a_link_on_which_nothing_happens_lives() {
     assert!(taken.link.end_reason().is_none());
 }
 
-/// The last one who holds a link ends it, and nothing of it stays.
+/// Dropping the last handle ends the link, and nothing remains.
 #[tokio::test]
-async fn a_link_that_is_dropped_is_closed_and_gone() {
+async fn a_dropped_link_is_closed_and_freed() {
     let (a, dialed, taken, b) = linked().await;
     let held = dialed.link.clone();
     drop(dialed);
@@ -129,7 +129,7 @@ async fn a_link_that_is_dropped_is_closed_and_gone() {
     soon(b.accepting).await.unwrap();
 }
 
-/// Counts what is said at the level that people read.
+/// Counts log events at the level that people read.
 struct Said(Arc<AtomicUsize>);
 
 impl Subscriber for Said {
@@ -154,9 +154,9 @@ impl Subscriber for Said {
     fn exit(&self, _: &Id) {}
 }
 
-/// Who comes again and again is told about once, and a stranger is not told from another one.
+/// A repeated failure is logged once, and unknown peers are not distinguished.
 #[tokio::test]
-async fn what_goes_wrong_again_and_again_is_said_once() {
+async fn a_repeated_failure_is_logged_once() {
     let said = Arc::new(AtomicUsize::new(0));
     let _here = tracing::subscriber::set_default(Said(Arc::clone(&said)));
     let (_a, b) = two();
@@ -171,7 +171,7 @@ async fn what_goes_wrong_again_and_again_is_said_once() {
         }
     };
     refused_again(1).await;
-    // One line of each stranger, and one of the node they dialed.
+    // One line for all unknown peers, and one for the node they dialed.
     soon(async {
         while said.load(Ordering::Relaxed) < 3 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Who gets a link, and who does not.
+//! Which nodes get a link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::super::{
     Acceptor, LINKS_PER_NODE, LinkConfig, LinkEndpoint, LinkError, MAX_HANDSHAKES,
     NodeCertificateError, NodeIdentity, NodeSigner, PeerError, StreamFailure,
 };
-use super::bad_wire::{BadWire, Badness};
+use super::bad_wire::{BadWire, Faults};
 use super::scene::{Key, Node, call, echoes, hello, id, linked, soon, two};
 
 #[tokio::test]
@@ -36,15 +36,15 @@ async fn two_nodes_that_know_each_other_are_linked() {
     assert_eq!(gone, StreamFailure::LinkClosed(LinkClose::Replaced));
 }
 
-/// FED-006: a node that is not pinned gets nothing, and those that are get their link all the same.
+/// FED-006: an unpinned node gets no link, and pinned ones still do.
 #[tokio::test]
-async fn a_node_that_is_not_known_is_refused_and_the_acceptor_goes_on() {
+async fn an_unknown_node_is_rejected_and_the_acceptor_continues() {
     let (a, mut b) = two();
     let stranger = Node::new(3);
     stranger.pins(&[b.id]);
     for _ in 0..3 {
         let refused = soon(stranger.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-        // In the handshake: nothing that it said was read.
+        // During the handshake: nothing that it sent was read.
         let not_pinned = StreamFailure::LinkClosed(LinkClose::NotPinned);
         assert_eq!(refused, LinkError::HelloFailed(not_pinned));
     }
@@ -54,9 +54,9 @@ async fn a_node_that_is_not_known_is_refused_and_the_acceptor_goes_on() {
     assert_eq!(b.link().await.link.peer(), a.id);
 }
 
-/// FED-006: another node at the address of the one that was dialed, pinned or not.
+/// FED-006: another node at the dialed address, pinned or not.
 #[tokio::test]
-async fn only_the_node_that_was_dialed_is_taken_for_it() {
+async fn only_the_dialed_node_is_accepted() {
     let (a, b) = two();
     let other = Node::new(3);
     a.pins(&[b.id, other.id]);
@@ -74,7 +74,7 @@ async fn only_the_node_that_was_dialed_is_taken_for_it() {
     assert_eq!(refused, LinkError::Itself);
 }
 
-/// Shows the key of one node and signs with that of another, from a certain signature on.
+/// Presents the key of one node and signs with that of another, from a certain signature on.
 #[derive(Debug)]
 struct Pretender {
     shown: Key,
@@ -108,7 +108,7 @@ fn pretender(honest: usize) -> Node {
 
 /// FED-006: the key in the certificate did not sign it.
 #[tokio::test]
-async fn a_certificate_that_its_key_did_not_sign_is_refused_by_both_sides() {
+async fn a_certificate_that_its_key_did_not_sign_is_rejected_by_both_sides() {
     let a = Node::new(1);
     let false_b = pretender(0);
     assert_eq!(false_b.id, id(2));
@@ -122,9 +122,9 @@ async fn a_certificate_that_its_key_did_not_sign_is_refused_by_both_sides() {
     assert_eq!(a.endpoint.links(), 0);
 }
 
-/// FED-006: everybody who was ever dialed has a node's certificate; without its key it is of no use.
+/// FED-006: every dialing node has received a node's certificate; without its key it is useless.
 #[tokio::test]
-async fn a_certificate_that_was_copied_is_of_no_use() {
+async fn a_copied_certificate_is_useless() {
     let mut a = Node::new(1);
     let false_b = pretender(1);
     a.pins(&[id(2)]);
@@ -136,9 +136,9 @@ async fn a_certificate_that_was_copied_is_of_no_use() {
     assert!(a.accepted.try_recv().is_err());
 }
 
-/// FED-007: no session is resumed: its peer would not be judged again.
+/// FED-007: no session is resumed: its peer would not be verified again.
 #[tokio::test]
-async fn no_link_begins_before_its_handshake_is_over() {
+async fn no_link_starts_before_its_handshake_is_complete() {
     let (a, b) = two();
     let core = a.endpoint.core();
     let (crypto, _findings) = core.handshakes.client_config(b.id, LinkPurpose::Link);
@@ -151,16 +151,16 @@ async fn no_link_begins_before_its_handshake_is_over() {
             Err(connecting) => connecting,
         };
         let connection = soon(connecting).await.unwrap();
-        // A ticket would come along with the first data of the server.
+        // A ticket would arrive with the first data of the server.
         let (mut send, mut receive) = soon(connection.open_bi()).await.unwrap();
         send.write_all(&[9; 64]).await.unwrap();
         let _end = soon(receive.read_to_end(100)).await;
     }
 }
 
-/// FED-020: from when the pins are changed, the links of others are cut, and calls with them.
+/// FED-020: when the pins are changed, the links of other nodes are closed, and calls with them.
 #[tokio::test]
-async fn a_node_that_is_revoked_loses_its_links_at_once() {
+async fn a_revoked_node_loses_its_links_at_once() {
     let (a, dialed, mut taken, b) = linked().await;
     let running = super::scene::header("tools/call");
     let until = super::scene::long();
@@ -179,7 +179,7 @@ async fn a_node_that_is_revoked_loses_its_links_at_once() {
 }
 
 #[tokio::test]
-async fn nodes_without_a_common_version_say_so() {
+async fn nodes_without_a_common_version_report_it() {
     let mut next = hello();
     next.versions = WireVersions {
         lowest: 2,
@@ -196,9 +196,9 @@ async fn nodes_without_a_common_version_say_so() {
     assert_eq!((a.endpoint.links(), b.endpoint.links()), (0, 0));
 }
 
-/// FED-059: a kernel whose wire is changed on purpose is linked with one of today.
+/// FED-059: a kernel with a deliberately changed wire links with a current one.
 #[tokio::test]
-async fn a_changed_wire_speaks_what_both_know() {
+async fn a_changed_wire_negotiates_the_common_version() {
     let mut next = hello();
     next.versions = WireVersions {
         lowest: 1,
@@ -224,7 +224,7 @@ async fn a_changed_wire_speaks_what_both_know() {
 }
 
 #[tokio::test]
-async fn a_node_has_so_many_links_and_no_more() {
+async fn the_links_of_a_node_are_bounded() {
     let (a, b) = two();
     let mut held = Vec::new();
     for _ in 0..LINKS_PER_NODE {
@@ -235,11 +235,11 @@ async fn a_node_has_so_many_links_and_no_more() {
     let own = LinkError::LinkRejected(LinkClose::TooMany);
     assert!(refused == told || refused == own, "{refused}");
     drop(held.pop());
-    // The place is free when the peer knows, too.
+    // The slot is free once the peer knows, too.
     soon(async { while a.endpoint.dial(b.id, &b.at).await.is_err() {} }).await;
 }
 
-/// A name is looked up at each dial: where it led before says nothing.
+/// A name is resolved at each dial: earlier addresses are not reused.
 #[tokio::test]
 async fn a_name_is_resolved_each_time() {
     let (a, b) = two();
@@ -254,11 +254,11 @@ async fn a_name_is_resolved_each_time() {
     }
 }
 
-/// FED-009: who cannot hear us gets less than it sends, and takes no place among the handshakes.
+/// FED-009: a peer that cannot receive our packets gets less than it sends, and takes no handshake slot.
 #[tokio::test]
-async fn nobody_is_flooded_with_our_answers() {
+async fn answers_to_unverified_addresses_are_limited() {
     let (a, b) = two();
-    let wire = BadWire::to(&b.at, Badness::default()).await;
+    let wire = BadWire::to(&b.at, Faults::default()).await;
     wire.counts.deaf.store(true, Ordering::Relaxed);
     let refused = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap_err();
     assert!(matches!(refused, LinkError::Unreachable(..)), "{refused}");
@@ -271,7 +271,7 @@ async fn nobody_is_flooded_with_our_answers() {
     assert_eq!(b.endpoint.connections(), 0);
 }
 
-/// FED-008: handshakes that are never ended take only so many places.
+/// FED-008: handshakes that never end take a bounded number of slots.
 #[tokio::test]
 async fn handshakes_of_one_address_are_bounded() {
     let key: Arc<dyn NodeSigner> = Arc::new(Key::new(2));
@@ -289,8 +289,8 @@ async fn handshakes_of_one_address_are_bounded() {
     a.pins(&[id(2)]);
     let mut dials = tokio::task::JoinSet::new();
     for _ in 0..24 {
-        // Its answer to the retry goes through, what it would say after that does not.
-        let wire = BadWire::to(&at, Badness::default()).await;
+        // Its answer to the retry passes, its later packets do not.
+        let wire = BadWire::to(&at, Faults::default()).await;
         let counts = Arc::clone(&wire.counts);
         let endpoint = a.endpoint.clone();
         dials.spawn(async move {
@@ -310,7 +310,7 @@ async fn handshakes_of_one_address_are_bounded() {
     }
     let most = most_under_way(&mut acceptor, &mut dials).await;
     assert!((1..=8).contains(&most) && most < MAX_HANDSHAKES, "{most}");
-    // And those places are free again.
+    // These slots are free again.
     let (taken, mut linked) = tokio::sync::mpsc::unbounded_channel();
     let accepting = tokio::spawn(async move {
         while let Some(one) = acceptor.next().await {

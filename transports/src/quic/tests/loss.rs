@@ -1,17 +1,17 @@
-//! Calls over a wire that loses one packet in twenty, and mixes up the others.
+//! Calls over a network that loses one packet in twenty, and reorders the others.
 
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
 
-use super::bad_wire::{BadWire, Badness};
+use super::bad_wire::{BadWire, Faults};
 use super::scene::{call, echoes, soon, two};
 
 #[tokio::test]
-async fn calls_survive_a_wire_that_loses_and_reorders() {
+async fn calls_survive_loss_and_reordering() {
     for seed in [3, 0x5eed] {
         let (a, mut b) = two();
         let (lost, delay_ms) = (50, 15);
-        let badness = Badness {
+        let badness = Faults {
             seed,
             lost,
             delay_ms,

@@ -9,7 +9,7 @@ use super::super::PacketOutcome;
 use super::scene::{call, echoes, linked, soon};
 
 #[tokio::test]
-async fn a_packet_goes_as_a_datagram_or_on_a_stream_of_its_own() {
+async fn a_packet_is_sent_as_a_datagram_or_on_its_own_stream() {
     let (_a, dialed, mut taken, _b) = linked().await;
     for (len, fate) in [
         (0, PacketOutcome::Datagram),
@@ -25,9 +25,9 @@ async fn a_packet_goes_as_a_datagram_or_on_a_stream_of_its_own() {
     assert_eq!(dialed.link.send_packet(long).await, PacketOutcome::TooLong);
 }
 
-/// FED-008: a flood fills a bounded buffer and nothing else: the newest are kept, and calls go on.
+/// FED-008: a flood fills a bounded buffer and nothing else: the newest packets remain, and calls continue.
 #[tokio::test]
-async fn a_flood_of_packets_is_lost_and_holds_up_nobody() {
+async fn a_flood_of_packets_is_lost_and_delays_nobody() {
     const SIZE: usize = 1000;
     let (_a, dialed, mut taken, _b) = linked().await;
     let answering = echoes(taken.inbound);
@@ -50,9 +50,9 @@ async fn a_flood_of_packets_is_lost_and_holds_up_nobody() {
     answering.abort();
 }
 
-/// FED-008: streams of packets that are never whole take only so many places, and no call's.
+/// FED-008: incomplete packet streams take a bounded number of slots, and none of a call.
 #[tokio::test]
-async fn packets_that_never_end_hold_up_no_call() {
+async fn packets_that_never_end_delay_no_call() {
     let (_a, dialed, mut taken, _b) = linked().await;
     let answering = echoes(taken.inbound);
     let mut open = Vec::new();
@@ -67,7 +67,7 @@ async fn packets_that_never_end_hold_up_no_call() {
     );
     dialed.link.send_packet(Bytes::from_static(b"short")).await;
     assert_eq!(soon(taken.packets.next()).await.unwrap(), "short");
-    // One that is too long is stopped, and its place is free again.
+    // One that is too long is stopped, and its slot is free again.
     let mut long = open.pop().unwrap();
     let writing = async {
         let error = long.write_all(&vec![0; 1 << 20]).await.unwrap_err();

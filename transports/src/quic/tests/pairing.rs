@@ -1,4 +1,4 @@
-//! Links with a node that is not known yet.
+//! Links with an unknown node.
 
 use bytes::Bytes;
 use mgp_protocol::federation::close_codes::LinkClose;
@@ -9,7 +9,7 @@ use super::super::{LinkError, MAX_PAIRINGS, StreamFailure, WriteFailure};
 use super::scene::{Node, soon};
 
 #[tokio::test]
-async fn a_node_that_is_not_known_may_speak_while_a_ticket_is_open() {
+async fn an_unknown_node_is_admitted_while_a_ticket_is_open() {
     let (a, mut b) = (Node::new(1), Node::new(2));
     let ticket = b.endpoint.open_pairing();
     let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
@@ -25,15 +25,15 @@ async fn a_node_that_is_not_known_may_speak_while_a_ticket_is_open() {
     let long = Bytes::from(vec![0; PAIRING_BODY + 1]);
     let refused = joining.send(long).await;
     assert!(matches!(refused, Err(WriteFailure::TooLarge { .. })));
-    // The ticket is used: whoever is still there is cut.
+    // The ticket is used: the links of other guests are closed.
     drop(ticket);
     let over = Err(StreamFailure::LinkClosed(LinkClose::PairingOver));
     assert_eq!(soon(joining.next()).await, over);
 }
 
-/// A ticket opens nothing but the pairing, and is needed for it.
+/// A ticket allows only pairing, and is required for it.
 #[tokio::test]
-async fn a_ticket_makes_no_link_and_no_pairing_goes_without() {
+async fn a_ticket_allows_no_link_and_pairing_requires_one() {
     let (a, mut b) = (Node::new(1), Node::new(2));
     a.pins(&[b.id]);
     let refused = soon(async {
@@ -49,7 +49,7 @@ async fn a_ticket_makes_no_link_and_no_pairing_goes_without() {
     assert_eq!(b.endpoint.links(), 0);
 }
 
-/// The one who made the ticket is dialed, and nobody else answers in its place.
+/// The node that made the ticket is dialed, and no other node can answer instead.
 #[tokio::test]
 async fn a_pairing_is_with_the_node_of_the_ticket() {
     let (a, b, other) = (Node::new(1), Node::new(2), Node::new(3));
@@ -60,9 +60,9 @@ async fn a_pairing_is_with_the_node_of_the_ticket() {
     assert!(matches!(refused, LinkError::Peer(_)), "{refused}");
 }
 
-/// Who holds places and shows no ticket holds few of them.
+/// A machine without a proven ticket gets few slots.
 #[tokio::test]
-async fn one_machine_does_not_take_the_places_of_all() {
+async fn one_machine_does_not_take_all_pairing_slots() {
     let mut b = Node::new(2);
     let _ticket = b.endpoint.open_pairing();
     let mut held = Vec::new();
@@ -83,7 +83,7 @@ async fn one_machine_does_not_take_the_places_of_all() {
 }
 
 #[tokio::test]
-async fn few_nodes_are_paired_at_a_time() {
+async fn concurrent_pairings_are_bounded() {
     let mut b = Node::new(2);
     let _ticket = b.endpoint.open_pairing();
     let mut held = Vec::new();

@@ -14,7 +14,7 @@ use super::super::packets;
 use super::super::{IDLE, LinkError, NewLink, NodeLink, PacketInput, StreamFailure};
 use super::scene::{Key, Node, call, echoes, header, hello, long, soon};
 
-/// What is looked for in the packets that a relay sees.
+/// A marker to search for in the packets that a relay sees.
 const SECRET: &[u8] = b"a payload that no relay may read";
 
 fn node(n: u8, relay: bool) -> Node {
@@ -25,7 +25,7 @@ fn node(n: u8, relay: bool) -> Node {
     Node::with_relay(Arc::new(Key::new(n)), hello, relay)
 }
 
-/// Two nodes and a third one to which both have links; each knows the others. `relay` switches the third one on.
+/// Two nodes and a third one with links to both; each knows the others. `relay` enables the third one as a relay.
 async fn between(relay: bool) -> (Node, Node, Node) {
     let nodes = [node(1, true), node(2, true), node(3, relay)];
     let ids = [nodes[0].id, nodes[1].id, nodes[2].id];
@@ -36,13 +36,13 @@ async fn between(relay: bool) -> (Node, Node, Node) {
     (a, b, middle)
 }
 
-/// A link to the node in the middle, as both ends have it.
+/// A link to the node in the middle, from both ends.
 async fn link(end: &Node, middle: &mut Node) -> (NewLink, NewLink) {
     let dialed = soon(end.endpoint.dial(middle.id, &middle.at)).await;
     (dialed.unwrap(), middle.link().await)
 }
 
-/// Reads the packets of a link for as long as it lives, as its owner does.
+/// Reads the packets of a link until it ends, as its owner does.
 fn reads(link: NewLink) -> (NodeLink, JoinHandle<()>) {
     let NewLink {
         link, mut packets, ..
@@ -55,7 +55,7 @@ fn reads(link: NewLink) -> (NodeLink, JoinHandle<()>) {
     (link, reading)
 }
 
-/// Calls, lists and packets pass, in both directions, and nobody takes the link for a direct one.
+/// Calls, lists and packets pass in both directions, and the link is not reported as direct.
 #[tokio::test]
 async fn two_nodes_link_through_a_third_one() {
     let (a, mut b, mut middle) = between(true).await;
@@ -90,7 +90,7 @@ async fn two_nodes_link_through_a_third_one() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_off_or_has_no_link_itself_says_so_at_once() {
+async fn a_relay_that_is_disabled_or_has_no_link_refuses_at_once() {
     for (relay, linked, why) in [
         (false, true, RelayRefusal::Off),
         (true, false, RelayRefusal::Unlinked),
@@ -113,7 +113,7 @@ async fn a_relay_that_is_off_or_has_no_link_itself_says_so_at_once() {
     }
 }
 
-/// Nothing takes two relays: a link that is relayed itself passes nothing on, whatever comes by it.
+/// No packet takes two relays: a relayed link relays nothing.
 #[tokio::test]
 async fn a_relayed_link_relays_nothing() {
     let (a, mut b, mut middle) = between(true).await;
@@ -142,7 +142,7 @@ async fn a_relayed_link_relays_nothing() {
     assert_eq!(b.endpoint.relayed_pairs(), []);
 }
 
-/// A relay in the hands of somebody who looks at what passes, and changes it.
+/// A malicious relay that inspects and changes packets.
 struct Tamperer {
     tampers: Arc<AtomicBool>,
     seen: mpsc::UnboundedReceiver<Bytes>,
@@ -150,7 +150,7 @@ struct Tamperer {
 }
 
 impl Tamperer {
-    /// Passes on by hand what comes by the one link and is for the other one.
+    /// Forwards packets between two links by hand.
     fn between(of_a: &NewLink, of_b: &NewLink) -> Self {
         let tampers = Arc::new(AtomicBool::new(false));
         let (see, seen) = mpsc::unbounded_channel();
@@ -185,7 +185,7 @@ impl Tamperer {
         }
     }
 
-    /// Whether the secret passed where it could be read.
+    /// Whether the secret was readable in the relayed packets.
     fn saw_secret(&mut self) -> (usize, bool) {
         let (mut packets, mut saw) = (0, false);
         while let Ok(packet) = self.seen.try_recv() {
@@ -196,9 +196,9 @@ impl Tamperer {
     }
 }
 
-/// What a relay sees is not what the ends say, and what it changes or makes up ends the relayed link and no other.
+/// A relay cannot read the traffic, and packets that it changes or forges end no other link.
 #[tokio::test]
-async fn a_relay_reads_nothing_and_forges_nothing() {
+async fn a_relay_cannot_read_or_forge_packets() {
     let (a, mut b, mut middle) = between(true).await;
     let (to_a, of_a) = link(&a, &mut middle).await;
     let (to_b, of_b) = link(&b, &mut middle).await;
@@ -215,7 +215,7 @@ async fn a_relay_reads_nothing_and_forges_nothing() {
     }
     let (packets, saw) = tamperer.saw_secret();
     assert!(packets > 40 && !saw, "{packets} packets");
-    // A packet that it makes up is none of the link.
+    // A forged packet does not belong to the link.
     let forged = PacketHeader::RelayedFrom(a.id).to_packet(&[0x45; 200]);
     of_b.link.connection().send_datagram(forged).unwrap();
     let answer = call(&dialed.link, Bytes::from_static(SECRET)).await;

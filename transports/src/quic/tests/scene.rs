@@ -23,13 +23,13 @@ use super::super::{
     LinkEndpoint, NewLink, NodeIdentity, NodeLink, NodeSigner, PairingLink, StreamFailure,
 };
 
-/// What should happen at all happens within this time.
+/// The time limit for anything that should happen.
 pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(60), event).await;
     done.expect("it happens soon")
 }
 
-/// Long enough for whatever is not about time.
+/// Long enough for anything that is not about time.
 pub(super) fn long() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
@@ -72,7 +72,7 @@ pub(super) fn hello() -> Hello {
     }
 }
 
-/// A node that takes whoever may be taken.
+/// A node that accepts all permitted peers.
 pub(super) struct Node {
     pub(super) endpoint: LinkEndpoint,
     pub(super) id: NodeId,
@@ -87,7 +87,7 @@ impl Node {
         Self::with(Arc::new(Key::new(n)), hello())
     }
 
-    /// One that takes nobody.
+    /// A node that accepts nobody.
     pub(super) fn idle(n: u8) -> Self {
         let node = Self::new(n);
         node.accepting.abort();
@@ -98,7 +98,7 @@ impl Node {
         Self::with_relay(signer, hello, true)
     }
 
-    /// One that passes packets on, or does not.
+    /// A node that relays packets, or does not.
     pub(super) fn with_relay(signer: Arc<dyn NodeSigner>, hello: Hello, relay: bool) -> Self {
         let identity = NodeIdentity::new(signer).unwrap();
         let id = identity.id();
@@ -133,7 +133,7 @@ impl Node {
             .set_pinned_nodes(nodes.iter().copied().collect::<HashSet<_>>());
     }
 
-    /// The next node that dialed and was taken.
+    /// The next accepted node.
     pub(super) async fn link(&mut self) -> NewLink {
         match soon(self.accepted.recv()).await.unwrap() {
             AcceptedPeer::Link(link) => *link,
@@ -157,7 +157,7 @@ pub(super) fn two() -> (Node, Node) {
     (a, b)
 }
 
-/// The same with a link, as the one has it who dialed, and as the other.
+/// Two nodes with a link, from both ends: the dialer's first.
 pub(super) async fn linked() -> (Node, NewLink, NewLink, Node) {
     let (a, mut b) = two();
     let dialed = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap();
@@ -180,7 +180,7 @@ pub(super) fn header(method: &str) -> CallHeader {
     }
 }
 
-/// The next call that comes in.
+/// The next incoming call.
 pub(super) async fn inbound(streams: &mut InboundStreams) -> InboundCall {
     match soon(streams.next()).await.unwrap() {
         InboundStream::Call(call) => *call,
@@ -188,12 +188,12 @@ pub(super) async fn inbound(streams: &mut InboundStreams) -> InboundCall {
     }
 }
 
-/// Answers every call with its own parameters, each on its own, until the link is gone.
+/// Answers every call with its own parameters, concurrently, until the link ends.
 pub(super) fn echoes(streams: InboundStreams) -> JoinHandle<StreamFailure> {
     answers(streams, None)
 }
 
-/// The same, with one answer for all.
+/// Answers every call with the same answer.
 pub(super) fn answers(
     mut streams: InboundStreams,
     always: Option<Bytes>,

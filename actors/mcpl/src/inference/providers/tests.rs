@@ -1,4 +1,4 @@
-//! What providers do to those who ask them.
+//! Error handling for misbehaving providers.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::*;
 const SECRET: &str = "sk-hush";
 const WHOLE: &str = r#"{"model":"m-1","choices":[{"index":0,"message":{"content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
 
-/// What a scripted provider writes to each request, in its order; the last repeats.
+/// The response of a scripted provider to each request.
 #[derive(Clone)]
-enum Does {
+enum Behavior {
     /// Writes this and closes.
     Writes(String),
-    /// Writes the first, and the second again and again.
+    /// Writes the first text, and then repeats the second.
     Repeats(String, String),
-    /// Takes the request, and nothing more.
+    /// Reads the request, and sends nothing.
     Nothing,
 }
 
 struct Scripted {
     url: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -38,14 +38,14 @@ impl Drop for Scripted {
 }
 
 impl Scripted {
-    async fn start(does: Does) -> Self {
+    async fn start(behavior: Behavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/x", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let told = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let received_texts = received.clone();
         let serving = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (does, told) = (does.clone(), told.clone());
+                let (behavior, received_texts) = (behavior.clone(), received_texts.clone());
                 tokio::spawn(async move {
                     let mut head = vec![0; 64 << 10];
                     let mut length = 0;
@@ -53,27 +53,27 @@ impl Scripted {
                         length += stream.read(&mut head[length..]).await.unwrap_or(0);
                     }
                     let text = String::from_utf8_lossy(&head[..length]).into_owned();
-                    told.lock().unwrap().push(text);
-                    match does {
-                        Does::Writes(text) => drop(stream.write_all(text.as_bytes()).await),
-                        Does::Repeats(first, again) => {
+                    received_texts.lock().unwrap().push(text);
+                    match behavior {
+                        Behavior::Writes(text) => drop(stream.write_all(text.as_bytes()).await),
+                        Behavior::Repeats(first, repeated) => {
                             let _ = stream.write_all(first.as_bytes()).await;
-                            while stream.write_all(again.as_bytes()).await.is_ok() {}
+                            while stream.write_all(repeated.as_bytes()).await.is_ok() {}
                         }
-                        Does::Nothing => std::future::pending().await,
+                        Behavior::Nothing => std::future::pending().await,
                     }
                 });
             }
         });
         Self {
             url,
-            heard,
+            received,
             serving,
         }
     }
 
-    fn heard(&self) -> usize {
-        self.heard.lock().unwrap().len()
+    fn received(&self) -> usize {
+        self.received.lock().unwrap().len()
     }
 
     fn spec(&self, kind: ProviderKind) -> ProviderSpec {
@@ -112,7 +112,7 @@ fn stream(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{body}")
 }
 
-/// The answer and the parts before it.
+/// The answer and the chunks before it.
 async fn ask(
     providers: &Providers,
     stream: bool,
@@ -138,11 +138,11 @@ async fn ask(
     (answer, said)
 }
 
-/// MCPL-103: the key goes to the provider in its own header, and to nobody else.
+/// MCPL-103: the key is sent to the provider in its own header, and to nobody else.
 #[tokio::test]
 async fn a_provider_is_asked_in_its_own_format() {
     let written = answer("200 OK", "application/json", WHOLE);
-    let provider = Scripted::start(Does::Writes(written)).await;
+    let provider = Scripted::start(Behavior::Writes(written)).await;
     let (answered, said) = ask(&providers(provider.spec(ProviderKind::OpenAi)), false).await;
     let answered = answered.unwrap();
     assert_eq!(
@@ -150,32 +150,36 @@ async fn a_provider_is_asked_in_its_own_format() {
         ("Hello", Some("m-1"))
     );
     assert_eq!((answered.usage.unwrap().total(), said), (5, String::new()));
-    let text = provider.heard.lock().unwrap()[0].clone();
+    let text = provider.received.lock().unwrap()[0].clone();
     assert!(
         text.starts_with("POST /v1/x ") && text.contains("authorization: Bearer sk-hush"),
         "{text}"
     );
-    // Asked for parts, a provider that knows none has one.
+    // Asked for a stream, a provider without streaming yields one chunk.
     let (answered, said) = ask(&providers(provider.spec(ProviderKind::OpenAi)), true).await;
     assert_eq!(answered.unwrap().content, said);
     let claude = r#"{"type":"message","model":"c","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     let written = answer("200 OK", "application/json", claude);
-    let provider = Scripted::start(Does::Writes(written)).await;
+    let provider = Scripted::start(Behavior::Writes(written)).await;
     let (answered, _) = ask(&providers(provider.spec(ProviderKind::Anthropic)), false).await;
     assert_eq!(answered.unwrap().content, "Hi");
-    let text = provider.heard.lock().unwrap()[0].clone();
+    let text = provider.received.lock().unwrap()[0].clone();
     assert!(
         text.contains("x-api-key: sk-hush") && text.contains("anthropic-version: 2023-06-01"),
         "{text}"
     );
 }
 
-/// MCPL-108: whatever a provider does instead of answering is an error that holds none of its words and not the
-/// key; nothing is asked a second time, and nowhere else.
+/// MCPL-108: any failure of a provider is reported without its text and without the key; nothing is retried, or sent
+/// elsewhere.
 #[tokio::test]
-async fn what_is_no_answer_is_told_in_the_kernels_words() {
-    let elsewhere =
-        Scripted::start(Does::Writes(answer("200 OK", "application/json", WHOLE))).await;
+async fn a_failed_answer_is_reported_in_the_kernels_words() {
+    let elsewhere = Scripted::start(Behavior::Writes(answer(
+        "200 OK",
+        "application/json",
+        WHOLE,
+    )))
+    .await;
     let echo = r#"{"error":{"message":"wrong key sk-hush","code":"invalid_api_key"}}"#;
     let redirect = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -224,7 +228,7 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
         ),
     ];
     for (written, reason, began, word) in cases {
-        let provider = Scripted::start(Does::Writes(written.clone())).await;
+        let provider = Scripted::start(Behavior::Writes(written.clone())).await;
         let (answered, _) = ask(&providers(provider.spec(ProviderKind::OpenAi)), true).await;
         let why = answered.unwrap_err();
         assert_eq!((why.reason, why.was_started), (reason, began), "{written}");
@@ -232,14 +236,14 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
             why.words.contains(word) && !why.words.contains("hush"),
             "{why}"
         );
-        assert_eq!(provider.heard(), 1);
+        assert_eq!(provider.received(), 1);
     }
-    assert_eq!(elsewhere.heard(), 0, "the key went elsewhere");
-    let mut gone = elsewhere.spec(ProviderKind::OpenAi);
-    gone.url = "http://127.0.0.1:1/v1".into();
-    let why = ask(&providers(gone), false).await.0.unwrap_err();
+    assert_eq!(elsewhere.received(), 0, "the key went elsewhere");
+    let mut unreachable = elsewhere.spec(ProviderKind::OpenAi);
+    unreachable.url = "http://127.0.0.1:1/v1".into();
+    let why = ask(&providers(unreachable), false).await.0.unwrap_err();
     assert!(!why.was_started && why.words.contains("reached"), "{why}");
-    // Where others could read it, the key does not go at all.
+    // The key is not sent unencrypted.
     let mut open = elsewhere.spec(ProviderKind::OpenAi);
     open.url = "http://provider.example/v1".into();
     assert!(
@@ -252,15 +256,15 @@ async fn what_is_no_answer_is_told_in_the_kernels_words() {
     );
 }
 
-/// Answers that are huge, or that never end, are left where they are.
+/// Huge or endless answers are aborted.
 #[tokio::test]
-async fn huge_and_endless_answers_are_cut() {
+async fn huge_and_endless_answers_are_aborted() {
     let part = "x".repeat(64 << 10);
     let event =
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{part}\"}}}}]}}\n\n");
     let empty = "data: {\"choices\":[]}\n\n".repeat(1000);
     let line = "x".repeat(64 << 10);
-    for (first, again) in [
+    for (first, repeated) in [
         (stream(""), event),
         (stream(""), empty),
         (stream("data: "), line.clone()),
@@ -269,17 +273,17 @@ async fn huge_and_endless_answers_are_cut() {
             line,
         ),
     ] {
-        let provider = Scripted::start(Does::Repeats(first, again)).await;
+        let provider = Scripted::start(Behavior::Repeats(first, repeated)).await;
         let (answered, said) = ask(&providers(provider.spec(ProviderKind::OpenAi)), true).await;
         assert_eq!(answered.unwrap_err().reason, InferenceFailure::Failed);
         assert!(said.len() <= 1 << 20, "{}", said.len());
     }
 }
 
-/// One that does not answer has its time; the line behind it is bounded, and whoever finds no place is told at once.
+/// A silent provider times out; its queue is bounded, and a request beyond it is rejected at once.
 #[tokio::test]
-async fn a_silent_provider_has_its_time_and_its_line_is_bounded() {
-    let provider = Scripted::start(Does::Nothing).await;
+async fn a_silent_provider_times_out_and_its_queue_is_bounded() {
+    let provider = Scripted::start(Behavior::Nothing).await;
     let mut spec = provider.spec(ProviderKind::OpenAi);
     spec.timeout = Duration::from_millis(300);
     let providers = providers(spec);
@@ -293,15 +297,15 @@ async fn a_silent_provider_has_its_time_and_its_line_is_bounded() {
         (why.reason, why.was_started)
     });
     use InferenceFailure::{Busy, TimedOut};
-    // The second never had its turn, and so cost nothing.
+    // The second never got a permit, and so cost nothing.
     assert_eq!(
         reasons,
         [(TimedOut, true), (TimedOut, false), (Busy, false)]
     );
-    let (again, _) = ask(&providers, true).await;
+    let (repeated, _) = ask(&providers, true).await;
     assert_eq!(
-        again.unwrap_err().reason,
+        repeated.unwrap_err().reason,
         TimedOut,
-        "the places are free again"
+        "the slots are free again"
     );
 }

@@ -1,5 +1,5 @@
-//! Continues the log after a disk failure: in a new file, with all entries that were pending and a record of
-//! what was refused meanwhile.
+//! Continues the log after a disk failure: in a new file, with all pending entries and a record of the entries
+//! that were refused meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -17,24 +17,24 @@ use crate::audit::queue::QueuedEntry;
 use crate::health::explain_io_error;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 
-/// How often a failed disk is tried again.
+/// The interval between attempts on a failed disk.
 const RETRY: Duration = Duration::from_secs(1);
-/// Refused records that are named one by one in the record of the gap; of further ones only the number.
+/// Maximum number of refused records that are listed in the record of the gap; further ones are only counted.
 const NAMED_MAX: usize = 64;
 
-/// A time in which the log could not be written.
+/// A period in which the log could not be written.
 pub(in crate::audit) struct LogGap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,
-    /// Records in the log whose senders received a failure.
+    /// Sequences of logged records whose senders received a failure.
     refused: Vec<u64>,
     more_refused: u64,
     /// Events dropped for lack of capacity.
     lost: u64,
-    /// Entries that came meanwhile and could not be refused: calls in flight, and events. Each holds its
-    /// place within the bound of its kind.
-    held: Vec<QueuedEntry>,
+    /// Entries that arrived meanwhile and could not be refused: calls in flight, and events. Each keeps its charge
+    /// against the limit of its kind.
+    buffered_entries: Vec<QueuedEntry>,
 }
 
 impl LogGap {
@@ -46,7 +46,7 @@ impl LogGap {
             refused: Vec::new(),
             more_refused: 0,
             lost: 0,
-            held: Vec::new(),
+            buffered_entries: Vec::new(),
         }
     }
 
@@ -79,8 +79,8 @@ impl LogGap {
     }
 }
 
-/// When there is something to do without an entry: what falls due, or while nothing can be written only the next try
-/// of the disk. A count that is due and cannot be written would keep the thread busy until there is room.
+/// The next time to wake without an entry: when a count is due, or during a gap only when the disk is retried, because
+/// a due count that cannot be written would keep the thread busy.
 fn next(gap: Option<&LogGap>, due: [Option<MonotonicTime>; 2]) -> Option<MonotonicTime> {
     match gap {
         Some(gap) => Some(gap.tried + RETRY),
@@ -89,17 +89,17 @@ fn next(gap: Option<&LogGap>, due: [Option<MonotonicTime>; 2]) -> Option<Monoton
 }
 
 impl Writer {
-    /// [`next`] of this one.
+    /// As [`next`], for this writer.
     pub(super) fn next_wakeup(&self, due: [Option<MonotonicTime>; 2]) -> Option<MonotonicTime> {
         next(self.gap.as_ref(), due)
     }
 
-    /// When the disk is to be tried again.
+    /// When the disk is tried again.
     pub(super) fn retry_at(&self) -> Option<MonotonicTime> {
         self.gap.as_ref().map(|gap| gap.tried + RETRY)
     }
 
-    /// An entry that cannot be written now. A decision is rejected; a past event is buffered until it can be written.
+    /// Handles an entry that cannot be written now: a decision is rejected, a past event is buffered.
     pub(super) fn buffer_entry(&mut self, entry: QueuedEntry) {
         if let Some(written) = entry.reply {
             let why = match entry.kind {
@@ -109,7 +109,7 @@ impl Writer {
             let _ = written.send(Err(why.into()));
         }
         if let (RecordKind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
-            gap.held.push(QueuedEntry {
+            gap.buffered_entries.push(QueuedEntry {
                 reply: None,
                 ..entry
             });
@@ -127,10 +127,12 @@ impl Writer {
         match resumed {
             Ok(()) => {
                 tracing::info!("the audit log is written again");
-                let held = mem::take(&mut gap.held);
+                let buffered_entries = mem::take(&mut gap.buffered_entries);
                 self.gap = None;
                 self.queue.recover();
-                held.into_iter().for_each(|entry| self.write_entry(entry));
+                buffered_entries
+                    .into_iter()
+                    .for_each(|entry| self.write_entry(entry));
                 self.attempt(Self::sync_all);
             }
             Err(error) => self
@@ -139,8 +141,8 @@ impl Writer {
         }
     }
 
-    /// The pending entries are on disk in a new file, followed by a record of the gap; their remains in the
-    /// old file were cut off before.
+    /// Writes the pending entries to a new file, followed by a record of the gap. Their remains in the old file were
+    /// truncated before.
     fn resume(&mut self) -> io::Result<()> {
         let Some(gap) = &self.gap else { return Ok(()) };
         let mut chain = self.chain.clone();
@@ -148,8 +150,8 @@ impl Writer {
         lines.extend(chain.append(gap.to_event()).text);
         let number = self.open.number + 1;
         let old = self.folder.file_path(self.open.number);
-        let cut = || {
-            // Somebody who freed room may have removed it.
+        let truncate_old_file = || {
+            // It may have been removed to free space.
             let old = match File::options().write(true).open(&old) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 old => old?,
@@ -157,7 +159,7 @@ impl Writer {
             old.set_len(self.open.synced)?;
             old.sync_all()
         };
-        let file = self.folder.create_file(number, &lines, cut)?;
+        let file = self.folder.create_file(number, &lines, truncate_old_file)?;
         let open = OpenLogFile {
             number,
             file,
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_while_nothing_can_be_written_wakes_nobody() {
+    fn due_counts_do_not_wake_the_writer_during_a_gap() {
         let (long_ago, later) = (MonotonicTime::START, MonotonicTime::START + RETRY);
         assert_eq!(next(None, [Some(later), Some(long_ago)]), Some(long_ago));
         assert_eq!(next(None, [None, None]), None);

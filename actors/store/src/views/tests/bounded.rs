@@ -1,15 +1,15 @@
-//! What a question costs, by what is read for it.
+//! The cost of queries, measured in bytes read.
 
 use super::super::database::ViewDatabase;
 use super::super::growing_view::GrowingView;
 use super::*;
 
-/// Records that a page has at most.
+/// Maximum number of records in a page.
 const PAGE: u64 = 20;
-/// Bytes of such a page, and as much again: its records, and lists of a block or two.
+/// Twice the size of such a page: its records, and the lists of a block or two.
 const READ_MAX: u64 = 32 << 10;
 
-/// A log of files of 256 KiB.
+/// Writes a log with files of 256 KiB.
 async fn long_log(dir: &Path, records: u64) {
     let options = LogOptions {
         folder: LogFolder::new(dir),
@@ -24,7 +24,7 @@ async fn long_log(dir: &Path, records: u64) {
     };
     let audit = options.open().unwrap();
     for n in 0..records {
-        let mut event = said(n);
+        let mut event = test_event(n);
         event.timestamp = render_rfc3339_ms(1_000_000 + n * 250);
         let place = audit.reserve_call(0).unwrap();
         place.record_and_wait(event).await.unwrap();
@@ -32,7 +32,7 @@ async fn long_log(dir: &Path, records: u64) {
     audit.close().await;
 }
 
-/// All of it in a view, on this thread.
+/// A view of the whole log, built on this thread.
 fn grown(dir: &Path) -> GrowingView {
     let folder = LogFolder::new(dir);
     let database = ViewDatabase::open(&dir.join("views"), &folder, open_sled).unwrap();
@@ -41,17 +41,17 @@ fn grown(dir: &Path) -> GrowingView {
     view
 }
 
-/// Bytes that this thread has read from files.
+/// The number of bytes that this thread has read from files.
 fn read_so_far() -> u64 {
     let io = fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     line.unwrap().parse().unwrap()
 }
 
-/// Decision 0067: what is read for a page depends on the page and not on how long the log is: for the newest records, for
-/// those in the middle, for rare ones, and where there are none.
+/// Decision 0067: the bytes read for a page are independent of the log's length: for the newest records, the middle,
+/// rare records, and no matches.
 #[tokio::test]
-async fn a_page_reads_as_much_of_a_long_log_as_of_a_short_one() {
+async fn page_cost_is_independent_of_log_length() {
     for records in [1_000, 6_000] {
         let dir = tempfile::tempdir().unwrap();
         long_log(dir.path(), records).await;
@@ -75,7 +75,7 @@ async fn a_page_reads_as_much_of_a_long_log_as_of_a_short_one() {
             (json!({"until_ms": middle}), true),
             (json!({"agent": "agent.2"}), true),
             (json!({"result": "FAILURE", "until_ms": middle}), true),
-            (json!({"trace": said(21).trace_id}), true),
+            (json!({"trace": test_event(21).trace_id}), true),
             (json!({"agent": "agent.nobody"}), false),
             (json!({"result": "DENIED"}), false),
             (json!({"since_ms": middle * 2}), false),

@@ -1,4 +1,4 @@
-//! Views that are damaged, foreign, or of another log.
+//! Views that are damaged or belong to another log.
 
 use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
 use mgp_engine::store::audit::query::{RecordIndex, ValueHash};
@@ -11,29 +11,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::super::database::{OpenSled, open_sled};
 use super::super::keys::{BUILT_TO, BlockNumber, SUMMARY};
 use super::{
-    AuditViews, LogFolder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found,
-    log, options, reopened, scanned, start, wait_for_damage, write,
+    AuditViews, LogFolder, ViewOptions, ask, assert_equals_log, close_views, count_moved_aside,
+    damage, found, log, options, reopened, scanned, start, wait_for_damage, wait_until_built,
+    write,
 };
 
 fn agent(name: &str) -> BlockList {
     BlockList::Value(RecordIndex::Agent, ValueHash::from_value(name))
 }
 
-/// Lists that name other records, and tables that point beside them, lead to no false answer.
+/// Lists and tables that refer to wrong records cause no false answers.
 #[tokio::test]
-async fn a_view_that_is_wrong_answers_nothing_false() {
+async fn wrong_view_returns_no_false_records() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
+    wait_until_built(&views).await;
+    close_views(views).await;
     let db = reopened(&dir.path().join("views"));
     for entry in db.scan_prefix(SUMMARY) {
         let (key, block) = entry.unwrap();
         let number = BlockNumber::from_summary_key(&key).unwrap();
         let mut block = BlockSummary::decode(&block).unwrap();
-        // One record more, behind the end of the file, and the agent's are all of them.
+        // One extra record behind the end of the file, and all records attributed to the agent.
         let places = number.list(BlockList::Positions(0));
         let mut table = db.get(&places).unwrap().unwrap().to_vec();
         table.extend_from_slice(&[0, 0xfe, 0xff, 0x03, 0x10]);
@@ -46,35 +47,35 @@ async fn a_view_that_is_wrong_answers_nothing_false() {
     }
     drop(db);
     let views = start(dir.path(), &audit);
-    built(&views).await;
+    wait_until_built(&views).await;
     let asked = ask(json!({"agent": "agent.2"}));
-    let want = scanned(dir.path(), &asked);
-    assert_eq!(found(&views, asked, 10).await, want);
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+    let expected = scanned(dir.path(), &asked);
+    assert_eq!(found(&views, asked, 10).await, expected);
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (0, 0));
 }
 
-/// A list that is cut short is noticed by the question that needs it; the view is built again.
+/// A truncated list is detected by the query that needs it, and the view is rebuilt.
 #[tokio::test]
-async fn a_list_that_is_damaged_is_no_answer() {
+async fn damaged_list_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
+    wait_until_built(&views).await;
+    close_views(views).await;
     let db = reopened(&dir.path().join("views"));
     let key = BlockNumber(1).list(agent("agent.0"));
     let list = db.get(&key).unwrap().unwrap();
     db.insert(key, &list[..list.len() - 1]).unwrap();
     drop(db);
     let views = start(dir.path(), &audit);
-    built(&views).await;
+    wait_until_built(&views).await;
     let asked = ask(json!({"agent": "agent.0"}));
     let answer = views.find(asked.clone()).await.unwrap();
     assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
     wait_for_damage(&audit, dir.path(), 1).await;
-    equals_the_log(&views, dir.path()).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+    assert_equals_log(&views, dir.path()).await;
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (1, 1));
 }
 
 type Wreck = fn(&Path);
@@ -84,10 +85,10 @@ fn without(path: &Path, block: BlockNumber) {
     assert!(gone.is_some());
 }
 
-/// FED-003: whatever became of the folder of the view, it is built again, and what it was is kept once.
+/// FED-003: whatever happens to the view's folder, the view is rebuilt, and one damaged copy is kept.
 #[tokio::test]
-async fn a_damaged_view_is_built_again() {
-    let wreck: [(&str, Wreck); 10] = [
+async fn damaged_view_is_rebuilt() {
+    let damages: [(&str, Wreck); 10] = [
         ("garbage", |path| {
             fs::write(path.join("db"), [0xa5; 70_000]).unwrap();
         }),
@@ -139,36 +140,36 @@ async fn a_damaged_view_is_built_again() {
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..60).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    for (times, (name, wreck)) in wreck.into_iter().enumerate() {
-        wreck(&dir.path().join("views"));
+    wait_until_built(&views).await;
+    close_views(views).await;
+    for (times, (name, damages)) in damages.into_iter().enumerate() {
+        damages(&dir.path().join("views"));
         let views = start(dir.path(), &audit);
         let asked = ask(json!({"agent": "agent.2"}));
-        let want = scanned(dir.path(), &asked);
-        built(&views).await;
-        assert_eq!(found(&views, asked, 100).await, want, "{name}");
-        ended(views).await;
+        let expected = scanned(dir.path(), &asked);
+        wait_until_built(&views).await;
+        assert_eq!(found(&views, asked, 100).await, expected, "{name}");
+        close_views(views).await;
         wait_for_damage(&audit, dir.path(), times + 1).await;
         assert_eq!(
-            (damage(dir.path()), asides(dir.path())),
+            (damage(dir.path()), count_moved_aside(dir.path())),
             (times + 1, 1),
             "{name}"
         );
     }
 }
 
-/// A file of the database that ends anywhere gives a view all the same, and only true answers.
+/// A database file truncated anywhere still yields a view with only true answers.
 #[tokio::test]
-async fn a_view_that_is_cut_off_anywhere_is_caught_up_or_built_again() {
+async fn truncated_view_catches_up_or_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..60).await;
     let path = dir.path().join("views");
     for part in [0, 1, 7, 11, 12, 13, 15] {
         let views = start(dir.path(), &audit);
-        built(&views).await;
-        ended(views).await;
+        wait_until_built(&views).await;
+        close_views(views).await;
         let file = fs::File::options()
             .write(true)
             .open(path.join("db"))
@@ -176,12 +177,12 @@ async fn a_view_that_is_cut_off_anywhere_is_caught_up_or_built_again() {
         let len = file.metadata().unwrap().len();
         file.set_len(len / 16 * part).unwrap();
         let views = start(dir.path(), &audit);
-        equals_the_log(&views, dir.path()).await;
-        ended(views).await;
+        assert_equals_log(&views, dir.path()).await;
+        close_views(views).await;
     }
     fs::remove_dir_all(&path).unwrap();
     let views = start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
+    assert_equals_log(&views, dir.path()).await;
 }
 
 fn opened_with(open: OpenSled) -> ViewOptions {
@@ -192,7 +193,7 @@ static OPENED: AtomicUsize = AtomicUsize::new(0);
 
 /// FED-003.
 #[tokio::test]
-async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
+async fn panicking_database_is_moved_aside_then_disabled() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
@@ -206,9 +207,9 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
         }),
     );
     wait_for_damage(&audit, dir.path(), 1).await;
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+    assert_equals_log(&views, dir.path()).await;
+    close_views(views).await;
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (1, 1));
     let views =
         AuditViews::start_with_options(dir.path(), &audit, opened_with(|_| panic!("each time")));
     let mut state = views.state.clone();
@@ -219,12 +220,12 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
         answer.note.unwrap().contains("there is no view"),
         "it is said"
     );
-    assert_eq!(asides(dir.path()), 1);
+    assert_eq!(count_moved_aside(dir.path()), 1);
 }
 
-/// FED-003: a log that was rolled back below the view, and has other records there now.
+/// FED-003: a log that was rolled back to before the view's end and has different records now.
 #[tokio::test]
-async fn a_log_that_was_rolled_back_is_read_again() {
+async fn rolled_back_log_rebuilds_the_view() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..4).await;
@@ -233,8 +234,8 @@ async fn a_log_that_was_rolled_back_is_read_again() {
     write(&audit, 4..8).await;
     assert_eq!(folder.numbers().unwrap().len(), 1);
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
+    wait_until_built(&views).await;
+    close_views(views).await;
     audit.close().await;
     fs::write(folder.file_path(1), before).unwrap();
     for name in ["audit.head", "node.witness"] {
@@ -244,6 +245,6 @@ async fn a_log_that_was_rolled_back_is_read_again() {
     write(&audit, 30..33).await;
     let views = start(dir.path(), &audit);
     wait_for_damage(&audit, dir.path(), 1).await;
-    equals_the_log(&views, dir.path()).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+    assert_equals_log(&views, dir.path()).await;
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! Views that are opened again, and of logs that lose their beginning.
+//! Views that are reopened, and views of trimmed logs.
 
 use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
 use mgp_engine::store::audit::query::RecordIndex;
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use super::super::keys::{BlockNumber, SUMMARY};
 use super::{
-    AuditViews, LogFolder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found,
-    log, options, reopened, said, scanned, start, write,
+    AuditViews, LogFolder, ViewOptions, ask, assert_equals_log, close_views, count_moved_aside,
+    damage, found, log, options, reopened, scanned, start, test_event, wait_until_built, write,
 };
 
-/// FED-003: what was built before a restart is not built again: a list that is taken out of the view stays out.
+/// FED-003: a restart does not rebuild the existing view: a list that was removed from it stays missing.
 #[tokio::test]
-async fn a_restart_goes_on_where_the_view_was() {
+async fn restart_resumes_the_view() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    let trace = said(4).trace_id;
+    wait_until_built(&views).await;
+    close_views(views).await;
+    let trace = test_event(4).trace_id;
     let db = reopened(&dir.path().join("views"));
     // Records 5 to 8.
     let traces = [
@@ -34,8 +34,8 @@ async fn a_restart_goes_on_where_the_view_was() {
     drop(db);
     write(&audit, 20..40).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    // Fewer answers, never a false one.
+    wait_until_built(&views).await;
+    // Fewer answers, but no false ones.
     let asked = ask(json!({"trace": trace}));
     assert_eq!(scanned(dir.path(), &asked), [6, 5]);
     assert_eq!(found(&views, asked, 10).await, [0; 0]);
@@ -44,28 +44,28 @@ async fn a_restart_goes_on_where_the_view_was() {
         found(&views, asked.clone(), 10).await,
         scanned(dir.path(), &asked)[..]
     );
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (0, 0));
 }
 
-/// Files that the log removed are not in the view any more: neither in answers nor in the database.
+/// Trimmed files disappear from the view: from the answers and from the database.
 #[tokio::test]
-async fn what_the_log_removed_leaves_the_view() {
+async fn trimmed_records_leave_the_view() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), 12_000);
     write(&audit, 0..20).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
+    wait_until_built(&views).await;
     for n in (20..120).step_by(20) {
         write(&audit, n..n + 20).await;
-        built(&views).await;
+        wait_until_built(&views).await;
     }
     let oldest = LogFolder::new(dir.path()).numbers().unwrap()[0];
     assert!(oldest > 3, "{oldest}");
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
+    assert_equals_log(&views, dir.path()).await;
+    close_views(views).await;
     let views = start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
+    assert_equals_log(&views, dir.path()).await;
+    close_views(views).await;
     let db = reopened(&dir.path().join("views"));
     let oldest = LogFolder::new(dir.path()).numbers().unwrap()[0];
     let (key, block) = db.scan_prefix(SUMMARY).next().unwrap().unwrap();
@@ -80,28 +80,28 @@ async fn what_the_log_removed_leaves_the_view() {
     );
 }
 
-/// A view whose records were all removed while it was closed is not damaged, only empty.
+/// A view whose records were all trimmed while it was closed is empty, not damaged.
 #[tokio::test]
-async fn a_view_whose_records_are_all_gone_goes_on_with_those_that_are_left() {
+async fn view_continues_after_all_its_records_were_trimmed() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), 12_000);
     write(&audit, 0..20).await;
     let views = start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
+    wait_until_built(&views).await;
+    close_views(views).await;
     write(&audit, 20..120).await;
     assert!(LogFolder::new(dir.path()).numbers().unwrap()[0] > 4);
     let views = start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
+    assert_equals_log(&views, dir.path()).await;
+    close_views(views).await;
     let views = start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+    assert_equals_log(&views, dir.path()).await;
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (0, 0));
 }
 
-/// Nobody asks: the database is closed, what is written costs nothing, and the next question finds it all.
+/// Without queries the database is closed and writes cost nothing; the next query finds all records.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
+async fn idle_view_closes_and_reopens_on_query() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..20).await;
@@ -110,14 +110,14 @@ async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
         ..options()
     };
     let views = AuditViews::start_with_options(dir.path(), &audit, idle);
-    built(&views).await;
+    wait_until_built(&views).await;
     drop(reopened(&dir.path().join("views")));
     write(&audit, 20..40).await;
     let asked = ask(json!({"agent": "agent.1"}));
-    let begun = Instant::now();
+    let started = Instant::now();
     while views.find(asked.clone()).await.unwrap().complete_through < audit.newest_sequence() {
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(30),
             "it is not caught up"
         );
     }
@@ -126,5 +126,5 @@ async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
         scanned(dir.path(), &asked)
     );
     drop(reopened(&dir.path().join("views")));
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+    assert_eq!((damage(dir.path()), count_moved_aside(dir.path())), (0, 0));
 }

@@ -23,7 +23,7 @@ const FAILED: u8 = 2;
 /// The lane. Each has a thread at both ends, and at most one request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmbeddingLane {
-    /// Queries, for which somebody waits.
+    /// Queries, for which a caller waits.
     Requests,
     /// Tools, for which nobody waits.
     Tools,
@@ -32,7 +32,7 @@ pub(super) enum EmbeddingLane {
 impl EmbeddingLane {
     pub(super) const ALL: [Self; 2] = [Self::Requests, Self::Tools];
 
-    /// The name of its thread.
+    /// The name of the lane's thread.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -52,7 +52,7 @@ pub(super) struct EmbedRequest {
     pub(super) texts: Vec<String>,
 }
 
-/// The bytes of a request with at most [`TEXTS_MAX`] texts, each cut to the length that the model reads.
+/// Encodes a request with at most [`TEXTS_MAX`] texts, each truncated to the length that the model reads.
 pub(super) fn encode_request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(TEXTS_MAX)];
     let mut out = vec![lane as u8, texts.len() as u8];
@@ -68,16 +68,16 @@ impl EmbedRequest {
     /// The next request; `None` at the end.
     ///
     /// # Errors
-    /// Errors of reading, and bytes that are no request.
-    pub(super) fn read_from(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some([lane, count]) = read_head(from)? else {
+    /// Read errors, and malformed bytes.
+    pub(super) fn read_from(reader: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([lane, count]) = read_head(reader)? else {
             return Ok(None);
         };
         let lane = EmbeddingLane::from_byte(lane).ok_or_else(malformed_error)?;
         let count = check_count(usize::from(count), TEXTS_MAX)?;
         let texts = (0..count).map(|_| {
-            let length = check_count(read_length(from)?, BYTES_MAX)?;
-            String::from_utf8(read_bytes(from, length)?).map_err(|_| malformed_error())
+            let length = check_count(read_length(reader)?, BYTES_MAX)?;
+            String::from_utf8(read_bytes(reader, length)?).map_err(|_| malformed_error())
         });
         let texts = texts.collect::<io::Result<_>>()?;
         Ok(Some(Self { lane, texts }))
@@ -91,18 +91,18 @@ pub(super) enum EmbedReply {
     Ready(String),
     /// The vectors of a request, in the order of its texts.
     Vectors(EmbeddingLane, Vec<Vec<f32>>),
-    /// It cannot run the model, now or later.
+    /// The process cannot run the model, now or later.
     Failed(String),
 }
 
 impl EmbedReply {
-    /// Its bytes; texts are cut to what a frame may hold.
+    /// Encodes the message; texts are truncated to what a frame may hold.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let words =
-            |words: &str| words.as_bytes()[..words.floor_char_boundary(ANSWER_MAX)].to_vec();
+        let truncate =
+            |text: &str| text.as_bytes()[..text.floor_char_boundary(ANSWER_MAX)].to_vec();
         let (kind, lane, body): (u8, u8, Vec<u8>) = match self {
-            Self::Ready(less) => (READY, 0, words(less)),
-            Self::Failed(why) => (FAILED, 0, words(why)),
+            Self::Ready(unapplied) => (READY, 0, truncate(unapplied)),
+            Self::Failed(why) => (FAILED, 0, truncate(why)),
             Self::Vectors(lane, vectors) => {
                 let numbers = vectors.iter().flatten();
                 let body = numbers.flat_map(|number| number.to_le_bytes()).collect();
@@ -118,13 +118,13 @@ impl EmbedReply {
     /// The next message; `None` at the end.
     ///
     /// # Errors
-    /// Errors of reading, bytes that are no message, and frames that are too long.
-    pub(super) fn read_from(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let Some([kind, lane]) = read_head(from)? else {
+    /// Read errors, malformed bytes, and frames that are too long.
+    pub(super) fn read_from(reader: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([kind, lane]) = read_head(reader)? else {
             return Ok(None);
         };
-        let length = check_count(read_length(from)?, ANSWER_MAX)?;
-        let body = read_bytes(from, length)?;
+        let length = check_count(read_length(reader)?, ANSWER_MAX)?;
+        let body = read_bytes(reader, length)?;
         match (kind, EmbeddingLane::from_byte(lane)) {
             (READY, _) => Ok(Some(Self::Ready(parse_text(&body)))),
             (FAILED, _) => Ok(Some(Self::Failed(parse_text(&body)))),
@@ -151,41 +151,41 @@ fn parse_vector(vector: &[u8]) -> Vec<f32> {
 }
 
 /// The first two bytes of a frame; `None` at the end.
-fn read_head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
+fn read_head(reader: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
     let mut head = [0; 2];
-    match from.read_exact(&mut head[..1]) {
+    match reader.read_exact(&mut head[..1]) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
         first => first?,
     }
-    from.read_exact(&mut head[1..])?;
+    reader.read_exact(&mut head[1..])?;
     Ok(Some(head))
 }
 
-fn read_length(from: &mut impl Read) -> io::Result<usize> {
+fn read_length(reader: &mut impl Read) -> io::Result<usize> {
     let mut length = [0; 4];
-    from.read_exact(&mut length)?;
+    reader.read_exact(&mut length)?;
     Ok(u32::from_le_bytes(length) as usize)
 }
 
-fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
+fn read_bytes(reader: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
-    from.read_exact(&mut bytes)?;
+    reader.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn check_count(count: usize, most: usize) -> io::Result<usize> {
-    if count <= most {
+fn check_count(count: usize, max: usize) -> io::Result<usize> {
+    if count <= max {
         Ok(count)
     } else {
         Err(io::Error::new(
             ErrorKind::InvalidData,
-            format!("{count} where {most} is the most"),
+            format!("{count} where at most {max} are allowed"),
         ))
     }
 }
 
 fn malformed_error() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "bytes that mean nothing")
+    io::Error::new(ErrorKind::InvalidData, "malformed frame")
 }
 
 #[cfg(test)]
@@ -193,46 +193,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_read() {
+    fn frames_round_trip() {
         let long = "ä".repeat(BYTES_MAX);
         let sent = encode_request(EmbeddingLane::Tools, &["", "one", &long]);
-        let mut from = sent.as_slice();
-        let read = EmbedRequest::read_from(&mut from).unwrap().unwrap();
+        let mut reader = sent.as_slice();
+        let read = EmbedRequest::read_from(&mut reader).unwrap().unwrap();
         assert_eq!(read.lane, EmbeddingLane::Tools);
         assert_eq!(read.texts[..2], ["", "one"]);
-        assert_eq!(read.texts[2].len(), BYTES_MAX, "no more than is looked at");
-        assert_eq!(EmbedRequest::read_from(&mut from).unwrap(), None);
-        for said in [
-            EmbedReply::Ready("no walls".into()),
+        assert_eq!(
+            read.texts[2].len(),
+            BYTES_MAX,
+            "truncated to what the model reads"
+        );
+        assert_eq!(EmbedRequest::read_from(&mut reader).unwrap(), None);
+        for reply in [
+            EmbedReply::Ready("no sandbox".into()),
             EmbedReply::Failed(String::new()),
             EmbedReply::Vectors(
                 EmbeddingLane::Requests,
                 vec![vec![0.5; DIMENSION]; TEXTS_MAX],
             ),
         ] {
-            let sent = said.encode();
+            let sent = reply.encode();
             assert_eq!(
                 EmbedReply::read_from(&mut sent.as_slice()).unwrap(),
-                Some(said)
+                Some(reply)
             );
-            for cut in 1..sent.len().min(64) {
+            for length in 1..sent.len().min(64) {
                 assert!(
-                    EmbedReply::read_from(&mut &sent[..cut]).is_err(),
-                    "cut at {cut}"
+                    EmbedReply::read_from(&mut &sent[..length]).is_err(),
+                    "truncated to {length}"
                 );
             }
         }
     }
 
     #[test]
-    fn bytes_that_mean_nothing_are_an_error() {
+    fn malformed_bytes_are_an_error() {
         let good = EmbedReply::Vectors(EmbeddingLane::Tools, vec![vec![0.5; DIMENSION]]).encode();
-        for (at, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
+        for (index, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
             let mut bytes = good.clone();
-            bytes[at] = wrong;
+            bytes[index] = wrong;
             assert!(
                 EmbedReply::read_from(&mut bytes.as_slice()).is_err(),
-                "byte {at}: {wrong}"
+                "byte {index}: {wrong}"
             );
         }
         for bytes in [&[2, 0][..], &[0, 17], &[1, 1, 1, 0, 0, 0, 0xff]] {
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_before_it_is_read() {
+    fn a_frame_that_is_too_long_is_rejected_before_it_is_read() {
         let mut head = vec![VECTORS, 0];
         head.extend_from_slice(&u32::MAX.to_le_bytes());
         let refused = EmbedReply::read_from(&mut head.as_slice()).unwrap_err();

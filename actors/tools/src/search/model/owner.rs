@@ -1,5 +1,5 @@
-//! Keeps the process that runs the model: one for both embedding threads, while either needs it, and a new
-//! one after it has died.
+//! Owns the process that runs the model: one for both embedding threads while either needs it, and a new one after it
+//! died.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,23 +12,23 @@ use super::frames::{EmbeddingLane, TEXTS_MAX};
 use super::process::{Process, ProcessError, Program};
 use mgp_runtime::time::monotonic_now;
 
-/// Wait before the second start in a row; it doubles with each further one up to the most. A model that
-/// cannot be run here must not keep the machine busy.
+/// The backoff before the second start in a row; it doubles up to the maximum. A model that cannot run here must not
+/// load the machine.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A process that lived this long counts as a success: the next failure begins a new row.
+/// A process that lived this long counts as a success, which resets the failures.
 const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
 /// The state of the model's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelLocation {
-    /// Its pid, while there is one.
+    /// Its pid, while it runs.
     pub process: Option<u32>,
-    /// How often in a row it failed.
+    /// Its consecutive failures.
     pub failures: u32,
 }
 
-/// Holds the process.
+/// Owns the process.
 #[derive(Debug)]
 pub(super) struct ModelOwner {
     program: Program,
@@ -44,7 +44,7 @@ struct ModelState {
     failure_run: FailureRun,
 }
 
-/// Failures in a row; a long run resets them.
+/// Consecutive failures; a long run resets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FailureRun {
     failures: u32,
@@ -52,15 +52,15 @@ struct FailureRun {
 }
 
 impl FailureRun {
-    /// Adds a failure of a process that was started at this time.
+    /// Records the failure of a process that was started at this time.
     fn record_failure(&mut self, started: MonotonicTime, now: MonotonicTime) {
         if now.duration_since(started) >= HEALTHY_AFTER {
             self.failures = 0;
         }
-        let doubled = self.failures.saturating_sub(1).min(16);
+        let exponent = self.failures.saturating_sub(1).min(16);
         let wait = match self.failures {
             0 => Duration::ZERO,
-            _ => (PAUSE * (1 << doubled)).min(PAUSE_MAX),
+            _ => (PAUSE * (1 << exponent)).min(PAUSE_MAX),
         };
         self.failures = self.failures.saturating_add(1);
         self.not_before = now + wait;
@@ -85,53 +85,56 @@ impl ModelOwner {
         }
     }
 
-    /// The process; starts it when there is none. Blocks.
+    /// The process; starts one if there is none. Blocks.
     fn acquire(&self) -> Result<Arc<Process>, EmbedError> {
-        let mut kept = self.lock_state();
-        if let Some(process) = kept.process.upgrade() {
+        let mut state = self.lock_state();
+        if let Some(process) = state.process.upgrade() {
             return Ok(process);
         }
-        if monotonic_now() < kept.failure_run.not_before {
-            return Err(EmbedError::BackingOff(kept.failure_run.failures));
+        if monotonic_now() < state.failure_run.not_before {
+            return Err(EmbedError::BackingOff(state.failure_run.failures));
         }
-        kept.started = monotonic_now();
-        let (process, less) = match Process::start(&self.program, &self.running) {
+        state.started = monotonic_now();
+        let (process, unapplied) = match Process::start(&self.program, &self.running) {
             Ok(started) => started,
             Err(ended) => {
-                self.record_failure(&mut kept);
+                self.record_failure(&mut state);
                 return Err(ended.into());
             }
         };
-        if !less.is_empty() {
-            tracing::warn!("the model runs with less of a wall around it than it should: {less}");
+        if !unapplied.is_empty() {
+            tracing::warn!(
+                "some restrictions of the model's process could not be applied: {unapplied}"
+            );
         }
         let process = Arc::new(process);
-        kept.process = Arc::downgrade(&process);
+        state.process = Arc::downgrade(&process);
         Ok(process)
     }
 
-    /// This process has ended. Only the first report of it counts.
+    /// Handles the end of a process. Only the first report of it counts.
     fn handle_end(&self, process: &Arc<Process>) {
-        let mut kept = self.lock_state();
-        if Weak::ptr_eq(&kept.process, &Arc::downgrade(process)) {
-            kept.process = Weak::new();
-            self.record_failure(&mut kept);
+        let mut state = self.lock_state();
+        if Weak::ptr_eq(&state.process, &Arc::downgrade(process)) {
+            state.process = Weak::new();
+            self.record_failure(&mut state);
         }
     }
 
-    fn record_failure(&self, kept: &mut ModelState) {
-        kept.failure_run
-            .record_failure(kept.started, monotonic_now());
+    fn record_failure(&self, state: &mut ModelState) {
+        state
+            .failure_run
+            .record_failure(state.started, monotonic_now());
         self.failures
-            .store(kept.failure_run.failures, Ordering::Relaxed);
+            .store(state.failure_run.failures, Ordering::Relaxed);
     }
 
-    /// Releases a process that works; the last thread to do so ends it.
+    /// Releases a working process; the last thread to do so ends it.
     fn release(&self, process: Arc<Process>) {
-        let mut kept = self.lock_state();
-        let works = Weak::ptr_eq(&kept.process, &Arc::downgrade(&process));
-        if works && Arc::into_inner(process).is_some() {
-            *kept = ModelState::default();
+        let mut state = self.lock_state();
+        let is_current = Weak::ptr_eq(&state.process, &Arc::downgrade(&process));
+        if is_current && Arc::into_inner(process).is_some() {
+            *state = ModelState::default();
             self.failures.store(0, Ordering::Relaxed);
         }
     }
@@ -158,7 +161,7 @@ impl Builtin {
         }
     }
 
-    /// Whether there is something to release.
+    /// Whether there is a process to release.
     pub(super) fn has_process(&self) -> bool {
         self.process.is_some()
     }
@@ -172,10 +175,10 @@ impl Builtin {
     /// The vectors of texts, in their order. Blocks.
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut out = Vec::with_capacity(texts.len());
-        for some in texts.chunks(TEXTS_MAX) {
+        for chunk in texts.chunks(TEXTS_MAX) {
             // A request in flight when the process ended is sent to the next one.
-            let vectors = match self.request(some) {
-                Err(EmbedError::Died(_)) => self.request(some),
+            let vectors = match self.request(chunk) {
+                Err(EmbedError::Died(_)) => self.request(chunk),
                 other => other,
             };
             out.extend(vectors?);
@@ -210,26 +213,26 @@ impl From<ProcessError> for EmbedError {
 mod tests {
     use super::*;
 
-    /// The next one is started at once, further ones less and less often.
+    /// The first restart is immediate, further ones back off.
     #[test]
-    fn what_keeps_dying_is_started_less_and_less_often() {
-        let mut row = FailureRun::default();
-        let begun = monotonic_now();
+    fn restarts_back_off() {
+        let mut run = FailureRun::default();
+        let started = monotonic_now();
         let waits: Vec<u64> = (0..9)
             .map(|_| {
-                row.record_failure(begun, begun);
-                row.not_before.duration_since(begun).as_secs()
+                run.record_failure(started, started);
+                run.not_before.duration_since(started).as_secs()
             })
             .collect();
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        row.record_failure(begun, begun + HEALTHY_AFTER);
-        assert_eq!(row.failures, 1, "it lived well");
-        assert_eq!(row.not_before, begun + HEALTHY_AFTER);
+        run.record_failure(started, started + HEALTHY_AFTER);
+        assert_eq!(run.failures, 1, "a long run resets the failures");
+        assert_eq!(run.not_before, started + HEALTHY_AFTER);
     }
 
-    /// A request that a dying process leaves behind is tried with one more, and not with the next.
+    /// A request of a dying process is sent to one more process, and not to a third.
     #[test]
-    fn who_asked_a_dying_process_is_not_asked_to_wait() {
+    fn a_request_is_retried_with_one_more_process() {
         let program = Program {
             exe: "/bin/false".into(),
             args: Vec::new(),
@@ -247,6 +250,6 @@ mod tests {
             builtin.embed(&["x"]),
             Err(EmbedError::BackingOff(2))
         ));
-        assert_eq!(owner.location(), failed, "none was started");
+        assert_eq!(owner.location(), failed, "no process was started");
     }
 }

@@ -1,5 +1,5 @@
-//! The kernel's side of the process that runs the model: starts it, sends requests, and kills it if it does anything
-//! but answer. Its output is not trusted beyond the format of its frames.
+//! The kernel's side of the process that runs the model: starts it, sends requests, and kills it on any protocol
+//! violation. Its output is not trusted beyond the format of its frames.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -16,22 +16,22 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::frames::{EmbedReply, EmbeddingLane, encode_request};
 
-/// The program that runs the model, and how long it may take.
+/// The program that runs the model, and its timeout.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its path. `/proc/self/exe` survives an upgrade of the file.
     pub exe: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// How long it may take to load the model, and to answer. At the lowest priority on a busy machine a
-    /// text may take some seconds.
+    /// The limit for loading the model, and for each answer. At the lowest priority on a busy machine a text may take
+    /// some seconds.
     pub timeout: Duration,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProcessError {
-    /// The process ended, or was killed for what it did.
+    /// The process ended, or was killed for a violation.
     Died(String),
     /// It cannot run the model, now or later.
     Unfit(String),
@@ -47,21 +47,21 @@ pub(super) struct Process {
     answers: Arc<Answers>,
 }
 
-/// Shared by the thread that reads its answers and those that ask.
+/// Shared by the thread that reads answers and the threads that send requests.
 #[derive(Debug)]
 struct Answers {
     child: Mutex<Child>,
-    /// Those who wait for an answer: one of each lane at most.
+    /// The threads that wait for an answer, at most one for each lane.
     waiters: [Mutex<Option<SyncSender<Vectors>>>; EmbeddingLane::ALL.len()],
-    /// Set once, before those who wait are woken.
+    /// Set once, before the waiters are woken.
     end_reason: OnceLock<ProcessError>,
     /// Its pid, while it runs.
     running: Arc<AtomicU32>,
 }
 
 impl Process {
-    /// Starts it, and waits until the model is loaded. Also returns which restrictions could not be applied.
-    /// Its pid is in `running` until it ends. Blocks. It dies with the calling thread.
+    /// Starts the process, and waits until the model is loaded. Also returns the restrictions that could not be applied.
+    /// The pid is in `running` until the process ends. Blocks. The process dies with the calling thread.
     ///
     /// # Errors
     /// It cannot be started, or does not load the model in time.
@@ -69,7 +69,7 @@ impl Process {
         program: &Program,
         running: &Arc<AtomicU32>,
     ) -> Result<(Self, String), ProcessError> {
-        let broken =
+        let failed =
             |error: io::Error| ProcessError::Died(format!("it cannot be started: {error}"));
         let mut child = Command::new(&program.exe)
             .args(&program.args)
@@ -81,9 +81,9 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(broken)?;
-        let line = child.stdin.take().expect("stdin is piped");
-        let words = child.stdout.take().expect("stdout is piped");
+            .map_err(failed)?;
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = child.stdout.take().expect("stdout is piped");
         running.store(child.id(), Ordering::Relaxed);
         let answers = Arc::new(Answers {
             running: running.clone(),
@@ -92,32 +92,32 @@ impl Process {
             end_reason: OnceLock::new(),
         });
         let process = Self {
-            stdin: Mutex::new(line),
+            stdin: Mutex::new(stdin),
             timeout: program.timeout,
             answers,
         };
-        process.prepare().map_err(broken)?;
+        process.prepare().map_err(failed)?;
         let (ready, loaded) = sync_channel(1);
         let answers = process.answers.clone();
-        let listening = move || answers.read_answers(BufReader::new(words), &ready);
+        let reader = move || answers.read_answers(BufReader::new(stdout), &ready);
         let thread = std::thread::Builder::new().name("model".into());
-        thread.spawn(listening).map_err(broken)?;
-        let less = loaded.recv_timeout(program.timeout);
-        let less = less.map_err(|error| process.missing_answer(error))?;
-        Ok((process, less))
+        thread.spawn(reader).map_err(failed)?;
+        let unapplied = loaded.recv_timeout(program.timeout);
+        let unapplied = unapplied.map_err(|error| process.missing_answer(error))?;
+        Ok((process, unapplied))
     }
 
-    /// A process that does not read its requests must not block those who ask.
+    /// Makes stdin nonblocking: a process that does not read must not block the callers.
     fn prepare(&self) -> io::Result<()> {
         let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
         fcntl(lock(&self.stdin).as_fd(), flags)?;
         Ok(())
     }
 
-    /// The vectors of the texts of one request. Blocks, at most for the program's patience.
+    /// The vectors of the texts of one request. Blocks, at most for the program's timeout.
     ///
     /// # Errors
-    /// The process has ended, and is not started again.
+    /// The process has ended, and is not restarted.
     pub(super) fn embed(
         &self,
         lane: EmbeddingLane,
@@ -130,7 +130,10 @@ impl Process {
             return Err(ended.clone());
         }
         let sent = self.send(&encode_request(lane, texts), until);
-        sent.map_err(|error| self.answers.kill(format!("it takes no requests: {error}")))?;
+        sent.map_err(|error| {
+            self.answers
+                .kill(format!("it accepts no requests: {error}"))
+        })?;
         let left = until.saturating_duration_since(Instant::now());
         let vectors = answer.recv_timeout(left);
         let vectors = vectors.map_err(|error| self.missing_answer(error))?;
@@ -138,7 +141,7 @@ impl Process {
             Ok(vectors)
         } else {
             Err(self.answers.kill(format!(
-                "it answered {} vectors to {} texts",
+                "it sent {} vectors for {} texts",
                 vectors.len(),
                 texts.len()
             )))
@@ -146,16 +149,16 @@ impl Process {
     }
 
     fn send(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
-        let mut line = lock(&self.stdin);
+        let mut stdin = lock(&self.stdin);
         while !bytes.is_empty() {
-            match line.write(bytes) {
+            match stdin.write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let left = until.saturating_duration_since(Instant::now());
                     let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-                    let mut room = [PollFd::new(line.as_fd(), PollFlags::POLLOUT)];
-                    if poll(&mut room, left)? == 0 {
+                    let mut writable = [PollFd::new(stdin.as_fd(), PollFlags::POLLOUT)];
+                    if poll(&mut writable, left)? == 0 {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
@@ -165,11 +168,11 @@ impl Process {
         Ok(())
     }
 
-    /// Wakes those who wait when it ended; otherwise kills it for not answering in time.
+    /// The reason of a missing answer; kills the process on a timeout.
     fn missing_answer(&self, why: RecvTimeoutError) -> ProcessError {
-        let silent = format!("it said nothing for {} s", self.timeout.as_secs_f32());
+        let timed_out = format!("it did not answer for {} s", self.timeout.as_secs_f32());
         match why {
-            RecvTimeoutError::Timeout => self.answers.kill(silent),
+            RecvTimeoutError::Timeout => self.answers.kill(timed_out),
             RecvTimeoutError::Disconnected => self.answers.kill("it ended".into()),
         }
     }
@@ -177,38 +180,40 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.answers.kill("nobody needs it".into());
+        self.answers.kill("it is not needed".into());
     }
 }
 
 impl Answers {
-    /// Passes on its messages until it ends or sends something else.
-    fn read_answers(&self, mut from: impl Read, ready: &SyncSender<String>) {
+    /// Forwards the answers until the process ends or violates the protocol.
+    fn read_answers(&self, mut stdout: impl Read, ready: &SyncSender<String>) {
         let mut loaded = false;
         let ended = loop {
-            match EmbedReply::read_from(&mut from) {
-                Ok(Some(EmbedReply::Ready(less))) if !loaded => {
+            match EmbedReply::read_from(&mut stdout) {
+                Ok(Some(EmbedReply::Ready(unapplied))) if !loaded => {
                     loaded = true;
-                    let _ = ready.send(less);
+                    let _ = ready.send(unapplied);
                 }
                 Ok(Some(EmbedReply::Vectors(lane, vectors))) => {
                     let Some(reply) = lock(&self.waiters[lane as usize]).take() else {
-                        break ProcessError::Died("it answered what nobody asked".into());
+                        break ProcessError::Died("it sent an unrequested answer".into());
                     };
                     let _ = reply.send(vectors);
                 }
                 Ok(Some(EmbedReply::Failed(why))) => break ProcessError::Unfit(why),
                 Ok(Some(EmbedReply::Ready(_))) => {
-                    break ProcessError::Died("it says twice that it is ready".into());
+                    break ProcessError::Died("it reported twice that it is ready".into());
                 }
                 Ok(None) => break ProcessError::Died(String::new()),
-                Err(error) => break ProcessError::Died(format!("it answers nonsense: {error}")),
+                Err(error) => {
+                    break ProcessError::Died(format!("its answer is malformed: {error}"));
+                }
             }
         };
         self.finish(ended);
     }
 
-    /// Kills and reaps it, records why, and wakes those who wait.
+    /// Kills and reaps the process, records the reason, and wakes the waiters.
     fn finish(&self, ended: ProcessError) {
         let mut child = lock(&self.child);
         let _ = child.kill();
@@ -220,18 +225,18 @@ impl Answers {
         drop(child);
         let ended = match (ended, status) {
             (ProcessError::Died(why), Ok(status)) if why.is_empty() => {
-                ProcessError::Died(format!("it ended by itself: {status}"))
+                ProcessError::Died(format!("it exited: {status}"))
             }
             (ended, _) => ended,
         };
         let _ = self.end_reason.set(ended);
-        for waiting in &self.waiters {
-            drop(lock(waiting).take());
+        for waiter in &self.waiters {
+            drop(lock(waiter).take());
         }
     }
 
-    /// Kills it for this reason, unless it had ended before; the reading thread sees its end. Answers why
-    /// it ended.
+    /// Kills the process for this reason, unless it ended before; the reading thread notices. Returns the reason of its
+    /// end.
     fn kill(&self, why: String) -> ProcessError {
         let ended = self.end_reason.get_or_init(|| ProcessError::Died(why));
         let _ = lock(&self.child).kill();
@@ -251,8 +256,8 @@ mod tests {
 
     use super::*;
 
-    /// A script in the place of the program, which answers with these bytes.
-    fn script(patience: Duration, steps: &[Step]) -> Program {
+    /// A script in place of the program, which answers with these bytes.
+    fn script(timeout: Duration, steps: &[Step]) -> Program {
         let mut script = String::new();
         for step in steps {
             match step {
@@ -272,7 +277,7 @@ mod tests {
         Program {
             exe: "/bin/sh".into(),
             args: vec!["-c".into(), format!("PATH=/usr/bin:/bin\n{script}")],
-            timeout: patience,
+            timeout,
         }
     }
 
@@ -305,27 +310,27 @@ mod tests {
         Ok((process, running.load(Ordering::Relaxed)))
     }
 
-    fn gone(pid: u32) {
+    fn wait_reaped(pid: u32) {
         while std::fs::exists(format!("/proc/{pid}")).unwrap() {
             std::thread::yield_now();
         }
     }
 
-    /// Why it ended, once the first request was not answered.
-    fn ended(patience: Duration, steps: &[Step]) -> String {
-        let (process, pid) = started(&script(patience, steps)).unwrap();
+    /// The reason of the end, after the first request was not answered.
+    fn end_reason(timeout: Duration, steps: &[Step]) -> String {
+        let (process, pid) = started(&script(timeout, steps)).unwrap();
         let why = match process.embed(EmbeddingLane::Tools, &["one", "two"]) {
             Err(ProcessError::Died(why) | ProcessError::Unfit(why)) => why,
             Ok(vectors) => panic!("{}", vectors.len()),
         };
-        let again = process.embed(EmbeddingLane::Requests, &["three"]);
-        assert!(again.is_err(), "it does not come back");
-        gone(pid);
+        let second = process.embed(EmbeddingLane::Requests, &["three"]);
+        assert!(second.is_err(), "it is not restarted");
+        wait_reaped(pid);
         why
     }
 
     #[test]
-    fn what_is_asked_is_answered_until_nobody_needs_it() {
+    fn requests_are_answered_until_the_process_is_dropped() {
         let steps = [
             ready(),
             hears(&["one"]),
@@ -337,57 +342,57 @@ mod tests {
         assert_eq!(vectors, [vec![0.5; DIMENSION]]);
         assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
         drop(process);
-        gone(pid);
+        wait_reaped(pid);
     }
 
-    /// A process that answers nonsense, too much, the wrong lane or nobody is ended, and it is said why.
+    /// A process with a malformed, oversized, misdirected or unrequested answer is killed, and the reason is reported.
     #[test]
-    fn a_process_that_answers_nonsense_is_ended() {
+    fn a_protocol_violation_kills_the_process() {
         let two = &["one", "two"];
-        let told = [
-            (Says(vec![9; 64]), "nonsense"),
+        let violations = [
+            (Says(vec![9; 64]), "malformed"),
             (
                 Says(vec![1, 0, 0xff, 0xff, 0xff, 0x7f]),
-                "nonsense: 2147483647 where",
+                "malformed: 2147483647 where",
             ),
             (
                 Says(EmbedReply::Failed("damaged".into()).encode()),
                 "damaged",
             ),
-            (vectors(EmbeddingLane::Tools, 3), "3 vectors to 2 texts"),
-            (vectors(EmbeddingLane::Requests, 2), "what nobody asked"),
+            (vectors(EmbeddingLane::Tools, 3), "3 vectors for 2 texts"),
+            (vectors(EmbeddingLane::Requests, 2), "unrequested"),
             (ready(), "twice"),
         ];
-        for (said, why) in told {
-            let told = ended(LONG, &[ready(), hears(two), said, Hangs]);
-            assert!(told.contains(why), "{told}");
+        for (answer, expected) in violations {
+            let reason = end_reason(LONG, &[ready(), hears(two), answer, Hangs]);
+            assert!(reason.contains(expected), "{reason}");
         }
-        let told = ended(LONG, &[ready(), hears(two)]);
-        assert!(told.contains("ended by itself: exit status: 0"), "{told}");
-        let unasked = ended(LONG, &[ready(), vectors(EmbeddingLane::Tools, 1), Hangs]);
+        let reason = end_reason(LONG, &[ready(), hears(two)]);
+        assert!(reason.contains("exited: exit status: 0"), "{reason}");
+        let unrequested = end_reason(LONG, &[ready(), vectors(EmbeddingLane::Tools, 1), Hangs]);
         assert!(
-            unasked.contains("nobody asked") || unasked.contains("1 vectors"),
-            "{unasked}"
+            unrequested.contains("unrequested") || unrequested.contains("1 vectors"),
+            "{unrequested}"
         );
     }
 
-    /// One that hangs holds up nobody for longer than it is given.
+    /// A process that hangs blocks its callers no longer than the timeout.
     #[test]
-    fn a_process_that_hangs_is_ended() {
+    fn a_process_that_hangs_is_killed() {
         let two = &["one", "two"];
-        let silent = ended(SHORT, &[ready(), hears(two), Hangs]);
-        assert!(silent.contains("said nothing"), "{silent}");
+        let silent = end_reason(SHORT, &[ready(), hears(two), Hangs]);
+        assert!(silent.contains("did not answer"), "{silent}");
         let (process, _) = started(&script(SHORT, &[ready(), Hangs])).unwrap();
         let long = "x".repeat(mgp_embedding::BYTES_MAX);
-        let deaf = process.embed(EmbeddingLane::Tools, &[long.as_str(); 16]);
-        let Err(ProcessError::Died(deaf)) = deaf else {
-            panic!("{deaf:?}");
+        let stuck = process.embed(EmbeddingLane::Tools, &[long.as_str(); 16]);
+        let Err(ProcessError::Died(stuck)) = stuck else {
+            panic!("{stuck:?}");
         };
-        assert!(deaf.contains("takes no requests"), "{deaf}");
+        assert!(stuck.contains("accepts no requests"), "{stuck}");
         let late = started(&script(SHORT, &[Hangs])).map(drop);
         let Err(ProcessError::Died(late)) = late else {
             panic!("{late:?}");
         };
-        assert!(late.contains("said nothing"), "{late}");
+        assert!(late.contains("did not answer"), "{late}");
     }
 }

@@ -1,6 +1,6 @@
-//! The process that runs the model: this program, started again with a hidden argument. Texts come in
-//! on stdin, vectors go out on stdout, and nothing else. It has no async runtime, because a right that one
-//! thread gives up would stay with the runtime's other threads.
+//! The process that runs the model: this program, started with a hidden argument. Texts arrive on stdin, and only
+//! vectors are written to stdout. It has no async runtime, because a privilege that one thread drops would remain with
+//! the runtime's other threads.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,21 +13,21 @@ use mgp_embedding::Embedder;
 use super::frames::{EmbedReply, EmbedRequest, EmbeddingLane};
 use mgp_servers::sandbox;
 
-/// Private memory that it may have, in bytes. The model takes 4 MiB, each lane 6 for a batch, and each thread
+/// The limit of its private memory, in bytes. The model takes 4 MiB, each lane 6 for a batch, and each thread
 /// 2 for its stack.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// The lowest priority a thread can have: calls go before queries, and both before tools that nobody waits
-/// for. 10,000 tools take five minutes of a core.
+/// The lowest priorities: calls precede queries, and both precede tools, for which nobody waits. 10,000 tools take five
+/// minutes of a core.
 const NICE_REQUESTS: i32 = 5;
 const NICE_TOOLS: i32 = 19;
 
-/// Answers until stdin ends.
+/// Answers requests until stdin ends.
 #[must_use]
 pub fn serve() -> ExitCode {
-    // Read from files that are closed right after.
+    // Before the sandbox: this reads files.
     let threads = thread_count();
     lower_priority(NICE_REQUESTS);
-    let less = sandbox::confine_kernel_process(MEMORY_BYTES_MAX);
+    let unapplied = sandbox::confine_kernel_process(MEMORY_BYTES_MAX);
     let embedder = match Embedder::load(threads) {
         Ok(embedder) => embedder,
         Err(why) => {
@@ -35,7 +35,7 @@ pub fn serve() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if write_reply(&EmbedReply::Ready(less)).is_err() {
+    if write_reply(&EmbedReply::Ready(unapplied)).is_err() {
         return ExitCode::FAILURE;
     }
     match dispatch_requests(&Arc::new(embedder), threads) {
@@ -44,30 +44,30 @@ pub fn serve() -> ExitCode {
     }
 }
 
-/// Hands each request to the thread of its lane. That thread is idle, because the kernel waits for an
-/// answer before it asks again.
+/// Sends each request to the thread of its lane. That thread is idle, because the kernel waits for an answer before it
+/// sends another request.
 fn dispatch_requests(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
     let mut stdin = io::stdin().lock();
     let [requests, tools] = EmbeddingLane::ALL.map(|lane| {
-        let (ask, asked) = sync_channel::<Vec<String>>(1);
+        let (sender, requests) = sync_channel::<Vec<String>>(1);
         let embedder = embedder.clone();
-        let working = move || run_lane(lane, &embedder, threads, &asked);
-        let named = thread::Builder::new().name(lane.name().into());
-        named.spawn(working).map(|_| ask)
+        let lane_loop = move || run_lane(lane, &embedder, threads, &requests);
+        let thread = thread::Builder::new().name(lane.name().into());
+        thread.spawn(lane_loop).map(|_| sender)
     });
     let (requests, tools) = (requests?, tools?);
     while let Some(EmbedRequest { lane, texts }) = EmbedRequest::read_from(&mut stdin)? {
-        let ask = match lane {
+        let sender = match lane {
             EmbeddingLane::Requests => &requests,
             EmbeddingLane::Tools => &tools,
         };
-        // A thread that has ended ends the process.
-        let _ = ask.send(texts);
+        // A thread that ends also ends the process.
+        let _ = sender.send(texts);
     }
     Ok(())
 }
 
-/// Ends the process when its thread ends, even by a panic; the kernel sees that and starts another process.
+/// Ends the process when its thread ends, even by a panic; the kernel notices and starts another process.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -80,34 +80,34 @@ fn run_lane(
     lane: EmbeddingLane,
     embedder: &Embedder,
     threads: usize,
-    asked: &Receiver<Vec<String>>,
+    requests: &Receiver<Vec<String>>,
 ) {
-    let _last = ExitOnDrop;
+    let _exit_on_drop = ExitOnDrop;
     if lane == EmbeddingLane::Tools {
         lower_priority(NICE_TOOLS);
     }
     let embedder = embedder.clone_with_threads(threads);
-    while let Ok(texts) = asked.recv() {
+    while let Ok(texts) = requests.recv() {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let said = match embedder.embed_all(&texts) {
+        let reply = match embedder.embed_all(&texts) {
             Ok(vectors) => EmbedReply::Vectors(lane, vectors),
             Err(why) => EmbedReply::Failed(why.to_string()),
         };
-        if write_reply(&said).is_err() {
+        if write_reply(&reply).is_err() {
             return;
         }
     }
 }
 
-/// Sets the priority of this thread and of those it starts; that of disk access follows. If this is
-/// refused, the thread runs at normal priority.
+/// Sets the priority of this thread and of those it starts; disk access follows it. If that fails, the thread runs at
+/// normal priority.
 fn lower_priority(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }
 
-fn write_reply(said: &EmbedReply) -> io::Result<()> {
+fn write_reply(reply: &EmbedReply) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(&said.encode())?;
+    out.write_all(&reply.encode())?;
     out.flush()
 }
 

@@ -1,24 +1,23 @@
-//! Addresses of relayed links: each stands for a node and a relay, and means something at this endpoint alone.
+//! Addresses of relayed links: each maps to a node and a relay, and is valid at this endpoint alone.
 
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use mgp_protocol::ids::NodeId;
 
-/// Ends that have an address: a few relays for each node of a large cluster. The one that was used longest ago makes
-/// room.
+/// Mapped ends: a few relays for each node of a large cluster. The least recently used one is replaced.
 const ADDRESSES_MAX: usize = 1024;
 
-/// No machine has an address of this network (RFC 6666), so none is mistaken for one.
+/// The discard prefix (RFC 6666): no machine has such an address.
 const NETWORK: u128 = 0x0100 << 112;
 
-/// All of them have this port: nobody is dialed at port 0.
+/// The port of all of them: QUIC does not dial port 0.
 const PORT: u16 = 1;
 
-/// A node, and the relay between.
+/// A node and its relay.
 type RelayedEnds = (NodeId, NodeId);
 
-/// The addresses in use. A number is used once.
+/// The addresses in use. Numbers are not reused.
 #[derive(Debug, Default)]
 pub(super) struct RelayAddresses {
     numbers: HashMap<RelayedEnds, u64>,
@@ -28,7 +27,7 @@ pub(super) struct RelayAddresses {
 }
 
 impl RelayAddresses {
-    /// The address that stands for these two.
+    /// The address of a node through a relay.
     pub(super) fn address(&mut self, node: NodeId, relay: NodeId) -> SocketAddr {
         self.uses += 1;
         let ends = (node, relay);
@@ -40,7 +39,7 @@ impl RelayAddresses {
         SocketAddr::from((Ipv6Addr::from(NETWORK | u128::from(number)), PORT))
     }
 
-    /// What an address stands for.
+    /// The node and relay of an address.
     pub(super) fn resolve(&self, address: SocketAddr) -> Option<RelayedEnds> {
         let SocketAddr::V6(address) = address else {
             return None;
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_stands_for_two_nodes_until_others_need_the_room() {
+    fn an_address_is_valid_until_the_table_is_full() {
         let mut addresses = RelayAddresses::default();
         let node = |n: usize| {
             let mut id = [0; 32];
@@ -90,7 +89,7 @@ mod tests {
         assert_eq!(
             addresses.resolve(first),
             Some((node(1), node(2))),
-            "it is used"
+            "it is in use"
         );
     }
 }

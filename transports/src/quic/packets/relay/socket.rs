@@ -1,4 +1,4 @@
-//! The socket of the ends of relayed links: its packets go over links to relays, and come from them.
+//! The socket of the ends of relayed links: its packets travel over links to relays.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use super::{Inbound, Relay, lock};
 
-/// What QUIC sends and receives through. It is never full: what finds no room is lost, as on any network.
+/// The socket of the QUIC endpoint. It is never full: packets without capacity are lost, as on any network.
 ///
-/// It cannot send without fragments longer than those of a datagram, so QUIC looks for no longer ones: packets
-/// stay at 1200 bytes, and fit into a datagram of a link to a relay.
+/// It does not report larger datagrams without fragmentation, so QUIC does not probe for them: packets stay at 1200 bytes,
+/// and fit into a datagram of a link to a relay.
 #[derive(Debug)]
 pub(in crate::quic) struct RelaySocket {
     relay: Arc<Relay>,
@@ -52,11 +52,14 @@ impl AsyncUdpSocket for RelaySocket {
                 Poll::Ready(Some(inbound)) => inbound,
                 Poll::Ready(None) | Poll::Pending => break,
             };
-            // Nothing that an end sends is empty or so long.
-            let Some(room) = buf.get_mut(..packet.len()).filter(|room| !room.is_empty()) else {
+            // No end sends empty packets, or such long ones.
+            let Some(buffer) = buf
+                .get_mut(..packet.len())
+                .filter(|buffer| !buffer.is_empty())
+            else {
                 continue;
             };
-            room.copy_from_slice(&packet);
+            buffer.copy_from_slice(&packet);
             *meta = RecvMeta {
                 addr: from,
                 len: packet.len(),

@@ -1,55 +1,55 @@
-//! How much this node passes on, for whom: bounded for each pair of nodes and in all.
+//! Limits of relayed traffic for each pair of nodes, for each sender and in total.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use mgp_protocol::ids::NodeId;
 
-/// Pairs at a time: a site of thirty nodes with another one of thirty. Each is 100 bytes here.
+/// Concurrent pairs: a site of thirty nodes with another one of thirty. Each takes 100 bytes.
 const PAIRS: usize = 1024;
 
-/// And those that one node began, so that it does not take the places of the others.
+/// Those that one node began, so that it does not starve others.
 const PAIRS_PER_NODE: usize = 128;
 
-/// Bytes a second of one pair, and at once: a payload of 8 MiB takes two seconds.
+/// Bytes a second of one pair, and its burst: a payload of 8 MiB takes two seconds.
 const RATE: u64 = 4 << 20;
 const BURST: u64 = 1 << 20;
 
-/// And of all: an eighth of a gigabit.
+/// The same for all pairs: an eighth of a gigabit.
 const RATE_ALL: u64 = 16 << 20;
 const BURST_ALL: u64 = 4 << 20;
 
-/// And of what one node sends: half of it, so that its many pairs leave the other half to the others.
+/// The same for one sender: half of it, so that its many pairs leave the other half to others.
 const RATE_PER_NODE: u64 = RATE_ALL / 2;
 const BURST_PER_NODE: u64 = BURST_ALL / 2;
 
-/// Refusals a second that one node is sent, and at once: more than it dials through one relay. What it sends besides
-/// is dropped without a word.
+/// Refusals a second for one node, and their burst: more than it dials through one relay. Its other packets are dropped
+/// silently.
 const REFUSALS: u64 = 16;
 
-/// A pair that sent nothing for so long is over: a link asks for a sign of the other end every half second.
+/// A pair without packets for this long has ended: a link sends keep-alives every half second.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was passed on between two nodes, since the first packet.
+/// The traffic between two nodes since their first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayedPair {
     /// The two, the smaller id first.
     pub nodes: [NodeId; 2],
-    /// Bytes passed on, both ways.
+    /// Relayed bytes, both ways.
     pub bytes: u64,
-    /// Packets that were dropped: the pair was too fast, or a link had no room.
+    /// Dropped packets: the pair was too fast, or a link had no capacity.
     pub dropped: u64,
-    /// How long it has lasted.
+    /// The time since the first packet.
     pub age: Duration,
 }
 
-/// What becomes of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RelayAdmission {
     Pass,
-    /// It is dropped: too much came in too short a time.
+    /// Dropped: the rate is exceeded.
     TooFast,
-    /// There is no room for another pair.
+    /// The limit of pairs is reached.
     Full,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct RelayTraffic {
     senders: HashMap<NodeId, SenderTraffic>,
 }
 
-/// What one node sends, to whomever.
+/// The traffic of one sender, to any node.
 #[derive(Debug)]
 struct SenderTraffic {
     last: Instant,
@@ -72,7 +72,7 @@ struct SenderTraffic {
 
 #[derive(Debug)]
 struct PairTraffic {
-    begun_by: NodeId,
+    started_by: NodeId,
     started_at: Instant,
     last: Instant,
     bucket: RateBucket,
@@ -80,12 +80,12 @@ struct PairTraffic {
     dropped: u64,
 }
 
-/// Bytes or refusals that may pass now; refilled as time passes.
+/// A token bucket of bytes or refusals.
 #[derive(Debug)]
 struct RateBucket {
     rate: u64,
     burst: u64,
-    left: u64,
+    tokens: u64,
     refilled_at: Instant,
 }
 
@@ -98,7 +98,7 @@ impl RelayTraffic {
         }
     }
 
-    /// Whether a node may be sent one more refusal now.
+    /// Whether a node may be sent a refusal now.
     pub(super) fn can_refuse(&mut self, from: NodeId, now: Instant) -> bool {
         self.sender(from, now).refusals.take_tokens(1, now)
     }
@@ -113,7 +113,7 @@ impl RelayTraffic {
         sender
     }
 
-    /// Whether a packet of this length may pass now.
+    /// Decides about a packet of this length.
     pub(super) fn admit(
         &mut self,
         from: NodeId,
@@ -126,13 +126,14 @@ impl RelayTraffic {
             return RelayAdmission::Full;
         }
         let len = len as u64;
-        let of_sender = self.sender(from, now).bytes.has_tokens(len, now);
+        let sender_has_tokens = self.sender(from, now).bytes.has_tokens(len, now);
         let Some(pair) = self.pairs.get_mut(&nodes) else {
             return RelayAdmission::Full;
         };
         pair.last = now;
-        // What the pair or its sender may not send takes nothing from the others.
-        if of_sender && pair.bucket.has_tokens(len, now) && self.total.take_tokens(len, now) {
+        // Checked first: packets beyond the pair's or sender's limit must not take tokens from others.
+        if sender_has_tokens && pair.bucket.has_tokens(len, now) && self.total.take_tokens(len, now)
+        {
             pair.bucket.take_tokens(len, now);
             self.sender(from, now).bytes.take_tokens(len, now);
             RelayAdmission::Pass
@@ -141,7 +142,7 @@ impl RelayTraffic {
         }
     }
 
-    /// What became of a packet.
+    /// Records the outcome of a packet.
     pub(super) fn record(&mut self, from: NodeId, to: NodeId, len: usize, sent: bool) {
         if let Some(pair) = self.pairs.get_mut(&pair(from, to)) {
             if sent {
@@ -152,7 +153,7 @@ impl RelayTraffic {
         }
     }
 
-    /// The pairs at present.
+    /// The current pairs.
     pub(super) fn pairs(&mut self, now: Instant) -> Vec<RelayedPair> {
         self.remove_idle(now);
         let mut pairs: Vec<RelayedPair> = self
@@ -171,12 +172,12 @@ impl RelayTraffic {
 
     fn begin_pair(&mut self, nodes: [NodeId; 2], by: NodeId, now: Instant) -> bool {
         self.remove_idle(now);
-        let of_one = self.pairs.values().filter(|pair| pair.begun_by == by);
-        if self.pairs.len() >= PAIRS || of_one.count() >= PAIRS_PER_NODE {
+        let from_node = self.pairs.values().filter(|pair| pair.started_by == by);
+        if self.pairs.len() >= PAIRS || from_node.count() >= PAIRS_PER_NODE {
             return false;
         }
         let pair = PairTraffic {
-            begun_by: by,
+            started_by: by,
             started_at: now,
             last: now,
             bucket: RateBucket::new(RATE, BURST, now),
@@ -188,9 +189,9 @@ impl RelayTraffic {
     }
 
     fn remove_idle(&mut self, now: Instant) {
-        let speaks = |last: Instant| now.saturating_duration_since(last) < IDLE_TIMEOUT;
-        self.pairs.retain(|_, pair| speaks(pair.last));
-        self.senders.retain(|_, sender| speaks(sender.last));
+        let is_active = |last: Instant| now.saturating_duration_since(last) < IDLE_TIMEOUT;
+        self.pairs.retain(|_, pair| is_active(pair.last));
+        self.senders.retain(|_, sender| is_active(sender.last));
     }
 }
 
@@ -199,7 +200,7 @@ impl RateBucket {
         Self {
             rate,
             burst,
-            left: burst,
+            tokens: burst,
             refilled_at: now,
         }
     }
@@ -207,20 +208,21 @@ impl RateBucket {
     fn has_tokens(&mut self, len: u64, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.refilled_at).as_micros();
         let more = passed.saturating_mul(u128::from(self.rate)) / 1_000_000;
-        // A part of one is not lost to those who come often.
+        // Fractions of a token are not lost with frequent calls.
         if more > 0 {
             let more = u64::try_from(more).unwrap_or(u64::MAX);
-            (self.left, self.refilled_at) = (self.left.saturating_add(more).min(self.burst), now);
+            (self.tokens, self.refilled_at) =
+                (self.tokens.saturating_add(more).min(self.burst), now);
         }
-        self.left >= len
+        self.tokens >= len
     }
 
     fn take_tokens(&mut self, len: u64, now: Instant) -> bool {
-        let holds = self.has_tokens(len, now);
-        if holds {
-            self.left -= len;
+        let has_tokens = self.has_tokens(len, now);
+        if has_tokens {
+            self.tokens -= len;
         }
-        holds
+        has_tokens
     }
 }
 
@@ -238,11 +240,11 @@ mod tests {
         NodeId(id)
     }
 
-    /// Sends packets for a second, one each 100 µs, and counts the bytes that pass.
-    fn second(traffic: &mut RelayTraffic, pairs: &[(NodeId, NodeId)], begun: Instant) -> Vec<u64> {
+    /// Sends packets for a second, one each 100 µs, and counts the admitted bytes.
+    fn second(traffic: &mut RelayTraffic, pairs: &[(NodeId, NodeId)], start: Instant) -> Vec<u64> {
         let mut passed = vec![0; pairs.len()];
         for tick in 0..10_000 {
-            let now = begun + Duration::from_micros(tick * 100);
+            let now = start + Duration::from_micros(tick * 100);
             for ((from, to), passed) in pairs.iter().zip(&mut passed) {
                 let admitted = traffic.admit(*from, *to, 1200, now) == RelayAdmission::Pass;
                 traffic.record(*from, *to, 1200, admitted);
@@ -254,15 +256,15 @@ mod tests {
 
     #[test]
     fn a_pair_and_all_pairs_pass_at_most_their_rate() {
-        let begun = Instant::now();
-        let mut traffic = RelayTraffic::new(begun);
-        let one = second(&mut traffic, &[(node(1), node(2))], begun);
+        let start = Instant::now();
+        let mut traffic = RelayTraffic::new(start);
+        let one = second(&mut traffic, &[(node(1), node(2))], start);
         assert!((RATE..=RATE + BURST).contains(&one[0]), "{one:?}");
-        let shown = traffic.pairs(begun + Duration::from_secs(1));
-        assert_eq!(shown[0].bytes, one[0]);
-        assert!(shown[0].dropped > 0);
+        let listed = traffic.pairs(start + Duration::from_secs(1));
+        assert_eq!(listed[0].bytes, one[0]);
+        assert!(listed[0].dropped > 0);
         let pairs: Vec<_> = (1..=8).map(|n| (node(n), node(n + 100))).collect();
-        let all: u64 = second(&mut traffic, &pairs, begun + Duration::from_secs(2))
+        let all: u64 = second(&mut traffic, &pairs, start + Duration::from_secs(2))
             .iter()
             .sum();
         assert!((RATE_ALL..=RATE_ALL + BURST_ALL).contains(&all), "{all}");
@@ -270,36 +272,36 @@ mod tests {
 
     #[test]
     fn one_sender_leaves_half_of_the_rate_to_the_others() {
-        let begun = Instant::now();
-        let mut traffic = RelayTraffic::new(begun);
+        let start = Instant::now();
+        let mut traffic = RelayTraffic::new(start);
         let greedy = (0..16).map(|n| (node(1), node(n + 100)));
         let pairs: Vec<_> = greedy.chain([(node(2), node(3))]).collect();
-        let passed = second(&mut traffic, &pairs, begun);
+        let passed = second(&mut traffic, &pairs, start);
         let (other, greedy) = passed.split_last().unwrap();
         let greedy: u64 = greedy.iter().sum();
         assert!(greedy <= RATE_PER_NODE + BURST_PER_NODE, "{greedy}");
         assert!(*other >= RATE, "{other}");
     }
 
-    /// However much it sends that is not passed on.
+    /// However many of its packets are refused.
     #[test]
     fn a_node_is_sent_a_few_refusals_a_second() {
-        let begun = Instant::now();
-        let mut traffic = RelayTraffic::new(begun);
+        let start = Instant::now();
+        let mut traffic = RelayTraffic::new(start);
         let refused = (0..10_000).filter(|tick| {
-            let now = begun + Duration::from_micros(tick * 100);
+            let now = start + Duration::from_micros(tick * 100);
             traffic.can_refuse(node(1), now)
         });
         let refused = refused.count() as u64;
         assert!((REFUSALS..=2 * REFUSALS).contains(&refused), "{refused}");
-        assert!(traffic.can_refuse(node(2), begun), "and none of the others");
-        traffic.pairs(begun + 2 * IDLE_TIMEOUT);
+        assert!(traffic.can_refuse(node(2), start), "and none of the others");
+        traffic.pairs(start + 2 * IDLE_TIMEOUT);
         assert!(traffic.senders.is_empty());
     }
 
-    /// No node takes the places of the others, and who is silent gives its place back.
+    /// No node starves others, and an idle pair is removed.
     #[test]
-    fn pairs_are_bounded_for_each_node_and_in_all() {
+    fn pairs_are_bounded_for_each_node_and_in_total() {
         let now = Instant::now();
         let mut traffic = RelayTraffic::new(now);
         let opened = |traffic: &mut RelayTraffic, from: u16, now| {

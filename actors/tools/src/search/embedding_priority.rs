@@ -1,5 +1,4 @@
-//! How often tools were called, according to the audit log: texts of the tools called most are embedded
-//! first.
+//! The order in which texts are embedded: those of the most called tools first, by the counts of the audit log.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -23,7 +22,7 @@ struct Event {
     target: Target,
 }
 
-/// Reads the end of the log in this data folder; lines that cannot be read are skipped. Blocks.
+/// Counts calls at the end of the log in this data folder; unreadable lines are skipped. Blocks.
 pub(super) fn read_usage_counts(data_dir: &Path) -> UsageCounts {
     let folder = LogFolder::new(data_dir);
     let mut left = READ_BYTES;
@@ -43,14 +42,14 @@ pub(super) fn read_usage_counts(data_dir: &Path) -> UsageCounts {
     uses
 }
 
-fn read_end(path: &Path, most: u64) -> Option<String> {
+fn read_end(path: &Path, max: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(most)))
+    file.seek(SeekFrom::Start(length.saturating_sub(max)))
         .ok()?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).ok()?;
-    // The first line may be cut off: it is skipped.
+    file.take(max).read_to_end(&mut bytes).ok()?;
+    // The first line may be incomplete: it is skipped.
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

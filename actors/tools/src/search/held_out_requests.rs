@@ -1,5 +1,5 @@
-//! Requests in plain words over the real tools of seven everyday servers. What is measured here was held
-//! out: no weight, bound or word was chosen by it.
+//! Plain-language requests for the real tools of seven popular servers. The requests are held out: no weight, limit or
+//! word was tuned with them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,14 +17,15 @@ use serde_json::Value;
 const TOOLS: &str = include_str!("../../../../tests/corpus/everyday_tools/tools.json");
 const HELD_OUT: &str = include_str!("../../../../tests/corpus/everyday_tools/held_out.json");
 
-/// What is reached is told in docs/performance.md; the model may move a request or two.
+/// docs/performance.md has the measured values; the model may change the result of a request or two.
 const RIGHT_FIRST_MIN: f64 = 0.74;
-/// Most that are said to fit none although the right one comes first, and the other way around.
+/// The maximum share of first results that are correct but marked as no match, and of requests without a tool that get
+/// a match.
 const REFUSED_MAX: f64 = 0.3;
 const FITTED_MAX: f64 = 0.3;
 
 #[derive(Deserialize)]
-struct Asked {
+struct LabeledRequest {
     request: String,
     tools: Vec<String>,
 }
@@ -32,7 +33,7 @@ struct Asked {
 struct Scene {
     model: Embedder,
     index: Index,
-    /// What definitions say comes again and again.
+    /// Texts of definitions repeat often.
     known: HashMap<String, Vector>,
 }
 
@@ -53,10 +54,10 @@ impl Scene {
             let server = ServerId::new(id);
             let about = tools[0]["server_description"].as_str().unwrap();
             let drafts = tools.iter().map(|tool| draft(&server, tool)).collect();
-            let shelf = ServerIndex::new(&server, about, drafts);
-            let shelf =
-                shelf.with_vectors(&mut |text: &EmbeddingText| Some(scene.vector(&text.text)));
-            scene.index = scene.index.with_server(Arc::new(shelf));
+            let server_index = ServerIndex::new(&server, about, drafts);
+            let server_index = server_index
+                .with_vectors(&mut |text: &EmbeddingText| Some(scene.vector(&text.text)));
+            scene.index = scene.index.with_server(Arc::new(server_index));
         }
         scene
     }
@@ -69,11 +70,11 @@ impl Scene {
 
     fn search(&mut self, text: &str) -> SearchResults<'_> {
         let request = SearchRequest::parse(text);
-        let meanings = request.embedding_texts().iter();
-        let meanings: Vec<Vector> = meanings.map(|text| self.vector(text)).collect();
+        let vectors = request.embedding_texts().iter();
+        let vectors: Vec<Vector> = vectors.map(|text| self.vector(text)).collect();
         self.index.search(&IndexSearch {
             request: &request,
-            vectors: &meanings,
+            vectors: &vectors,
             strategy: Strategy::Hybrid,
             filter: &SearchFilter::default(),
             limit: 5,
@@ -88,29 +89,32 @@ fn draft(server: &ServerId, tool: &Value) -> IndexDraft {
     IndexDraft::parse(server, &name, &raw, None, RiskLevel::Moderate)
 }
 
-/// Point 6: who asks in plain words finds the right tool first, and is told where nothing fits.
+/// Point 6: a request in plain words finds the right tool first, and results show when no tool fits.
 #[test]
 fn plain_words_find_the_right_tool_first() {
     let mut scene = Scene::new();
-    let all: Vec<Asked> = serde_json::from_str(HELD_OUT).unwrap();
+    let all: Vec<LabeledRequest> = serde_json::from_str(HELD_OUT).unwrap();
     let (mut first, mut refused, mut fitted) = (0, 0, 0);
-    for asked in &all {
-        let found = scene.search(&asked.request);
-        let fits = found.hits.iter().any(|hit| hit.is_match);
+    for labeled in &all {
+        let found = scene.search(&labeled.request);
+        let is_match = found.hits.iter().any(|hit| hit.is_match);
         let name = |hit: &SearchHit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
-        let right = asked.tools.contains(&name(&found.hits[0]));
-        first += usize::from(right);
-        refused += usize::from(right && !fits);
-        fitted += usize::from(asked.tools.is_empty() && fits);
+        let is_right = labeled.tools.contains(&name(&found.hits[0]));
+        first += usize::from(is_right);
+        refused += usize::from(is_right && !is_match);
+        fitted += usize::from(labeled.tools.is_empty() && is_match);
     }
-    let none = all.iter().filter(|asked| asked.tools.is_empty()).count();
+    let none = all
+        .iter()
+        .filter(|labeled| labeled.tools.is_empty())
+        .count();
     let share = |count: usize, of: usize| count as f64 / of as f64;
     let shares = [
         share(first, all.len() - none),
         share(refused, first),
         share(fitted, none),
     ];
-    println!("right first, refused of these, fitted of what nothing does: {shares:.2?}");
+    println!("right first, right but no match, match without a tool: {shares:.2?}");
     assert!(shares[0] >= RIGHT_FIRST_MIN, "{shares:.2?}");
     assert!(
         shares[1] <= REFUSED_MAX && shares[2] <= FITTED_MAX,

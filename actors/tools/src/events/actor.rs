@@ -1,4 +1,4 @@
-//! The hub: who follows which feeds, and the subscriptions at servers that they need.
+//! The events actor: subscribers of feeds, and the subscriptions at servers for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,15 +27,12 @@ use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 /// Fixed at construction.
 #[derive(Debug)]
 pub(super) struct EventsActor {
-    /// Who is told.
     pub(super) directory: Arc<Directory>,
-    /// How servers are reached.
     pub(super) servers: Arc<ServerTable>,
-    /// Where what happened is written down.
+    /// Records as events.
     pub(super) audit_events: AuditEvents,
-    /// What servers use of the machine.
-    pub(super) figures: Arc<ResourceMonitor>,
-    /// The channels that somebody follows, as the handle reads them.
+    pub(super) monitor: Arc<ResourceMonitor>,
+    /// The channels with subscribers, shared with the handle.
     pub(super) followed: Arc<AtomicU64>,
 }
 
@@ -77,20 +74,26 @@ impl Actor for EventsActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.into_message() {
             EventsMsg::Subscribe(request, reply) => self.subscribe(state, *request, reply).await,
-            EventsMsg::Watch(who, uri, reply) => reply.send(self.watch(state, who, &uri).await),
-            EventsMsg::Unwatch(who, uri) => self.unwatch(state, who, &uri),
-            EventsMsg::Unsubscribe(who, id, reply) => reply.send(self.unsubscribe(state, who, &id)),
-            EventsMsg::Replay(who, asked, reply) => replay(state, who, &asked, reply),
+            EventsMsg::Watch(connection, uri, reply) => {
+                reply.send(self.watch(state, connection, &uri).await)
+            }
+            EventsMsg::Unwatch(connection, uri) => self.unwatch(state, connection, &uri),
+            EventsMsg::Unsubscribe(connection, id, reply) => {
+                reply.send(self.unsubscribe(state, connection, &id))
+            }
+            EventsMsg::Replay(connection, request, reply) => {
+                replay(state, connection, &request, reply)
+            }
             EventsMsg::Last(caller, uri, reply) => {
                 reply.send(self.last_events(state, &caller, &uri))
             }
             EventsMsg::Channels(caller, reply) => reply.send(self.list_channels(state, &caller)),
-            EventsMsg::Leave(who) => {
-                for number in state.engine.subscriptions_of(who) {
+            EventsMsg::Leave(connection) => {
+                for number in state.engine.subscriptions_of(connection) {
                     self.remove_subscription(state, number);
                 }
             }
-            EventsMsg::ServerUp(server, hold) => self.server_up(state, &server, &hold),
+            EventsMsg::ServerUp(server, guard) => self.server_up(state, &server, &guard),
             EventsMsg::ServerDown(server) => {
                 state.node_topics.mark_broken(&server);
                 state.engine.server_down(&server);
@@ -98,14 +101,14 @@ impl Actor for EventsActor {
             EventsMsg::Removed(server) => self.server_removed(state, &server),
             EventsMsg::ServerAnswered {
                 server,
-                connection: life,
+                connection: link_number,
                 topic,
                 id,
-            } => self.handle_answer(state, (&server, life), &topic, id.as_deref()),
-            EventsMsg::NodeFollowing(news) => self.handle_node_event(state, *news),
+            } => self.handle_answer(state, (&server, link_number), &topic, id.as_deref()),
+            EventsMsg::NodeFollowing(event) => self.handle_node_event(state, *event),
             EventsMsg::AnswersDue(number) => self.answer_subscribe(state, number),
             EventsMsg::Canceled(number) => self.remove_subscription(state, number),
-            EventsMsg::ServerEvent(server, event, _room) => {
+            EventsMsg::ServerEvent(server, event, _charge) => {
                 state.publish_server_event(&server, &event)
             }
             EventsMsg::KernelEvent(event) => {
@@ -129,12 +132,12 @@ impl Actor for EventsActor {
         event: SupervisionEvent,
         state: &mut EventsState,
     ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorFailed(who, error) = event {
+        if let SupervisionEvent::ActorFailed(cell, error) = event {
             tracing::error!(%error, "an event subscription failed and is ended");
-            let of = |(number, open): (&SubscriptionNumber, &OpenSubscription)| {
-                (open.cell.get_id() == who.get_id()).then_some(*number)
+            let failed = |(number, open): (&SubscriptionNumber, &OpenSubscription)| {
+                (open.cell.get_id() == cell.get_id()).then_some(*number)
             };
-            if let Some(number) = state.open.iter().find_map(of) {
+            if let Some(number) = state.open.iter().find_map(failed) {
                 self.remove_subscription(state, number);
             }
         }
@@ -151,12 +154,12 @@ impl EventsActor {
         &self,
         caller: &Caller,
     ) -> impl Iterator<Item = KernelChannel> + use<> {
-        let (logs, operator) = (self.audit_events.audit.is_enabled(), caller.operator);
-        // An agent of another node has those of its own kernel.
-        let foreign = caller.agent.is_remote();
-        let all = KernelChannel::ALL.into_iter().filter(move |_| !foreign);
-        all.filter(move |own| {
-            (logs || !own.is_logged()) && (operator || own.is_visible_to_agents())
+        let (is_logging, operator) = (self.audit_events.audit.is_enabled(), caller.operator);
+        // An agent of another node receives those of its own kernel.
+        let is_remote = caller.agent.is_remote();
+        let all = KernelChannel::ALL.into_iter().filter(move |_| !is_remote);
+        all.filter(move |channel| {
+            (is_logging || !channel.is_logged()) && (operator || channel.is_visible_to_agents())
         })
     }
 
@@ -174,13 +177,13 @@ impl EventsActor {
             .collect()
     }
 
-    /// The log is read, and what servers use is looked at, while somebody follows that.
+    /// Runs the log reader and the usage monitor only while they have subscribers.
     pub(super) fn update_sources(&self, state: &mut EventsState) {
-        let wanted = state
+        let is_needed = state
             .kernel_followers
             .keys()
             .any(|channel| channel.is_logged());
-        match (wanted, &state.log_reader) {
+        match (is_needed, &state.log_reader) {
             (true, None) => {
                 state.last_record = self.audit_events.audit.newest_sequence();
                 state.log_reader = Some(log::spawn_follower(
@@ -192,13 +195,13 @@ impl EventsActor {
             (false, Some(_)) => state.log_reader = None,
             (true, Some(_)) | (false, None) => {}
         }
-        let wanted = state
+        let is_needed = state
             .kernel_followers
             .contains_key(&KernelChannel::Resources);
-        match (wanted, &state.usage_monitor) {
+        match (is_needed, &state.usage_monitor) {
             (true, None) => {
                 state.usage_monitor = Some(resources::spawn_monitor(
-                    &self.figures,
+                    &self.monitor,
                     state.mailbox.clone(),
                 ))
             }
@@ -209,12 +212,12 @@ impl EventsActor {
             .kernel_followers
             .keys()
             .map(|channel| channel_bit(*channel));
-        let bits = bits.fold(0, |all, one| all | one);
+        let bits = bits.fold(0, |all, bit| all | bit);
         self.followed.store(bits, Ordering::Relaxed);
     }
 
-    fn unwatch(&self, state: &mut EventsState, who: ConnectionId, uri: &str) {
-        if let Some(number) = state.by_id.get(&resource_key(who, uri)) {
+    fn unwatch(&self, state: &mut EventsState, connection: ConnectionId, uri: &str) {
+        if let Some(number) = state.by_id.get(&resource_key(connection, uri)) {
             self.remove_subscription(state, *number);
         }
     }
@@ -222,17 +225,17 @@ impl EventsActor {
     fn unsubscribe(
         &self,
         state: &mut EventsState,
-        who: ConnectionId,
+        connection: ConnectionId,
         id: &str,
     ) -> Result<(), Refusal> {
         let number = state
-            .find_subscription(who, id)
+            .find_subscription(connection, id)
             .ok_or_else(|| unknown_subscription(id))?;
         self.remove_subscription(state, number);
         Ok(())
     }
 
-    /// Nothing of it is left.
+    /// Removes a subscription with all of its state.
     pub(super) fn remove_subscription(&self, state: &mut EventsState, number: SubscriptionNumber) {
         let effects = state.engine.unsubscribe(number);
         state.pending.remove(&number);
@@ -250,41 +253,41 @@ impl EventsActor {
         state.retain_followed();
     }
 
-    /// Nothing of it is left, and its agent at another node gets the reason.
+    /// Removes a subscription, and sends the reason to its agent at another node.
     fn end_with_reason(
         &self,
         state: &mut EventsState,
         number: SubscriptionNumber,
-        why: FollowingEnd,
+        reason: FollowingEnd,
     ) {
         let open = state.open.get_mut(&number);
-        if let Some(over) = open.and_then(|open| open.end.take()) {
-            let _ = over.send(why);
+        if let Some(end) = open.and_then(|open| open.end.take()) {
+            let _ = end.send(reason);
             self.remove_subscription(state, number);
         }
     }
 
-    /// An agent of another node whose access ended is notified.
+    /// Ends the subscription of an agent of another node that may no longer use any of its servers.
     fn end_if_closed(&self, state: &mut EventsState, number: SubscriptionNumber) {
         if !state.engine.reaches_any_server(number) {
             self.end_with_reason(state, number, FollowingEnd::Closed);
         }
     }
 
-    /// A subscription that was too slow keeps its id, and follows nothing.
+    /// Drops a slow subscription: it keeps its id, but no feeds.
     fn drop_subscription(&self, state: &mut EventsState, number: SubscriptionNumber) {
         let effects = state.engine.retain_topics(number, |_| false);
         if let Some(open) = state.open.get_mut(&number) {
-            let of_kernel = std::mem::take(&mut open.kernel_channels);
+            let kernel_channels = std::mem::take(&mut open.kernel_channels);
             open.pushes.clear();
-            state.unfollow_kernel(number, &of_kernel);
+            state.unfollow_kernel(number, &kernel_channels);
         }
         self.update_sources(state);
         self.apply_effects(state, number, effects);
         self.end_with_reason(state, number, FollowingEnd::TooSlow);
     }
 
-    fn server_up(&self, state: &mut EventsState, server: &ServerId, hold: &ResubscriptionGuard) {
+    fn server_up(&self, state: &mut EventsState, server: &ServerId, guard: &ResubscriptionGuard) {
         let Some(link) = upstream::find_link(&self.servers, server) else {
             return state.engine.server_down(server);
         };
@@ -295,24 +298,24 @@ impl EventsActor {
         };
         let handle = self.servers.load().get(&server.server()).cloned();
         let all: Vec<_> = state.engine.iter().collect();
-        for (number, who) in all {
-            let agent = self.directory.get(who);
+        for (number, connection) in all {
+            let agent = self.directory.get(connection);
             let caller = agent.as_ref().and_then(|agent| agent.caller());
-            let own = handle.as_ref().zip(caller);
-            let own = own.map(|(handle, caller)| handle.event_subscription_key(caller));
-            let own = own.filter(|key| key == server || server.is_remote());
-            let reached = own.is_some()
+            let key = handle.as_ref().zip(caller);
+            let key = key.map(|(handle, caller)| handle.event_subscription_key(caller));
+            let key = key.filter(|key| key == server || server.is_remote());
+            let is_reachable = key.is_some()
                 && caller.is_some_and(|caller| {
                     EventAccess::new(caller, &self.directory).can_reach(&server.server())
                 });
-            let key = own.as_ref().unwrap_or(server);
-            effects.extend(state.engine.set_server_reachable(number, key, reached));
+            let key = key.as_ref().unwrap_or(server);
+            effects.extend(state.engine.set_server_reachable(number, key, is_reachable));
             self.apply_effects(state, number, Vec::new());
         }
-        self.request_effects_with_hold(state, effects, hold);
+        self.request_effects_with_guard(state, effects, guard);
     }
 
-    /// Its channels are followed no more, also not when another server has its name.
+    /// Unfollows the channels of a removed server, which must not pass to another server of its name.
     fn server_removed(&self, state: &mut EventsState, server: &ServerId) {
         state.node_topics.mark_broken(server);
         state.engine.server_down(server);
@@ -331,8 +334,8 @@ impl EventsActor {
 
     fn access_changed(&self, state: &mut EventsState) {
         let all: Vec<_> = state.engine.iter().collect();
-        for (number, who) in all {
-            let agent = self.directory.get(who);
+        for (number, connection) in all {
+            let agent = self.directory.get(connection);
             let caller = agent.as_ref().and_then(|agent| agent.caller());
             let reach = caller.map(|caller| self.reachable_servers(state, caller));
             let effects = state.engine.set_servers(number, reach.unwrap_or_default());
@@ -345,26 +348,27 @@ impl EventsActor {
     pub(super) fn handle_answer(
         &self,
         state: &mut EventsState,
-        (server, life): (&ServerId, u64),
+        (server, link_number): (&ServerId, u64),
         topic: &Topic,
         id: Option<&str>,
     ) {
-        let (effects, early) = state
-            .engine
-            .handle_subscribe_response(server, life, topic, id);
+        let (effects, early) =
+            state
+                .engine
+                .handle_subscribe_response(server, link_number, topic, id);
         self.request_effects(state, effects);
         for (topics, event) in early {
             state.publish_to_topics(server, topics, &event);
         }
-        let opening: Vec<_> = state.pending.keys().copied().collect();
-        for number in opening {
+        let pending: Vec<_> = state.pending.keys().copied().collect();
+        for number in pending {
             if !state.engine.is_subscribe_pending(number) {
                 self.answer_subscribe(state, number);
             }
         }
     }
 
-    /// Where the last events of a resource are.
+    /// The sources of a resource's last events.
     fn last_events(
         &self,
         state: &EventsState,
@@ -372,18 +376,20 @@ impl EventsActor {
         uri: &str,
     ) -> Result<LastEvents, Refusal> {
         let channel = self.resource_channel(state, caller, uri)?;
-        let own = self.matching_kernel_channels(std::slice::from_ref(&channel), caller);
-        let (logged, live): (Vec<_>, Vec<_>) = own.into_iter().partition(|own| own.is_logged());
+        let kernel_channels = self.matching_kernel_channels(std::slice::from_ref(&channel), caller);
+        let (logged, live): (Vec<_>, Vec<_>) = kernel_channels
+            .into_iter()
+            .partition(|channel| channel.is_logged());
         let reach = self.reachable_servers(state, caller);
-        let pushing = self.push_servers(state, caller);
-        let has = |key: &FeedKey| match key {
-            FeedKey::Kernel(of) => live.contains(of),
+        let push_servers = self.push_servers(state, caller);
+        let matches_feed = |key: &FeedKey| match key {
+            FeedKey::Kernel(channel) => live.contains(channel),
             FeedKey::Server(server, topic) => {
                 reach.contains(server) && topic.severity == Severity::Debug
             }
-            FeedKey::Push(server) => pushing.contains(server),
+            FeedKey::Push(server) => push_servers.contains(server),
         };
-        let feeds = state.feeds.iter().filter(|(key, _)| has(key));
+        let feeds = state.feeds.iter().filter(|(key, _)| matches_feed(key));
         let feeds = feeds.map(|(_, feed)| feed.clone()).collect();
         Ok(LastEvents {
             channel,
@@ -394,32 +400,32 @@ impl EventsActor {
 
     fn list_channels(&self, state: &EventsState, caller: &Caller) -> Vec<Channel> {
         let reach = self.reachable_servers(state, caller);
-        let own = self.visible_kernel_channels(caller).map(|own| Channel {
-            channel: own.name().into(),
+        let kernel_channels = self.visible_kernel_channels(caller).map(|channel| Channel {
+            channel: channel.name().into(),
             server_id: None,
-            description: Some(own.description().into()),
-            logged: own.is_logged(),
+            description: Some(channel.description().into()),
+            logged: channel.is_logged(),
         });
-        // What another agent follows at an instance of its own must not be disclosed.
+        // The topics of another agent at its own instance must not be disclosed.
         let offered = state.engine.offered_channels();
         let offered = offered.filter(|(server, _)| reach.contains(*server));
-        let of_servers = offered.map(|(server, channel)| {
+        let offered = offered.map(|(server, channel)| {
             let server = server.server().to_string();
             (server, channel.to_string())
         });
-        // The same channel is told of several severities.
-        let of_servers: BTreeSet<_> = of_servers.collect();
-        let of_servers = of_servers.into_iter().map(|(server, channel)| Channel {
+        // The same channel may be offered with several severities.
+        let offered: BTreeSet<_> = offered.collect();
+        let offered = offered.into_iter().map(|(server, channel)| Channel {
             channel,
             server_id: Some(server),
             description: None,
             logged: false,
         });
         let pushes = self.visible_push_channels(state, caller);
-        own.chain(of_servers).chain(pushes).collect()
+        kernel_channels.chain(offered).chain(pushes).collect()
     }
 
-    /// Makes a subscription follow the feeds it should, and carries out what is wanted of servers.
+    /// Updates the feeds of a subscription, and executes the effects at servers.
     pub(super) fn apply_effects(
         &self,
         state: &mut EventsState,
@@ -431,15 +437,15 @@ impl EventsActor {
     }
 
     fn request_effects(&self, state: &mut EventsState, effects: Vec<EventsEffect>) {
-        self.request_effects_with_hold(state, effects, &ResubscriptionGuard::default());
+        self.request_effects_with_guard(state, effects, &ResubscriptionGuard::default());
     }
 
-    /// Waits until servers have answered.
-    fn request_effects_with_hold(
+    /// Executes the effects; `guard` is released once servers have answered.
+    fn request_effects_with_guard(
         &self,
         state: &mut EventsState,
         effects: Vec<EventsEffect>,
-        hold: &ResubscriptionGuard,
+        guard: &ResubscriptionGuard,
     ) {
         for effect in &effects {
             match effect {
@@ -454,26 +460,26 @@ impl EventsActor {
                 | EventsEffect::UnsubscribeUpstream { .. } => {}
             }
         }
-        upstream::apply_effects(&self.servers, &state.mailbox, effects, hold);
+        upstream::apply_effects(&self.servers, &state.mailbox, effects, guard);
         state.report_shortage();
     }
 }
 
 fn replay(
     state: &EventsState,
-    who: ConnectionId,
-    asked: &Replay,
+    connection: ConnectionId,
+    request: &Replay,
     reply: Reply<Result<super::Replayed, Refusal>>,
 ) {
-    let number = state.find_subscription(who, &asked.subscription_id);
+    let number = state.find_subscription(connection, &request.subscription_id);
     let Some(open) = number.and_then(|number| state.open.get(&number)) else {
-        return reply.send(Err(unknown_subscription(&asked.subscription_id)));
+        return reply.send(Err(unknown_subscription(&request.subscription_id)));
     };
-    let message = SubscriptionMsg::Replay(asked.after_seq, asked.limit, reply);
+    let message = SubscriptionMsg::Replay(request.after_seq, request.limit, reply);
     let _ = open.mailbox.send(message);
 }
 
-/// The internal name of the subscription to a resource; never sent to an agent.
-pub(super) fn resource_key(who: ConnectionId, uri: &str) -> Arc<str> {
-    format!("{}\n{uri}", who.0).into()
+/// The internal key of the subscription to a resource; never sent to an agent.
+pub(super) fn resource_key(connection: ConnectionId, uri: &str) -> Arc<str> {
+    format!("{}\n{uri}", connection.0).into()
 }

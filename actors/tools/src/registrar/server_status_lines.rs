@@ -1,5 +1,4 @@
-//! Status lines for the agent that registered a server. An agent cannot read logs, and corrects its code by these
-//! lines.
+//! Status lines for the agent that registered a server: it cannot read logs, and corrects its code by these lines.
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_transports::log::{Author, LogLine};
@@ -10,53 +9,53 @@ use mgp_servers::server::ServerHandle;
 const LINES: usize = 20;
 /// Characters of each of them.
 const LINE_CHARS_MAX: usize = 400;
-/// Lines of the log that are searched for them.
+/// Lines of the log that are searched for the output.
 const LOG_LINES_MAX: usize = 200;
-/// How the kernel notes a line of stdout that is no message; a `print` in a server causes it.
+/// Prefix of the log note about a stdout line that is no message; a `print` in a server causes it.
 const NOISE_PREFIX: &str = "not a message on stdout";
 
-/// Why a server does not take calls, and its last output; nothing for one that does.
+/// Why a server does not accept calls, and its last output; empty for one that does.
 #[must_use]
 pub fn status_remarks(handle: &ServerHandle) -> Vec<String> {
     let now = handle.status();
-    let why = match now.state {
+    let reason = match now.state {
         LifecycleState::Connected => return Vec::new(),
         LifecycleState::Connecting if now.awaits_operator => return vec![now.reason],
-        LifecycleState::Connecting => "it has not answered what it speaks yet".to_owned(),
+        LifecycleState::Connecting => "it has not completed its handshake yet".to_owned(),
         LifecycleState::Registered
         | LifecycleState::Draining
         | LifecycleState::Disconnected
         | LifecycleState::Error
         | LifecycleState::Restarting => now.reason,
     };
-    let mut all: Vec<String> = Some(why)
+    let mut lines: Vec<String> = Some(reason)
         .into_iter()
-        .filter(|why| !why.is_empty())
+        .filter(|reason| !reason.is_empty())
         .collect();
-    let wrote = last_output(&handle.log.tail(LOG_LINES_MAX));
-    if !wrote.is_empty() {
-        all.push(format!("it wrote:\n{}", wrote.join("\n")));
+    let output = last_output(&handle.log.tail(LOG_LINES_MAX));
+    if !output.is_empty() {
+        lines.push(format!("it wrote:\n{}", output.join("\n")));
     }
-    all
+    lines
 }
 
 /// The output of the server's last instance.
 fn last_output(log: &[LogLine]) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut output = Vec::new();
     for line in log.iter().rev() {
-        let its = line.author == Author::Server || line.text.starts_with(NOISE_PREFIX);
-        match its {
-            true if words.len() < LINES => {
-                words.push(line.text.chars().take(LINE_CHARS_MAX).collect())
+        let is_output = line.author == Author::Server || line.text.starts_with(NOISE_PREFIX);
+        match is_output {
+            true if output.len() < LINES => {
+                output.push(line.text.chars().take(LINE_CHARS_MAX).collect())
             }
             true => break,
-            // The kernel's note about its end. A note before the output belongs to an earlier instance.
-            false if words.is_empty() => {}
+            // The kernel's note about the end. A note before the output belongs to an earlier instance.
+            false if output.is_empty() => {}
             false => break,
         }
     }
-    words.reverse();
-    words
+    output.reverse();
+    output
 }
 
 #[cfg(test)]
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_words_of_the_last_life_are_told() {
+    fn only_output_of_the_last_instance_is_reported() {
         let log = ServerLog::new();
         log.push(b"before");
         log.push_note("ended: exited with code 1");
@@ -74,15 +73,15 @@ mod tests {
         log.push(b"Traceback");
         log.push(b"ValueError: broken");
         log.push_note("ended: exited with code 1");
-        let told = last_output(&log.tail(LOG_LINES_MAX));
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].ends_with("hello") && told[2] == "ValueError: broken");
+        let output = last_output(&log.tail(LOG_LINES_MAX));
+        assert_eq!(output.len(), 3, "{output:?}");
+        assert!(output[0].ends_with("hello") && output[2] == "ValueError: broken");
         for _ in 0..100 {
             log.push("ü".repeat(1000).as_bytes());
         }
-        let told = last_output(&log.tail(LOG_LINES_MAX));
-        let longest = told.iter().map(|line| line.chars().count()).max();
-        assert_eq!((told.len(), longest), (LINES, Some(LINE_CHARS_MAX)));
+        let output = last_output(&log.tail(LOG_LINES_MAX));
+        let longest = output.iter().map(|line| line.chars().count()).max();
+        assert_eq!((output.len(), longest), (LINES, Some(LINE_CHARS_MAX)));
         assert!(last_output(&[]).is_empty());
     }
 }
