@@ -12,5 +12,5 @@ mod key_rotation;
 pub mod operator;
 pub mod paths;
 pub mod routes;
-pub mod tree;
+pub mod supervision_tree;
 pub mod trust;

@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: small mistakes made on purpose, one at a time, and whether a test notices each (`docs/mutants.md`).
 
-mod batches;
+mod batch_table;
 mod copy;
 mod figures;
 mod reasons;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use self::batches::{Batch, Kind};
+use self::batch_table::{Batch, Kind};
 use self::figures::BatchResults;
 use self::reasons::Reasons;
 use self::results::Results;
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn try_run(options: &Options) -> Result<ExitCode, String> {
-    let chosen = batches::select_batches(&options.paths)?;
+    let chosen = batch_table::select_batches(&options.paths)?;
     if options.list {
         chosen.iter().for_each(|batch| println!("{batch}"));
         return Ok(ExitCode::SUCCESS);

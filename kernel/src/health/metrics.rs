@@ -1,6 +1,6 @@
-//! Figures of the whole kernel: for `/metrics` of the HTTP door, `mgp metrics`, and a collector.
+//! Metrics of the whole kernel: for `/metrics` over HTTP, `mgp metrics`, and a collector.
 //!
-//! What is counted is counted where it happens; here it is read, and what can be seen at any time is looked at.
+//! Counters are incremented where the event happens; here they are read, and gauges are sampled.
 
 mod requests;
 
@@ -27,37 +27,36 @@ pub use self::requests::RequestCounts;
 use super::telemetry::TelemetryCounts;
 use crate::cluster::Cluster;
 
-/// Reads all figures.
+/// Reads all metrics.
 #[derive(Debug)]
 pub(crate) struct KernelMetrics {
-    /// What calls use.
+    /// Metrics of calls.
     pub(crate) calls: Arc<Context>,
-    /// What servers and the kernel use.
+    /// Resource usage of servers and of the kernel.
     pub(crate) resource_usage: Arc<ResourceMonitor>,
-    /// What is wrong with the kernel's files.
+    /// Problems with the kernel's files.
     pub(crate) storage_health: StorageHealth,
-    /// This node's part in a cluster.
+    /// The cluster as this node sees it.
     pub cluster: Arc<Cluster>,
-    /// The memory of messages.
+    /// Memory of messages.
     pub(crate) message_budgets: Arc<MessageBudgets>,
-    /// Requests by their methods.
+    /// Requests by method.
     pub(crate) requests: Arc<RequestCounts>,
-    /// Answers of the HTTP door.
+    /// Responses of the HTTP listener.
     pub(crate) endpoints: Arc<ResponseCounts>,
-    /// What the collector was told.
+    /// Exports to the collector.
     pub(crate) telemetry: Arc<TelemetryCounts>,
-    /// Where the HTTP door shows them, once it is open.
+    /// Where the HTTP listener serves metrics, once it is open.
     pub(crate) scrape_target: OnceLock<ScrapeTarget>,
 }
 
-/// Where the HTTP door shows the figures.
 #[derive(Debug, Clone)]
 pub(crate) struct ScrapeTarget {
     /// The address.
     pub url: String,
     /// The file that holds the token.
     pub(crate) token_file: PathBuf,
-    /// Programs of this machine need none.
+    /// Whether programs on this machine need no token.
     pub(crate) is_open_to_loopback: bool,
 }
 
@@ -73,12 +72,12 @@ impl KernelMetrics {
     /// `mgp/kernel/metrics`.
     #[must_use]
     pub(crate) fn handle(self: Arc<Self>, request: &Request) -> AnswerFuture {
-        let asked: Result<Metrics, _> = mcp::parse_params(request.params.as_deref());
-        Box::pin(async move { self.render_outcome(asked?).await })
+        let options: Result<Metrics, _> = mcp::parse_params(request.params.as_deref());
+        Box::pin(async move { self.render_outcome(options?).await })
     }
 
-    async fn render_outcome(&self, asked: Metrics) -> Outcome {
-        let form = if asked.open_metrics {
+    async fn render_outcome(&self, options: Metrics) -> Outcome {
+        let form = if options.open_metrics {
             TextFormat::OpenMetrics
         } else {
             TextFormat::Prometheus
@@ -92,12 +91,12 @@ impl KernelMetrics {
         })
     }
 
-    /// All figures in this form.
+    /// All metrics in this format.
     pub(crate) async fn render(&self, form: TextFormat) -> String {
         render(&self.families().await, form)
     }
 
-    /// All figures.
+    /// All metrics.
     pub(crate) async fn families(&self) -> Vec<MetricFamily> {
         let look = self.resource_usage.sample().await;
         let mut all = self.kernel_families(&look);
@@ -316,7 +315,7 @@ impl KernelMetrics {
     }
 }
 
-/// Whether a server is connected, and its state as MGP names it.
+/// Whether a server is connected, and its MGP state.
 fn server_state(server: &ServerHandle) -> (bool, String) {
     (server.link().is_some(), server.state().to_string())
 }
@@ -335,7 +334,7 @@ fn task_families() -> [MetricFamily; 2] {
     [running, panicked]
 }
 
-/// Counts and times of calls, as many tools as the configuration says.
+/// Counts and durations of calls, for as many tools as configured.
 pub(crate) fn call_metrics(tools_max: usize) -> Arc<CallMetrics> {
     Arc::new(CallMetrics::new(tools_max))
 }

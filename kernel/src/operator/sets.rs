@@ -13,15 +13,15 @@ use super::{Operator, json};
 use crate::config::mentions_of_set;
 
 impl Operator {
-    /// `mgp/kernel/sets/list`, after servers that are just starting, as the lists of agents.
+    /// `mgp/kernel/sets/list`; waits for servers that are just starting, like agents' lists.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
     pub(crate) async fn list_sets(&self) -> Outcome {
         let new: Vec<_> = self.servers.load().values().cloned().collect();
         // Each has its own deadline, so the order does not matter.
-        for newcomer in new.iter().filter(|server| server.is_new()) {
-            newcomer.wait_for_first_start().await;
+        for server in new.iter().filter(|server| server.is_new()) {
+            server.wait_for_first_start().await;
         }
         let table = self.directory.access();
         let sets = table.sets();

@@ -1,4 +1,4 @@
-//! A program that has secrets, such as a password manager's: it is given a name and prints a value.
+//! A command that provides secrets, such as a password manager's: it receives a name and prints a value.
 
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use secrecy::SecretString;
 use crate::config::NAME_IN_COMMAND;
 use mgp_runtime::bounded_output::run_bounded;
 
-/// How long it may take: it may ask a person for a finger.
+/// Limit for the command, which may ask the user for a fingerprint.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is told of its complaint, in characters.
+/// Longest part of its stderr that is reported, in characters.
 const STDERR_WIDTH_MAX: usize = 200;
 
-/// Asks for one secret.
+/// Runs the command for one secret.
 pub(super) fn run_command(words: &[String], name: &str) -> Result<SecretString, String> {
     let (program, arguments) = words.split_first().ok_or("no command is configured")?;
     let arguments = arguments
         .iter()
         .map(|word| word.replace(NAME_IN_COMMAND, name));
     let told = |why: String| format!("`{program}`, asked for the secret {name}, {why}");
-    // One byte more than a value and its line end, so that a longer one is seen to be one.
+    // One byte more than a value and its line ending, to detect longer ones.
     let output = run_bounded(
         Command::new(program).args(arguments),
         COMMAND_TIMEOUT,
@@ -45,7 +45,7 @@ pub(super) fn run_command(words: &[String], name: &str) -> Result<SecretString, 
     Ok(SecretString::from(line))
 }
 
-/// What it said of itself, which is no secret's value: that goes to stdout.
+/// Describes the failure with stderr, which has no secrets: values go to stdout.
 fn command_failure(status: ExitStatus, said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_secret_without_its_line_end() {
+    fn the_output_without_its_line_ending_is_the_secret() {
         assert_eq!(asked("echo s3cret-$0").as_deref(), Ok("s3cret-github"));
         assert_eq!(asked("printf 'a b\\r\\n'").as_deref(), Ok("a b"));
         assert_eq!(asked("printf 'a\\nb'").as_deref(), Ok("a\nb"));
     }
 
     #[test]
-    fn a_failure_is_told_without_what_was_printed() {
+    fn failures_are_reported_without_the_output() {
         let told = asked("echo s3cret; printf 'sign in\\033[1m first' >&2; exit 3").unwrap_err();
         assert!(
             told.contains("sign in") && told.contains("github"),

@@ -1,8 +1,8 @@
 use super::*;
 
-/// Unknown keys of the kernel's own sections, and near misses anywhere, are errors with their place.
+/// Unknown keys of the kernel's own sections, and near misses anywhere, are errors with their location.
 #[test]
-fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
+fn misspelled_keys_are_reported_with_location_and_suggestion() {
     let read = read_text("[http]\nlisten = \"127.0.0.1:1\"\n  lisen = 1\n");
     assert_eq!(
         read.said(),
@@ -35,7 +35,7 @@ fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
 
 /// MGP-219: files of other MCP clients are read, with a warning.
 #[test]
-fn foreign_keys_of_a_server_are_passed_over() {
+fn foreign_keys_of_a_server_are_ignored_with_a_warning() {
     let read = entry("command = \"c\"\nicon = \"x\"\ndisabled = true\ntags = [1]");
     read.spec("x");
     assert!(
@@ -54,9 +54,9 @@ fn foreign_keys_of_a_server_are_passed_over() {
     assert_eq!(read.problems[0].severity, Severity::Warning);
 }
 
-/// A client's file is not read in place of mgp.toml: its servers are taken over.
+/// A client's file is not accepted as mgp.toml: its servers are imported.
 #[test]
-fn a_file_of_a_client_is_told_where_it_belongs() {
+fn a_client_file_is_rejected_with_a_hint() {
     let read = read_text("{ \"mcpServers\": {} }");
     assert!(
         read.said()[0].contains("`mgp import /etc/mgp/mgp.toml` takes these over"),
@@ -65,9 +65,9 @@ fn a_file_of_a_client_is_told_where_it_belongs() {
     );
 }
 
-/// One broken entry never stops the others, and each says what is wrong with it.
+/// A broken entry does not affect the others, and each reports its problem.
 #[test]
-fn broken_entries_leave_the_others_alone() {
+fn broken_entries_do_not_affect_others() {
     let broken = [
         ("", "has no `command`"),
         ("command = 7", "wants a text, this is an integer"),
@@ -120,7 +120,7 @@ fn broken_entries_leave_the_others_alone() {
 }
 
 #[test]
-fn an_entry_without_a_usable_id_is_told_by_its_place() {
+fn an_entry_without_a_valid_id_is_reported_by_location() {
     let read = read_text("[[servers]]\ncommand = \"c\"\n\n[[servers]]\nid = \"a/b\"\n");
     assert!(
         read.servers
@@ -139,7 +139,7 @@ fn an_entry_without_a_usable_id_is_told_by_its_place() {
 }
 
 #[test]
-fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
+fn duplicate_ids_are_reported_with_both_lines() {
     let twice =
         "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\n[[servers]]\nid = \"a\"\ncommand = \"d\"\n";
     let read = read_text(twice);
@@ -148,7 +148,7 @@ fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_place() {
+fn invalid_toml_is_reported_with_its_location() {
     let read = read_text("a = 1\n[http]\nlisten = = 3\n");
     assert_eq!(read.problems.len(), 1);
     assert_eq!(read.problems[0].severity, Severity::Fatal);
@@ -159,7 +159,7 @@ fn what_is_no_toml_is_told_with_its_place() {
     );
 }
 
-/// No secret reaches a message, a picture of the place, or a log through `Debug`.
+/// No secret reaches a message, an excerpt, or a log through `Debug`.
 #[test]
 fn secrets_are_never_shown() {
     let text = "[[servers]]\nid = \"a\"\ncommand = \"c\"\nenv = { A = \"hunter2\", B = \"${HOME}${\" }\n\
@@ -186,7 +186,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn a_picture_shows_the_line_and_what_was_meant() {
+fn a_report_shows_the_line_and_the_suggestion() {
     let picture = picture(&entry("comand = \"c\"").problems[1]);
     for part in [
         "mgp.toml:3:1",
@@ -201,10 +201,10 @@ fn picture(problem: &Problem) -> String {
     problem.render_report(miette::GraphicalTheme::unicode_nocolor())
 }
 
-/// Before a project is trusted its references are looked at and not read: what cannot be read as a text is found to be
-/// there, and nothing more.
+/// Before a project is trusted its references are checked but not read: for an unreadable file only its existence is
+/// checked.
 #[test]
-fn what_an_untrusted_file_refers_to_is_never_read() {
+fn references_of_an_untrusted_file_are_never_read() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("unread"), b"\xff").unwrap();
