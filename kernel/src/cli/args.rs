@@ -103,18 +103,18 @@ pub struct Cli {
     pub command: Invocation,
 }
 
-/// What this process is for.
+/// The purpose of this process.
 #[derive(Debug, Subcommand)]
 pub enum Invocation {
-    /// What somebody typed.
+    /// Commands for users.
     #[command(flatten)]
     Command(Command),
-    /// What the program starts of itself.
+    /// Processes that the program starts itself.
     #[command(flatten)]
     Internal(Internal),
 }
 
-/// What holds for every command.
+/// Options of all commands.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Print JSON instead of text.
@@ -146,7 +146,7 @@ pub(crate) struct Options {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the kernel here until it is stopped.
@@ -261,7 +261,7 @@ pub enum Command {
     Completions(Completions),
 }
 
-/// The processes that the program starts of itself.
+/// Processes that the program starts itself.
 #[derive(Debug, Subcommand)]
 pub enum Internal {
     /// Watches over the kernel's children.

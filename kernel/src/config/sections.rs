@@ -132,7 +132,8 @@ section! {
         enabled: bool = true, flag("enabled");
         /// Whether programs on this machine need no token for that.
         loopback: bool = false, flag("loopback");
-        /// Tools with separate metrics: each takes a kilobyte here and some lines of each scrape. Calls of further ones are
+        /// Tools with separate metrics: each takes a kilobyte here and some lines of each scrape. Calls of further ones
+    /// are
         /// counted together.
         tools_max: usize = 500, count("tools_max", 1..=10_000);
     }

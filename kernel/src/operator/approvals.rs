@@ -19,7 +19,7 @@ use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
-use super::pairing::words_wanted;
+use super::pairing::require_words;
 use super::{Operator, read, send_to_server};
 
 impl Operator {
@@ -31,9 +31,9 @@ impl Operator {
         let approve: Approve = read(request)?;
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
-        if let Some(node) = self.asking_node(&id, &only).await? {
+        if let Some(node) = self.find_joining_node(&id, &only).await? {
             if node.node.words != id.trim().to_ascii_lowercase() {
-                return Err(words_wanted(&node));
+                return Err(require_words(&node));
             }
             if until_ms.is_some() {
                 let why = format!(
@@ -41,7 +41,7 @@ impl Operator {
                 );
                 return Err(Refusal::BadParams(why));
             }
-            self.let_in(&node).await?;
+            self.admit_node(&node).await?;
             return super::json(&decided(&node, Verdict::Approved));
         }
         let decider = decider(request);
@@ -69,12 +69,12 @@ impl Operator {
     /// An unknown entry, or a decision without effect.
     pub(crate) async fn deny(&self, request: &Request) -> Outcome {
         let Deny { id, only, later } = read(request)?;
-        if let Some(node) = self.asking_node(&id, &only).await? {
+        if let Some(node) = self.find_joining_node(&id, &only).await? {
             if later {
                 // The entry stays pending.
                 return super::json(&decided(&node, Verdict::Deferred));
             }
-            self.turn_away(&node).await?;
+            self.reject_node(&node).await?;
             return super::json(&decided(&node, Verdict::Denied));
         }
         let decider = decider(request);

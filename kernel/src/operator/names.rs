@@ -140,7 +140,7 @@ fn resolve_target(
     known: &NameResolver,
     params: &names::Read,
 ) -> Result<Option<Result<Read<ServerOrTool>, NameError>>, Refusal> {
-    Ok(match (&params.server, &params.target, &params.tool) {
+    Ok(match (&params.server, &params.place, &params.tool) {
         (None, None, None) => None,
         (Some(server), None, None) => Some(known.resolve_parts(server, None)),
         (None, Some(target), None) => Some(known.resolve_server_or_tool(target)),

@@ -1,12 +1,12 @@
-//! `mgp nodes …`, `mgp cluster …` and `mgp lan …`: this node, the others, and how a node comes in.
+//! `mgp nodes …`, `mgp cluster …` and `mgp lan …`.
 
 mod invite;
 mod join;
 mod keys;
 mod lan;
 mod list;
+mod membership;
 mod revoke;
-mod upkeep;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
@@ -35,10 +35,10 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
         Nodes::List => list::list_nodes(context),
         Nodes::Remove(typed) => revoke::revoke(context, typed),
         Nodes::Rename(typed) => rename_node(context, typed),
-        Nodes::Promote(typed) => upkeep::promote_node(context, typed),
-        Nodes::Demote(typed) => upkeep::demote_node(context, typed),
-        Nodes::Drain(typed) => upkeep::drain_node(context, &typed),
-        Nodes::Forget(typed) => upkeep::forget_nodes(context, typed),
+        Nodes::Promote(typed) => membership::promote_node(context, typed),
+        Nodes::Demote(typed) => membership::demote_node(context, typed),
+        Nodes::Drain(typed) => membership::drain_node(context, &typed),
+        Nodes::Forget(typed) => membership::forget_nodes(context, typed),
         Nodes::Leave(typed) => leave_cluster(context, &typed),
         Nodes::Rekey(typed) => keys::rekey_node(context, typed),
         Nodes::Tickets => invite::list_tickets(context),
@@ -177,10 +177,10 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         let unless = demotion_caveat(&by.missing_admins);
         return format!("{reached}, stops by itself in {secs} s or less{unless}");
     }
-    let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
+    let (expiring, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
     let (unknown, unbounded): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|it| it.lease_unknown);
-    let secs = bounded.iter().filter_map(|it| it.secs).max();
+    let secs = expiring.iter().filter_map(|it| it.secs).max();
     let secs = secs.unwrap_or_default();
     let (who, they) = match unbounded[..] {
         [one] => (one.node.as_str(), "it is"),
@@ -191,7 +191,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
             &unbounded,
             format!("not bounded: {who} may go on allowing until {they} reached"),
         ),
-        (&bounded, format!("stops by itself in {secs} s or less")),
+        (&expiring, format!("stops by itself in {secs} s or less")),
         (
             &unknown,
             "stops by itself after its own lease, which is not known: an older version runs there"
@@ -203,7 +203,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
         format!("; {} unreachable, {end}", names.join(", "))
     });
-    let unless = if bounded.is_empty() {
+    let unless = if expiring.is_empty() {
         String::new()
     } else {
         demotion_caveat(&by.missing_admins)

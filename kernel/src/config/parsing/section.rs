@@ -88,8 +88,8 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         self
     }
 
-    /// The tables under names of the user's choice; `path` is the prefix of their keys. Without any, `read` gets an absent
-    /// table, so that its keys are known.
+    /// The tables under names of the user's choice; `path` is the prefix of their keys. Without any, `read` gets an
+    /// absent table, so that its keys are known.
     pub(crate) fn for_each_table(
         &mut self,
         key: &'static str,

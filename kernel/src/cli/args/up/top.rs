@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// The shortest time between two looks: the kernel looks at the processes of servers twice a second at most.
+/// Shortest interval: the kernel samples the processes of servers at most twice a second.
 const INTERVAL_MIN: f64 = 0.5;
-/// The longest: who wants less asks `mgp metrics`.
+/// Longest interval.
 const INTERVAL_MAX: f64 = 3600.0;
 
 /// `mgp top`.

@@ -9,7 +9,7 @@ use crate::cli::args::FindAudit;
 use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
 use crate::cli::failure::Failure;
 
-/// What is shown while the kernel takes its time.
+/// Progress title.
 const PROGRESS_TITLE: &str = "looking through the audit log";
 
 pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
             shown += found.events.len() as u64;
             said = said.or(found.note);
             asked.cursor = found.next_cursor;
-            // An answer that was cut short may have no events, and goes on nearer to the beginning each time.
+            // A truncated answer may have no events, and continues towards the beginning.
             if shown >= most || asked.cursor.is_none() {
                 break;
             }
@@ -41,7 +41,7 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
     })
 }
 
-/// Reads the names. One that does not exist is looked for all the same, and said: the log is about what was.
+/// Resolves the names. An unknown one is searched anyway, with a note: the log is about the past.
 async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Find, Failure> {
     let mut asked = Find {
         trace: typed.trace,
@@ -55,27 +55,27 @@ async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Fi
             agent: Some(agent),
             ..Read::default()
         };
-        let meant = resolve_names(client, read).await?;
-        asked.agent = meant.agent_id;
+        let resolved = resolve_names(client, read).await?;
+        asked.agent = resolved.agent_id;
     }
     if let Some(server) = typed.server {
         let read = Read {
             server: Some(server),
             ..Read::default()
         };
-        let meant = resolve_names(client, read).await?;
-        asked.server = meant.server_id;
+        let resolved = resolve_names(client, read).await?;
+        asked.server = resolved.server_id;
     }
     match typed.tool {
-        // The server's own name, of a tool that may be gone.
+        // The server's own name of a tool that may no longer exist.
         Some(tool) if asked.server.is_some() => asked.tool = Some(tool),
         Some(tool) => {
             let read = Read {
                 tool: Some(tool),
                 ..Read::default()
             };
-            let meant = resolve_names(client, read).await?;
-            (asked.server, asked.tool) = (meant.server_id, meant.tool_name);
+            let resolved = resolve_names(client, read).await?;
+            (asked.server, asked.tool) = (resolved.server_id, resolved.tool_name);
         }
         None => {}
     }
@@ -83,8 +83,8 @@ async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Fi
 }
 
 async fn resolve_names(client: &mut KernelClient, asked: Read) -> Result<ResolvedNames, Failure> {
-    let meant = name_resolution::resolve(client, &asked).await?;
-    name_resolution::print_notes(&meant.unknown);
-    name_resolution::print_notes(&meant.doubts);
-    Ok(meant)
+    let resolved = name_resolution::resolve(client, &asked).await?;
+    name_resolution::print_notes(&resolved.unknown);
+    name_resolution::print_notes(&resolved.doubts);
+    Ok(resolved)
 }

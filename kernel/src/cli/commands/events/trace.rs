@@ -1,4 +1,4 @@
-//! `mgp trace`: the messages of one server or one agent as they pass, and a file of them.
+//! `mgp trace`: displays and records the messages of one server or one agent.
 
 mod recording_file;
 
@@ -18,11 +18,11 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::{format_bytes, sanitize_line};
 
-/// What a kernel without a recorder is told of.
+/// The error for a kernel without a recorder.
 pub(super) const NO_RECORDER: &str = "the kernel that runs is older than this program and has no recorder; `mgp down` ends it, \
     and `mgp up` starts this one";
 
-/// What servers and kernels mostly ask and tell each other, for who mistypes it.
+/// The usual methods of MCP, for suggestions.
 const METHODS: [&str; 28] = [
     "completion/complete",
     "elicitation/create",
@@ -54,7 +54,6 @@ const METHODS: [&str; 28] = [
     "tools/list",
 ];
 
-/// Carries it out.
 pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Result<(), Failure> {
     let mut shown = MessagePrinter {
         json: context.json,
@@ -67,7 +66,7 @@ pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Re
     };
     let followed = context.with_kernel(async |client| follow(client, typed, &mut shown).await);
     let ended = match followed {
-        // That is how it ends.
+        // The usual end of this command.
         Err(Failure::Interrupted) => Ok(()),
         other => other,
     };
@@ -96,7 +95,7 @@ async fn follow(
             Err(_) => Err(Failure::Interrupted),
         },
     };
-    // What was shown is not to be watched on until the kernel sees that nobody reads.
+    // Ends the kernel's recording at once.
     client.cancel_last().await;
     match ended {
         Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
@@ -130,7 +129,7 @@ async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follo
     Ok(wanted)
 }
 
-/// Says which of these tools the server does not offer now. It may later, so that they are followed all the same.
+/// Notes which of these tools the server does not offer now. It may offer them later, so they are traced anyway.
 async fn warn_unknown_tools(
     client: &mut KernelClient,
     server: &str,
@@ -147,7 +146,7 @@ async fn warn_unknown_tools(
     Ok(())
 }
 
-/// Methods that are nearly one of MCP, in words. There may be any others.
+/// Notes methods that are similar to one of MCP. Others are possible.
 fn misspelled_methods(methods: &[String]) -> Vec<String> {
     let unknown = methods.iter().filter(|typed| !METHODS.contains(&&***typed));
     let near = unknown.filter_map(|typed| Some((typed, nearest(typed, METHODS)?)));
@@ -155,13 +154,13 @@ fn misspelled_methods(methods: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Shows each message as it comes, and keeps it.
+/// Prints and records each message.
 struct MessagePrinter {
     json: bool,
     full: bool,
     file: Option<RecordingFile>,
     subject: String,
-    /// How many more are wanted.
+    /// How many more messages are wanted.
     remaining: Option<u64>,
     message_count: u64,
     missed_count: u64,
@@ -223,7 +222,7 @@ impl MessagePrinter {
         }
     }
 
-    /// What there was, on stderr: the messages may be read by a program.
+    /// Prints totals on stderr: stdout may be read by a program.
     fn print_totals(&mut self) {
         let Some(file) = self.file.take() else { return };
         let missed = match self.missed_count {
@@ -245,7 +244,7 @@ fn render_count(many: u64) -> String {
     }
 }
 
-/// One line: when, from whom, what it is and about, which request, how long, how late.
+/// Time, direction, kind and subject, request, duration and delay in one line.
 fn render_message(heard: &Heard) -> String {
     let at = render_rfc3339_ms(heard.at_ms);
     if heard.kind == MessageKind::Missed {
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_is_nearly_one_is_said() {
+    fn misspelled_methods_are_reported() {
         let typed = ["tools/call", "tool/call", "x/of-this-server"].map(str::to_owned);
         let said = misspelled_methods(&typed);
         assert_eq!(

@@ -21,12 +21,12 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{confirm, print_error, print_line};
 use crate::cli::text_format::{sanitize_line, sanitize_lines};
 
-/// What the entry is called; by the second name where the first is another server's.
+/// The name of the entry; the second one if the first is another server's.
 pub(in crate::cli::commands) const ENTRY_NAMES: [&str; 2] = ["mgp", "mgp-kernel"];
-/// What is shown in place of a token.
+/// Displayed instead of a token.
 const TOKEN_PLACEHOLDER: &str = "…";
 
-/// Shows what would change, asks, and writes it.
+/// Shows the changes, asks for confirmation, and writes them.
 pub(in crate::cli::commands) fn connect(
     context: &CliContext,
     typed: &Connect,
@@ -47,7 +47,7 @@ pub(in crate::cli::commands) fn connect(
     }
 }
 
-/// Those that were named; with `--all` those that are here.
+/// The named clients; with `--all` the installed ones.
 fn selected_clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure> {
     let mut clients = Vec::new();
     for word in &typed.clients {
@@ -131,9 +131,9 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     if typed.dry_run || !confirm_connect(context, typed, client)? {
         return Ok(told(false));
     }
-    // Before the servers are gone there, they are held here to what they were held to there.
+    // Before the servers are removed there, their limits become rules here.
     limits.write(context)?;
-    // Only now: a token that is made anew ends what the one before was good for.
+    // Only now: a new token invalidates the previous one.
     let (after, token) = match reach {
         KernelConnection::Url { url, .. } => {
             let (token, made) = tokens::make(context, typed, &file)?;
@@ -145,7 +145,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     let kept = file.write_connected(own, &after, token, address)?;
     if !context.json {
         report_connected(client, kept.as_deref())?;
-        tell_foreign(&file, kept.as_deref().unwrap_or(&file.path))?;
+        print_foreign_copy(&file, kept.as_deref().unwrap_or(&file.path))?;
     }
     Ok(told(true))
 }
@@ -178,8 +178,8 @@ fn report_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A file that has the name of the copy, and is its user's.
-pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
+/// Reports a file of the user that has the name of the copy.
+pub(super) fn print_foreign_copy(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
     if let Some(foreign) = file.foreign_copy()?.filter(|it| it != copy) {
         print_error(sanitize_line(&format!(
             "note: {} was there, and no record says that it is this kernel's copy: it was left alone",
@@ -189,7 +189,7 @@ pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Fai
     Ok(())
 }
 
-/// How the client reaches this kernel; the token is made later.
+/// How the client reaches this kernel; the token is created later.
 fn kernel_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
     if !typed.http {
         return stdio_reach(context, typed);
@@ -236,7 +236,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
             ))?;
             report_blocked(client, &undone);
             revoked.tell()?;
-            tell_foreign(&file, &file.path)?;
+            print_foreign_copy(&file, &file.path)?;
         }
         if exact && !typed.dry_run {
             file.restore(&undone)?;
@@ -267,7 +267,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         if let Some(copy) = &copy {
             print_error(format_args!("as it was: {}", copy.display()));
         }
-        tell_foreign(&file, &file.path)?;
+        print_foreign_copy(&file, &file.path)?;
     }
     Ok(told(true, copy.as_deref()))
 }
@@ -281,7 +281,7 @@ fn report_blocked(client: Client, undone: &UndoResult) {
     }
 }
 
-/// What undoing did where the client had changed its file.
+/// Describes an undo of a file that the client had changed.
 fn describe_merge(client: Client, undone: &UndoResult) -> String {
     let back = match undone.restored.as_slice() {
         [] => String::new(),
@@ -311,7 +311,7 @@ fn confirm_connect(context: &CliContext, typed: &Connect, client: Client) -> Res
     confirm("Write this?")
 }
 
-/// The program stands with its whole path: a client started from a desktop may have another PATH.
+/// The program has an absolute path: a client started from a desktop may have another PATH.
 fn stdio_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
     let entry = agents::stdio_entry(context, typed.agent.as_deref(), typed.set.as_deref());
     if let Some(agent) = &typed.agent {
@@ -333,7 +333,7 @@ fn stdio_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection
     })
 }
 
-/// Where the kernel that runs is reached over HTTP.
+/// The HTTP endpoint of the running kernel.
 fn http_endpoint(context: &CliContext) -> Result<String, Failure> {
     let url = running_http_endpoint(context)?;
     url.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
+//! `mgp servers update`: writes the newest version of a server's package into its entry.
 
 mod images;
 mod outdated;
@@ -34,11 +34,11 @@ use crate::cli::text_format::sanitize_line;
 use crate::config;
 use crate::config::edit::{self, EditError};
 
-/// How long the kernel may take to hand a changed entry to its server: it has answered that it read it.
+/// Limit for the kernel to apply a changed entry to its server after the reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An entry as it stands in its file.
+/// An entry in its file.
 struct Entry {
     file: PathBuf,
     text: String,
@@ -46,14 +46,14 @@ struct Entry {
     args: Vec<String>,
 }
 
-/// A new version, and what the entry says then.
+/// A new version, and the changed argument.
 struct VersionChange {
     from: Option<String>,
     to: String,
     argument: String,
 }
 
-/// Writes the newest version into an entry, or the one that is named, and has the server run it.
+/// Writes the newest or the named version into an entry, and restarts the server.
 pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure> {
     let status = context.status()?;
     let entry = find_entry(context, status.as_ref(), &typed.id)?;
@@ -79,7 +79,7 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
             Value::Null,
         );
     }
-    // What it offers before anything is written; a server that is away offers nothing.
+    // The tools before the change; none if the server is not connected.
     let offered = status
         .as_ref()
         .and_then(|_| OfferedTools::fetch(context, &typed.id).ok());
@@ -142,7 +142,7 @@ fn find_entry(
     Err(Failure::Usage(format!("there is no server {id}{meant}")))
 }
 
-/// `None` where the entry says that version already.
+/// `None` if the entry already has that version.
 fn plan_change(
     context: &CliContext,
     entry: &Entry,
@@ -158,7 +158,7 @@ fn plan_change(
         return Ok(None);
     }
     let to = match (wanted, package.registry) {
-        // It tells all versions at once, and only of the newest that it is one.
+        // pip lists all versions at once, and confirms only the newest.
         (Some(wanted), Registry::Pip) => wanted.to_owned(),
         _ => package_versions::newest_package_version(
             &entry.command,
@@ -183,7 +183,7 @@ fn plan_change(
     Ok(Some(VersionChange { from, to, argument }))
 }
 
-/// What the entry said before the last update, as a change like any other.
+/// The version before the last update, as a change.
 fn previous_version(
     context: &CliContext,
     typed: &Update,
@@ -210,7 +210,7 @@ fn previous_version(
     })
 }
 
-/// So that the update can be taken back; one that was taken back is forgotten.
+/// Records the update for an undo; an undone one is removed.
 fn record_update(
     context: &CliContext,
     typed: &Update,
@@ -231,7 +231,7 @@ fn record_update(
     update_history::save(context, (&typed.id, &entry.file), kept)
 }
 
-/// Writes the entry; true where the kernel reads it as it is now.
+/// Writes the entry; true if the running kernel reads that file.
 fn write_entry(
     context: &CliContext,
     typed: &Update,
@@ -257,7 +257,7 @@ fn write_entry(
     Ok(trusted || !project)
 }
 
-/// Has the kernel take the entry up, and waits until the server runs it or has failed.
+/// Reloads the kernel, and waits until the server runs the change or has failed.
 fn apply(
     context: &CliContext,
     about: (&str, &Package),

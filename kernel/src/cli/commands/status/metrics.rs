@@ -1,4 +1,4 @@
-//! `mgp metrics`: figures for people and for Prometheus.
+//! `mgp metrics`: metrics for users and for Prometheus.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ pub(in crate::cli::commands) fn show(
     })
 }
 
-/// A job of Prometheus, as it stands in `scrape_configs`.
+/// A Prometheus job for `scrape_configs`.
 fn scrape_config(told: &MetricsText) -> Result<String, Failure> {
     let Some((url, file)) = told.url.as_ref().zip(told.token_file.as_ref()) else {
         return Err(Failure::Other(
@@ -59,7 +59,7 @@ mod tests {
 
     /// Decision 0066: the job names the file of the token, and never the token.
     #[test]
-    fn a_job_for_prometheus_names_the_address_and_the_file() {
+    fn a_prometheus_job_names_the_url_and_the_token_file() {
         let mut told = MetricsText {
             text: String::new(),
             url: Some("http://127.0.0.1:7332/metrics".into()),

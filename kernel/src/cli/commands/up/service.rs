@@ -1,7 +1,7 @@
 //! `mgp service`: the kernel as a service of its user's session.
 //!
-//! What differs from one system to another is in one module each: `systemd` for Linux, `launchd` for macOS,
-//! where only the file is written. Elsewhere there is no service, and `mgp up --detach` does it.
+//! Each system has its own module: `systemd` for Linux, `launchd` for macOS, where only the file is written. Other
+//! systems have no service; use `mgp up --detach`.
 
 mod launchd;
 mod shell_path;
@@ -23,12 +23,11 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 
-/// Permissions of a unit: nothing in it is secret, and the service manager reads it.
+/// Permissions of a unit: it contains no secret, and the service manager reads it.
 const UNIT_MODE: u32 = 0o644;
-/// Programs that most servers are started with.
+/// Programs that start most servers.
 const COMMON_PROGRAMS: [&str; 6] = ["npx", "node", "uvx", "python3", "docker", "bunx"];
 
-/// Carries out one of them.
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Result<(), Failure> {
     match typed {
         Service::Install(typed) => install(context, typed),
@@ -38,20 +37,20 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Re
     }
 }
 
-/// What the files say.
+/// The contents of the service's files.
 struct ServiceSpec {
     /// This program.
     exe: PathBuf,
-    /// The options that lead to the same kernel.
+    /// Options that select the same kernel.
     options: Vec<String>,
-    /// Where it listens.
+    /// The socket.
     socket: PathBuf,
-    /// The folder in which sockets of this session are, where it is there.
+    /// The runtime folder of this session, if it exists.
     runtime: Option<PathBuf>,
     home: PathBuf,
 }
 
-/// One file of the service.
+/// A file of the service.
 struct ServiceFile {
     path: PathBuf,
     text: String,
@@ -103,7 +102,7 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
             })
         };
     }
-    // Only systemd is asked; what else there is takes the file up by itself, or as it is told to.
+    // Only systemd is called; other service managers load the file later.
     let asked = cfg!(target_os = "linux") && !typed.write_only;
     if asked {
         systemd::check_available().map_err(Failure::Other)?;
@@ -173,7 +172,7 @@ fn remove(context: &CliContext) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is still there of the kernel, and what takes it away.
+/// Remaining files of the kernel, and how to remove them.
 fn remaining_parts(context: &CliContext) -> Vec<String> {
     let named = context.look_up.explicit_file().map(|(_, file)| file);
     let configuration = named.or_else(|| context.look_up.user_file());
@@ -239,7 +238,7 @@ fn status(context: &CliContext) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Becomes the kernel, with the `PATH` that the user's shell has.
+/// Executes the kernel with the `PATH` of the user's shell.
 fn exec_kernel(context: &CliContext) -> Result<(), Failure> {
     let mut command = Command::new(env::current_exe()?);
     command.arg("up");
@@ -254,6 +253,6 @@ fn exec_kernel(context: &CliContext) -> Result<(), Failure> {
             "mgp: the shell did not say its PATH; programs are looked for where systemd looks",
         ),
     }
-    // The process stays, and with it the socket that was handed over to it.
+    // The process stays the same, and keeps the socket passed to it.
     Err(command.exec().into())
 }

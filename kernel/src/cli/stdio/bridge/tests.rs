@@ -4,21 +4,21 @@ use std::os::fd::OwnedFd;
 use super::*;
 use crate::cli::failure::KernelAbsence;
 
-/// How long anything may take before it counts as broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit after which a test counts as failed.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Reconnect that a test hands out, one after the other.
-struct Handed(mpsc::Receiver<UnixStream>);
+/// Provides the connections of a test, one after the other.
+struct QueuedConnections(mpsc::Receiver<UnixStream>);
 
-impl Reconnect for Handed {
+impl Reconnect for QueuedConnections {
     fn reconnect(&mut self, _waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure> {
         let none = |_| Failure::NotRunning(KernelAbsence::NotListening("/run/mgp.sock".into()));
         self.0.recv().map_err(none)
     }
 }
 
-/// A client that is joined to a kernel.
-struct Joined {
+/// A client connected to a kernel.
+struct ConnectedClient {
     kernel: BufReader<UnixStream>,
     next: mpsc::Sender<UnixStream>,
     input: PipeWriter,
@@ -26,10 +26,10 @@ struct Joined {
     done: mpsc::Receiver<Result<(), Failure>>,
 }
 
-impl Joined {
+impl ConnectedClient {
     fn new() -> Self {
         let (kernel, ours) = UnixStream::pair().unwrap();
-        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+        kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let ((stdin, input), (output, stdout)) = (io::pipe().unwrap(), io::pipe().unwrap());
         let file = |end: OwnedFd| File::from(end);
         let (tell, done) = mpsc::channel();
@@ -39,7 +39,7 @@ impl Joined {
                 ours,
                 file(stdin.into()),
                 file(stdout.into()),
-                Handed(kernels),
+                QueuedConnections(kernels),
             ))
         });
         Self {
@@ -55,7 +55,7 @@ impl Joined {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// What the kernel reads next.
+    /// The next line that the kernel reads.
     fn asked(&mut self) -> String {
         line(&mut self.kernel)
     }
@@ -64,20 +64,20 @@ impl Joined {
         writeln!(self.kernel.get_mut(), "{line}").unwrap();
     }
 
-    /// What the client reads next.
+    /// The next line that the client reads.
     fn heard(&mut self) -> String {
         line(&mut self.output)
     }
 
-    /// The kernel goes away, and another one takes its place.
+    /// Replaces the kernel by another one.
     fn replaced(&mut self) {
         let (kernel, ours) = UnixStream::pair().unwrap();
-        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+        kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         self.kernel = BufReader::new(kernel);
         self.next.send(ours).unwrap();
     }
 
-    /// A conversation of the session era, with one call answered.
+    /// A legacy conversation with one answered call.
     fn opened(&mut self) {
         self.says(TIMEOUT);
         assert_eq!(self.asked(), TIMEOUT);
@@ -91,7 +91,7 @@ impl Joined {
         assert_eq!(self.heard(), DONE);
     }
 
-    /// The second kernel is told what the first one was.
+    /// Answers the repeated handshake as the second kernel.
     fn greets_again(&mut self) {
         for (said, answer) in [(TIMEOUT, WELCOME), (READY, ""), (LEVEL, DONE)] {
             assert_eq!(self.asked(), said);
@@ -117,14 +117,14 @@ fn line(from: &mut impl BufRead) -> String {
     line.trim_end_matches('\n').to_owned()
 }
 
-/// MCP-021, MCP-069: lines pass as they are, and the end of stdin is a good end, after the last answer.
+/// MCP-021, MCP-069: lines pass unchanged, and the end of stdin is a success after the last answer.
 #[test]
 fn lines_pass_both_ways_until_stdin_ends() {
-    let mut joined = Joined::new();
+    let mut joined = ConnectedClient::new();
     joined.input.write_all(b"{\"a\":1}\r\n\n{\"b\"").unwrap();
     assert_eq!(joined.asked(), "{\"a\":1}\r");
     assert_eq!(joined.asked(), "");
-    let Joined {
+    let ConnectedClient {
         mut kernel,
         input,
         mut output,
@@ -138,14 +138,14 @@ fn lines_pass_both_ways_until_stdin_ends() {
     kernel.get_mut().write_all(b"{\"last\":1}\n").unwrap();
     drop(kernel);
     assert_eq!(line(&mut output), "{\"last\":1}");
-    assert!(done.recv_timeout(PATIENCE).unwrap().is_ok());
+    assert!(done.recv_timeout(TEST_TIMEOUT).unwrap().is_ok());
 }
 
-/// Point 4: the next kernel is told what opened the conversation, what it answers stays here, what was
-/// under way is answered, and the client hears that lists may have changed.
+/// Point 4: the next kernel receives the handshake, its answers are consumed, requests in flight are answered, and the
+/// client learns that lists may have changed.
 #[test]
-fn a_conversation_goes_on_at_the_next_kernel() {
-    let mut joined = Joined::new();
+fn a_conversation_continues_at_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
     joined.opened();
     joined.says(CALL);
     assert_eq!(joined.asked(), CALL);
@@ -167,10 +167,10 @@ fn a_conversation_goes_on_at_the_next_kernel() {
     assert_eq!(joined.heard(), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
 }
 
-/// Point 4: an `initialize` without an answer is said again, and its answer is the client's.
+/// Point 4: an unanswered `initialize` is sent again, and its answer is passed to the client.
 #[test]
-fn an_initialize_that_was_not_answered_is_answered_by_the_next_kernel() {
-    let mut joined = Joined::new();
+fn an_unanswered_initialize_is_answered_by_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
     joined.says(TIMEOUT);
     assert_eq!(joined.asked(), TIMEOUT);
     joined.replaced();
@@ -181,13 +181,13 @@ fn an_initialize_that_was_not_answered_is_answered_by_the_next_kernel() {
     assert_eq!(joined.asked(), READY);
 }
 
-/// Point 4: what was said while there was no kernel reaches the next one, once, and in its order.
+/// Point 4: what was sent without a kernel reaches the next one once, in order.
 #[test]
-fn what_is_said_meanwhile_waits() {
-    let mut joined = Joined::new();
+fn messages_wait_for_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
     joined.opened();
     let (kernel, ours) = UnixStream::pair().unwrap();
-    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     joined.kernel = BufReader::new(kernel);
     for id in 10..40 {
         joined.says(&CALL.replace('7', &id.to_string()));
@@ -200,10 +200,10 @@ fn what_is_said_meanwhile_waits() {
     assert_eq!(joined.heard(), CHANGED);
 }
 
-/// Point 4: a question of the old kernel is taken back, and an answer to it reaches no other one.
+/// Point 4: a request of the old kernel is cancelled, and an answer to it reaches no other kernel.
 #[test]
-fn a_question_ends_with_its_kernel() {
-    let mut joined = Joined::new();
+fn kernel_requests_end_with_their_kernel() {
+    let mut joined = ConnectedClient::new();
     joined.opened();
     let question = r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#;
     joined.answers(question);
@@ -221,23 +221,23 @@ fn a_question_ends_with_its_kernel() {
     assert_eq!(joined.asked(), CALL);
 }
 
-/// Point 4: a kernel of another version ends it, in words.
+/// Point 4: a kernel of another version ends the conversation, with a message.
 #[test]
-fn another_version_ends_it() {
-    let mut joined = Joined::new();
+fn a_kernel_of_another_version_ends_the_conversation() {
+    let mut joined = ConnectedClient::new();
     joined.opened();
     joined.replaced();
     assert_eq!(joined.asked(), TIMEOUT);
     joined.answers(&WELCOME.replace("2025-11-25", "2025-06-18"));
-    let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     let told = failure.to_string();
     assert!(told.contains("2025-06-18 where 2025-11-25"), "{told}");
 }
 
-/// Point 4: when no kernel comes back, every request is answered, and the end says why.
+/// Point 4: without a next kernel, every request is answered, and the end reports why.
 #[test]
-fn without_a_kernel_everything_is_answered() {
-    let mut joined = Joined::new();
+fn without_a_kernel_all_requests_are_answered() {
+    let mut joined = ConnectedClient::new();
     joined.opened();
     drop(std::mem::replace(&mut joined.next, mpsc::channel().0));
     let (kernel, _) = UnixStream::pair().unwrap();
@@ -246,34 +246,34 @@ fn without_a_kernel_everything_is_answered() {
     joined.kernel = BufReader::new(kernel);
     let lost = joined.heard();
     assert!(lost.contains(r#""id":7,"error""#), "{lost}");
-    let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     assert_eq!(failure.exit_code(), 3);
 }
 
 #[test]
-fn a_client_that_goes_away_is_a_good_end() {
-    let Joined {
+fn the_end_of_the_client_is_a_success() {
+    let ConnectedClient {
         mut kernel,
         input,
         output,
         done,
         ..
-    } = Joined::new();
+    } = ConnectedClient::new();
     drop((output, input));
     let _ = kernel.get_mut().write_all(b"{}\n");
     drop(kernel);
-    assert!(done.recv_timeout(PATIENCE).unwrap().is_ok());
+    assert!(done.recv_timeout(TEST_TIMEOUT).unwrap().is_ok());
 }
 
-/// A client that has said all it has to say still waits for its answers: without them it is no good end.
+/// A client that has ended its input still waits for its answers: without them it is no success.
 #[test]
-fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
+fn requests_of_a_client_that_has_left_are_answered() {
     for answered in [true, false] {
-        let mut joined = Joined::new();
+        let mut joined = ConnectedClient::new();
         joined.opened();
         joined.says(CALL);
         assert_eq!(joined.asked(), CALL);
-        let Joined {
+        let ConnectedClient {
             mut kernel,
             input,
             mut output,
@@ -281,7 +281,7 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
             ..
         } = joined;
         drop(input);
-        // The end of the input has come through.
+        // The end of the input has been forwarded.
         assert_eq!(line(&mut kernel), "");
         if answered {
             writeln!(
@@ -292,7 +292,7 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
         }
         drop(kernel);
         let told = line(&mut output);
-        let end = done.recv_timeout(PATIENCE).unwrap();
+        let end = done.recv_timeout(TEST_TIMEOUT).unwrap();
         if answered {
             assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}")
         } else {

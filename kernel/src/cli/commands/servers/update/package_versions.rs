@@ -1,4 +1,4 @@
-//! Asks npm, pnpm, uv or pip which versions of a package there are.
+//! Queries npm, pnpm, uv or pip for the versions of a package.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -14,15 +14,15 @@ use super::package::{Package, Registry, is_version};
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// How long the answer may take: a registry that is this slow is not there.
+/// Limit for the answer.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that are read of an answer, which is one line.
+/// Bytes read of an answer, which is one line.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
-/// Characters of its error that are shown.
+/// Most characters of its error that are shown.
 const ERROR_WIDTH_MAX: usize = 300;
 
-/// The newest version of a package; of `wanted` that it exists. The program is taken from the folder of the
-/// server's own command, where that says one, as it may be another npm than that of the path.
+/// The newest version of a package, or `wanted` if it exists. The program is the one next to the server's own command, if
+/// that has a folder, because another npm may be in the path.
 pub(super) fn newest_package_version(
     command: &str,
     package: &Package,
@@ -67,7 +67,7 @@ pub(super) fn newest_package_version(
     })
 }
 
-/// The arguments, and what stands on stdin.
+/// The arguments, and the input on stdin.
 fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, String) {
     let Package { registry, name, .. } = package;
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -83,8 +83,8 @@ fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, Strin
     }
 }
 
-/// The version in the answer: on a line of its own, behind `==`, or in brackets behind the name. Of those that
-/// pip knows the wanted one is found, too.
+/// Parses the version: on its own line, after `==`, or in brackets after the name. Among the versions that pip lists, the
+/// wanted one counts, too.
 fn parse_version(package: &Package, said: &str) -> Option<String> {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let version = match package.registry {
@@ -108,10 +108,10 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
         why.to_string()
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // What ends without reading says why on stderr.
+        // A program that ends without reading reports why on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let (said, complained) = (
+    let (said, error_output) = (
         spawn_reader(child.stdout.take()),
         spawn_reader(child.stderr.take()),
     );
@@ -124,10 +124,10 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
     if ended.success() {
         Ok(said)
     } else {
-        let complained = complained
+        let error_output = error_output
             .recv_timeout(REGISTRY_TIMEOUT)
             .unwrap_or_default();
-        let first = complained.lines().find(|line| !line.trim().is_empty());
+        let first = error_output.lines().find(|line| !line.trim().is_empty());
         Err(first_line(
             first.unwrap_or("it failed without a word"),
             ERROR_WIDTH_MAX,
@@ -135,7 +135,7 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
     }
 }
 
-/// What a pipe brings, up to its end, in a thread: it may never end.
+/// Reads a pipe to its end in a thread, because it may never end.
 fn spawn_reader(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (whole, received) = mpsc::channel();
     thread::spawn(move || {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tool_answers_in_its_own_way() {
+    fn the_output_of_each_tool_is_parsed() {
         assert_eq!(found("npx db", "1.2.3\n").as_deref(), Some("1.2.3"));
         assert_eq!(found("uvx db", "db==1.2.3\n").as_deref(), Some("1.2.3"));
         let pip = "db (1.2.3)\nAvailable versions: 1.2.3, 1.2.2\n";

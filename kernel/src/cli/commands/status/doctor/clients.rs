@@ -1,4 +1,4 @@
-//! The clients of this user: whether their entries lead to this program and this kernel.
+//! Checks that clients' entries lead to this program and this kernel.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// Whether an entry that is ours leads here; `None` for the entry of another server.
+/// Whether this kernel's entry is right; `None` for the entry of another server.
 fn check_entry(
     name: &str,
     entry: &Value,
@@ -65,7 +65,7 @@ fn check_entry(
     match (entry_url(entry), door) {
         (None, _) if leads => Some(check_command(command_words(entry).first()?, exe)),
         (Some(_), _) if leads => Some(Ok(())),
-        // One that this kernel wrote may lead to where it was.
+        // An entry that this kernel wrote may have its previous address.
         (Some(address), Some(door)) if ENTRY_NAMES.contains(&name) => Some(Err(format!(
             "it reaches {}, and the kernel that runs listens at {door}",
             mgp_protocol::redacted_url::redact_url(address)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_leads_elsewhere_is_told_from_one_that_leads_here() {
+    fn entries_of_this_kernel_and_others_are_distinguished() {
         let exe = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().join("mgp");
@@ -124,7 +124,7 @@ mod tests {
             judged(json!({"url": "http://127.0.0.1:1/mcp"})),
             Some(Ok(()))
         );
-        // By any name, with a set, and by the other names of this machine.
+        // Under any name, with a set, and by the other names of this machine.
         let renamed = json!({"url": "http://localhost:1/mcp/p/few"});
         let door = Some("http://127.0.0.1:1/mcp");
         assert_eq!(check_entry("kernel", &renamed, &exe, door), Some(Ok(())));

@@ -1,4 +1,4 @@
-//! The configuration: what is wrong with its files, what of it does not hold, and secrets that are missing.
+//! Checks the configuration: problems, settings not in force, and missing secrets.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// What a kernel that is started here would say of it.
+/// Problems for a kernel that is started here.
 fn check_as_new_kernel(patient: &CheckContext<'_>) -> Vec<Finding> {
     let look_up = &patient.context.look_up;
     let loaded = match config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None) {
@@ -67,7 +67,7 @@ fn check_untrusted_project(patient: &CheckContext<'_>) -> Option<Finding> {
     told.map(|why| Finding::warning(AREA, why).with_command("mgp trust"))
 }
 
-/// A file beside the user's that has the name of a project's: it looks as if it were read.
+/// A file next to the user's with the name of a project's: it looks as if it were read.
 fn check_misnamed_file(patient: &CheckContext<'_>) -> Option<Finding> {
     let look_up = &patient.context.look_up;
     let user = look_up
@@ -89,7 +89,7 @@ fn check_misnamed_file(patient: &CheckContext<'_>) -> Option<Finding> {
     })
 }
 
-/// Secrets that entries refer to and that nobody kept; and whether those that are kept can be read.
+/// Secrets that entries refer to and that are not stored; and stored ones that cannot be read.
 fn check_secrets(patient: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "secrets";
     let Ok(store) = patient.context.secret_store() else {

@@ -1,4 +1,4 @@
-//! The doors: the port of HTTP, and the socket as clients find it that know less than this shell.
+//! Checks the endpoints: the HTTP port, and the socket as clients with few variables find it.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::CheckContext;
 use super::finding::Finding;
 use mgp_runtime::bounded_output::run_bounded;
 
-/// How long an answer of this machine may take.
+/// Limit for an answer on this machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// Longest status that is read, in bytes.
 const STATUS_MAX: usize = 4 << 20;
@@ -43,7 +43,7 @@ fn check_port(patient: &CheckContext<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether a program that a client starts with hardly any variables finds the kernel that runs.
+/// Whether a program that a client starts with few variables finds the running kernel.
 fn check_socket(patient: &CheckContext<'_>) -> Option<Finding> {
     const AREA: &str = "socket";
     if let Some(trouble) = patient.context.socket_path_problem() {

@@ -1,4 +1,4 @@
-//! The variables that the kernel passes on to servers, against those of this shell.
+//! Compares the variables that the kernel passes to servers with those of this shell.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use super::finding::Finding;
 use crate::kernel::user_environment::{RESTORED_VARIABLES, differences, select_stored, unread};
 
 const AREA: &str = "environment";
-/// A start in a terminal stores its variables anew.
+/// A start in a terminal stores its variables again.
 const RENEW: &str = "mgp down && mgp up --detach in the shell whose values are right";
 
 pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {

@@ -1,5 +1,5 @@
-//! What lasts: who can read it, whether there is room for more, the clock it is dated by, and whether the log
-//! and the journals are whole.
+//! Checks persistent state: permissions, free disk space, the clock, and the integrity of the log and the
+//! journals.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ use crate::cli::text_format::{format_bytes, format_duration};
 use crate::config::named_secrets::NamedSecrets;
 use crate::kernel::witnessed_files;
 
-/// Files of the data folder that nobody else is to read.
+/// Files of the data folder that must be private.
 const PRIVATE_FILES: [&str; 11] = [
     "token",
     "metrics.token",
@@ -32,13 +32,13 @@ const PRIVATE_FILES: [&str; 11] = [
     "files.witness.2",
     "kernel.log",
 ];
-/// Free room below which a warning is due, in bytes: some days of logs and records.
+/// Free disk space that gets a warning, in bytes: some days of logs and records.
 const DISK_WARN_BYTES: u64 = 200 << 20;
-/// Free room without which a kernel does not start, in bytes.
+/// Free disk space that a start requires, in bytes.
 const DISK_MIN_BYTES: u64 = 64 << 10;
-/// How far a file's time may be ahead of the clock, in milliseconds: file systems of other machines are.
+/// Tolerated time of a file ahead of the clock, in milliseconds: network file systems may have other clocks.
 const CLOCK_SKEW_MAX_MS: u64 = 60_000;
-/// No clock that is set shows an earlier time: the beginning of 2026, in milliseconds.
+/// No correct clock shows an earlier time: the beginning of 2026, in milliseconds.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
 
 pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
@@ -50,14 +50,14 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     };
     found.push(check_clock(&patient.data_dir, recorded));
     found.extend(check_logs(patient));
-    // What a running kernel found is in its status.
+    // A running kernel reports its findings in its status.
     if patient.status.is_none() {
         found.extend(check_witnesses(&patient.data_dir));
     }
     found
 }
 
-/// What files held, by their witnesses.
+/// The files' contents, by their witnesses.
 fn check_witnesses(data_dir: &Path) -> Vec<Finding> {
     const AREA: &str = "witness";
     match witnessed_files::examine(data_dir) {
@@ -100,7 +100,7 @@ fn check_modes(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// A file that is not there is open to nobody.
+/// A missing file is readable by nobody.
 fn check_mode(area: &'static str, path: &Path, mode: u32) -> Option<Finding> {
     let there = fs::metadata(path).ok()?;
     let shown = path.display();
@@ -108,7 +108,7 @@ fn check_mode(area: &'static str, path: &Path, mode: u32) -> Option<Finding> {
         let told = format!("{shown} belongs to user {}, not to you", there.uid());
         return Some(Finding::broken(area, told).with_command(format!("sudo chown $USER {shown}")));
     }
-    // A folder may be entered by others where its files are closed; the socket's may not be written to.
+    // Others may enter the folder if its files are private; the socket must not be writable.
     let others = there.permissions().mode() & 0o777 & !mode;
     let told = format!(
         "{shown} has mode {:o}: other users can look into it",
@@ -141,7 +141,7 @@ fn check_disk_space(data_dir: &Path) -> Option<Finding> {
     })
 }
 
-/// Tokens, grants and records are dated by it.
+/// Tokens, grants and records depend on the clock.
 fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     const AREA: &str = "clock";
     let now = unix_ms();
@@ -158,7 +158,7 @@ fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
         let at = entry.metadata().ok()?.modified().ok()?;
         u64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     });
-    // What another program writes may have its own clock: the kernel's records have the one they were made by.
+    // Files of other programs may have other clocks: the kernel's records count, too.
     let newest = newest.chain(recorded_ms).max();
     let ahead = newest.unwrap_or(now).saturating_sub(now);
     if ahead > CLOCK_SKEW_MAX_MS {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_read_is_broken_and_can_be_closed() {
+    fn files_readable_by_others_are_reported_and_fixed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         assert_eq!(check_mode("files", &file, 0o600), None);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_seen_by_what_was_written() {
+    fn a_clock_that_was_set_back_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(check_clock(folder.path(), None).level, FindingLevel::Ok);
         let tomorrow = unix_ms() + 86_400_000;

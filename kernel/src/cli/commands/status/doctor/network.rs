@@ -1,4 +1,4 @@
-//! How HTTP goes out: the proxy in force, whether it answers, and the certificate authorities that were named.
+//! Checks outgoing HTTP: the proxy in force, whether it answers, and configured certificate authorities.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
 const AREA: &str = "network";
-/// How long a proxy may take to take a connection.
+/// Limit for connecting to a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {

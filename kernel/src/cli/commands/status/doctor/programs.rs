@@ -1,4 +1,4 @@
-//! The programs that servers are started with: whether they are there for the kernel.
+//! Checks that the kernel finds the programs that start servers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,7 +13,7 @@ use super::{CheckContext, PLACEHOLDER_VALUE};
 
 const AREA: &str = "programs";
 
-/// Where programs come from that are often missing.
+/// Installation hints for programs that are often missing.
 const INSTALL_HINTS: [(&str, &str); 6] = [
     ("npx", "install Node.js: https://nodejs.org"),
     ("node", "install Node.js: https://nodejs.org"),
@@ -78,7 +78,7 @@ fn process_path(pid: u32) -> Option<OsString> {
     variables.find_map(|(name, path)| (name == "PATH").then_some(path))
 }
 
-/// Where a program is, as a process with this `PATH` finds it.
+/// The path of a program, as a process with this `PATH` finds it.
 pub(in crate::cli::commands) fn find_program(command: &str, path: &OsStr) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_what_can_be_run() {
+    fn a_program_is_an_executable_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("npx");
         fs::write(&file, "").unwrap();

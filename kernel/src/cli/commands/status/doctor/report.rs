@@ -1,5 +1,5 @@
-//! A file to attach to a report of a bug: what was found, the versions, the shape of the configuration and the
-//! end of the kernel's log. No secret, no token and no name of the user is in it.
+//! A file for bug reports: findings, versions, the shape of the configuration and the end of the kernel's log, without
+//! secrets, tokens and the user's name.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -19,12 +19,12 @@ use crate::cli::text_format::{sanitize_line, sanitize_lines};
 use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
-/// How much of the kernel's log is taken, in bytes.
+/// Bytes of the kernel's log in the report.
 const LOG_MAX: u64 = 64 << 10;
-/// Shorter texts are no secrets that could be told from other words.
+/// Shorter secrets cannot be told from other words.
 const SECRET_LENGTH_MIN: usize = 4;
 
-/// Writes it; answers where.
+/// Writes the report; returns its path.
 pub(super) fn write_report(
     patient: &CheckContext<'_>,
     findings: &[Finding],
@@ -70,7 +70,7 @@ fn system_info() -> String {
     format!("{name}, Linux {}, {arch}", kernel.trim())
 }
 
-/// How a server is reached, without values.
+/// The transport of a server, without values.
 fn reach_shape(id: &str, reach: &ServerTransport) -> String {
     match reach {
         ServerTransport::Stdio {
@@ -109,7 +109,7 @@ fn log_tail(data_dir: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Everything that is not to be seen.
+/// Masks secrets and names.
 struct Redactor {
     secrets: Vec<String>,
     home: Option<String>,
@@ -130,7 +130,7 @@ impl Redactor {
 
     fn new(mut secrets: Vec<String>, home: Option<String>) -> Self {
         secrets.retain(|secret| secret.len() >= SECRET_LENGTH_MIN);
-        // One that holds another one goes first.
+        // Longer secrets first, because they may contain others.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let home = home.filter(|home| home.len() > 1);
         Self { secrets, home }

@@ -1,4 +1,4 @@
-//! What a running kernel says of itself, its servers, its agents and the other nodes.
+//! Checks that a running kernel reports: itself, its servers, its agents and the other nodes.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::cli::client::parse_result;
 use crate::cli::commands::agents::AgentList;
 use crate::cli::text_format::{first_line, format_duration};
 
-/// Last lines of a server that are told.
+/// Last lines of a server that are shown.
 const LOG_LINES: usize = 3;
-/// Longest part of a line that is told, in characters.
+/// Most characters of a line.
 const LINE_MAX: usize = 200;
-/// A token is told of so long before its end, in milliseconds: a week.
+/// Warning time before a token expires, in milliseconds: a week.
 const TOKEN_EXPIRY_WARN_MS: u64 = 7 * 86_400_000;
-/// A clock is told of when it is off by so many milliseconds: what expires is judged by it.
+/// Clock offset in milliseconds that gets a warning: expiry depends on it.
 const CLOCK_OFFSET_WARN_MS: u64 = 100;
 
 pub(super) fn check_kernel(patient: &CheckContext<'_>) -> Vec<Finding> {
@@ -115,7 +115,7 @@ pub(super) fn check_servers(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// What a server wrote last, on one line.
+/// The last output of a server, on one line.
 fn last_lines(patient: &CheckContext<'_>, server: &Server) -> String {
     let params = Logs {
         id: server.id.clone(),
@@ -158,7 +158,7 @@ pub(super) fn check_agents_and_nodes(patient: &CheckContext<'_>) -> Vec<Finding>
     found
 }
 
-/// A token that ends soon, or has ended.
+/// A token that expires soon, or has expired.
 fn check_token(agent: &Agent, now: u64) -> Option<Finding> {
     const AREA: &str = "token";
     let end = parse_rfc3339(agent.expires_at.as_deref()?)?;
@@ -200,7 +200,7 @@ fn check_peers(cluster: &Cluster) -> Vec<Finding> {
     found
 }
 
-/// How many of the others have a link now: of those that have left, none is expected.
+/// How many of the other nodes are linked; departed ones are not expected.
 fn check_links(cluster: &Cluster) -> Finding {
     const AREA: &str = "cluster";
     let many = |standing| {
@@ -224,7 +224,7 @@ fn check_links(cluster: &Cluster) -> Finding {
     }
 }
 
-/// Clocks that differ. Where this node's differs from all others alike, it is this node's that is wrong.
+/// Clock offsets. If this node's clock differs from all others alike, it is the wrong one.
 fn check_clocks(cluster: &Cluster) -> Vec<Finding> {
     const AREA: &str = "clock";
     let measured = cluster.nodes.iter();
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_told_of_a_week_before_its_end() {
+    fn a_token_gets_a_warning_a_week_before_expiry() {
         let now = 1_800_000_000_000;
         let of = |end: u64| {
             let agent = Agent {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_away_or_has_another_time_is_named() {
+    fn peers_that_are_away_or_have_other_clocks_are_reported() {
         let node = |name: &str, standing, clock_ms| Node {
             name: name.into(),
             standing,
@@ -319,9 +319,9 @@ mod tests {
         assert!(check_peers(&Cluster::default()).is_empty());
     }
 
-    /// Nodes that left are no links, and none of them counts as one.
+    /// Departed nodes do not count.
     #[test]
-    fn only_links_that_are_alive_are_counted() {
+    fn only_live_links_are_counted() {
         let node = |name: &str, standing| Node {
             name: name.into(),
             standing,
@@ -357,7 +357,7 @@ mod tests {
 
     /// All others agree: it is this one.
     #[test]
-    fn a_clock_that_differs_from_all_others_is_this_nodes_own() {
+    fn a_clock_offset_to_all_peers_is_this_nodes_own() {
         const DAY: i64 = 86_400_000;
         let node = |name: &str, clock_ms| Node {
             name: name.into(),

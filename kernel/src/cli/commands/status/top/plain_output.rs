@@ -1,4 +1,4 @@
-//! `mgp top --once` and `--json`: what is on the screen, as text and for programs.
+//! `mgp top --once` and `--json`: the screen as text and for programs.
 
 use mgp_engine::timestamps::render_rfc3339_ms;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use super::summary::total_server_memory;
 use crate::cli::print::new_table;
 use crate::cli::text_format::{first_line, format_bytes};
 
-/// Most characters of what is asked.
+/// Most characters of an entry's text.
 const TEXT_WIDTH_MAX: usize = 300;
 
-/// The lines above the table, the table, and what waits.
+/// The summary, the table, and the pending entries.
 pub(super) fn render_text(model: &Model) -> String {
     let mut text = String::new();
     for (title, line) in model.summary.titled_lines() {
@@ -70,7 +70,7 @@ fn render_pending(questions: &[PendingRow]) -> String {
     table.trim_fmt()
 }
 
-/// One object for each look. What is not known is null.
+/// One object per sample. Unknown values are null.
 pub(super) fn to_json(model: &Model) -> Value {
     let Some(look) = model.last_sample() else {
         return Value::Null;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_reads_numbers_and_null_where_none_is_known() {
+    fn programs_get_numbers_or_null() {
         let first = to_json(&model(&[(0, 10)]));
         assert_eq!(first["calls"], 10);
         assert_eq!(
@@ -193,14 +193,14 @@ mod tests {
         assert_eq!(second["servers"][0]["calls_per_second"], 5.0);
         assert_eq!(second["waiting"][0]["command"], "mgp logins add it");
         assert_eq!(second["cluster"], Value::Null);
-        // One line, and nothing in it that a terminal would take for more.
+        // One line without control characters.
         let line = second.to_string();
         assert!(!line.contains(['\n', '\u{1b}', '\u{7}']), "{line}");
         assert_eq!(to_json(&Model::default()), Value::Null);
     }
 
     #[test]
-    fn a_table_is_text_that_moves_no_cursor() {
+    fn a_table_has_no_control_characters() {
         let text = render_text(&model(&[(0, 10), (2000, 20)]));
         assert!(text.contains("SERVER  STATE"), "{text}");
         assert!(text.contains("5.0"), "{text}");

@@ -1,4 +1,4 @@
-//! What is above the table: the kernel, its calls, what it uses, its files, its cluster, and what is wrong.
+//! The lines above the table: kernel, calls, resource usage, files, cluster, and problems.
 
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::kernel::nodes::{Cluster, NodeStatus};
@@ -8,22 +8,22 @@ use super::number_format::{format_cpu, format_latency, format_rate};
 use super::sample::Sample;
 use crate::cli::text_format::{first_line, format_bytes, format_duration};
 
-/// Most characters of a text from elsewhere.
+/// Most characters of a foreign text.
 const TEXT_WIDTH_MAX: usize = 300;
 
-/// Each a line, the first ones the most important; safe for a terminal.
+/// The lines, the most important first; safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) kernel: String,
     pub(super) calls: String,
     pub(super) usage: String,
     pub(super) files: String,
-    /// Nothing outside of one.
+    /// `None` without a cluster.
     pub(super) cluster: Option<String>,
     /// Whether a node is away, or the lease is not confirmed.
     pub(super) is_cluster_degraded: bool,
     pub(super) endpoints: String,
-    /// What is wrong with the kernel, a line for each.
+    /// Problems of the kernel, a line each.
     pub(super) failures: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Summary {
         }
     }
 
-    /// Every line, with its title.
+    /// All lines with their titles.
     pub(super) fn titled_lines(&self) -> Vec<(&'static str, &str)> {
         let mut lines = vec![
             ("", &*self.kernel),
@@ -109,7 +109,7 @@ pub(super) fn total_server_memory(status: &KernelStatus) -> u64 {
     uses.map(|uses| uses.memory_bytes).sum()
 }
 
-/// How the disk does: syncs since the kernel's start, as there are few.
+/// Disk syncs since the kernel's start, because there are few.
 fn render_files(look: &Sample) -> String {
     let figures = &look.metrics;
     format!(
@@ -120,7 +120,7 @@ fn render_files(look: &Sample) -> String {
     )
 }
 
-/// In words, and whether something is not as it should be.
+/// A text, and whether the cluster is degraded.
 fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
     cluster.id.as_ref()?;
     let is = |wanted: &[NodeStatus]| {
@@ -148,7 +148,7 @@ fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
     Some((text, away > 0 || !cluster.confirmed))
 }
 
-/// Without what only who connects needs.
+/// The endpoints, without details for connecting.
 fn render_endpoints(status: &KernelStatus) -> String {
     let doors = status.doors.iter();
     let doors = doors.map(|door| door.split(',').next().unwrap_or_default());
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_tells_of_the_kernel_its_files_and_its_cluster() {
+    fn a_summary_covers_kernel_files_and_cluster() {
         let uses = Some(ResourcesInUse {
             memory_bytes: 60 << 20,
             ..ResourcesInUse::default()

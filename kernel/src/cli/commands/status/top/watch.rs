@@ -1,4 +1,4 @@
-//! Looks at the kernel, draws what was seen, and does what keys say: three things that wait for each other nowhere.
+//! Samples the kernel, draws the screen, and handles keys, without blocking each other.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use super::terminal::{Screen, spawn_event_reader};
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient};
 use crate::cli::failure::Failure;
 
-/// How often the screen is drawn while nothing is heard: ages grow.
+/// Interval of drawing without new samples, because ages grow.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a kernel that is away is looked for, if looks are rarer.
+/// Interval of reconnecting, if sampling is rarer.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
-/// News that wait to be drawn; who looks waits then.
+/// Updates that wait to be drawn; then sampling waits.
 const UPDATE_QUEUE: usize = 4;
-/// A kernel that took more than one interval and this is told to be silent.
+/// A kernel is reported as silent after one interval and this time.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became known of the kernel.
+/// News about the kernel.
 enum Update {
     Sample(Box<Sample>),
     /// It does not answer, for this reason.
     Unreachable(String),
-    /// What came of an answer.
+    /// The result of a decision.
     DecisionSent(String),
 }
 
-/// Draws until it is to end.
+/// Runs until the user quits.
 pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(), Failure> {
     let client = context.connect(ConnectOptions::default()).await?;
     let (asked, answers) = channel(1);
@@ -46,14 +46,14 @@ pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(),
         updates: told,
     };
     let mut screen = Screen::open()?;
-    // Whoever ends first ends both; then the terminal is as it was.
+    // Whichever ends first ends both; then the terminal is restored.
     tokio::select! {
         ended = Box::pin(watch.run(answers)) => ended,
         ended = Box::pin(run_screen(&mut screen, pace, asked, news)) => ended,
     }
 }
 
-/// Who looks.
+/// Samples the kernel.
 struct Sampler<'c> {
     context: &'c CliContext,
     pace: Duration,
@@ -97,7 +97,7 @@ impl Sampler<'_> {
         Ok(look)
     }
 
-    /// Ctrl-C ends all of it; whatever else went wrong is told, and tried again.
+    /// Ctrl-C ends the program; other failures are shown, and retried.
     fn on_failure(&mut self, failure: Failure) -> Result<Update, Failure> {
         self.client = None;
         if matches!(failure, Failure::Interrupted) {
@@ -124,13 +124,13 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Who draws is there as long as who looks.
+    /// The receiver lives as long as the sampler.
     async fn send(&self, news: Update) {
         let _ = self.updates.send(news).await;
     }
 }
 
-/// Draws what is told, and takes the keys.
+/// Draws updates, and handles keys.
 async fn run_screen(
     screen: &mut Screen,
     pace: Duration,
@@ -163,7 +163,7 @@ async fn run_screen(
                     }
                     None => {}
                 },
-                // Nobody is at the keys any more.
+                // The terminal is gone.
                 None => return Err(Failure::OutputClosed),
             },
             _ = beat.tick() => {
@@ -186,7 +186,7 @@ fn apply_update(model: &mut Model, news: Update) {
     }
 }
 
-/// What an event of the terminal asks for; another size only wants another drawing.
+/// The action of a terminal event; a resize only redraws.
 fn handle_event(model: &mut Model, event: Event) -> Option<Action> {
     match event {
         Event::Key(key) => model.handle_key(key),
