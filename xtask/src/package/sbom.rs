@@ -1,5 +1,5 @@
-//! What the program is made of: every package that its build needs, as Cargo.lock pins it, in CycloneDX 1.5.
-//! The same sources give the same text: no time and no number of its own is in it.
+//! The software bill of materials: every package of the build, as pinned by Cargo.lock, in CycloneDX 1.5. Reproducible: it
+//! contains no time and no random id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::cargo_command;
 
 const FILE: &str = "mgp.cdx.json";
 
-/// Writes it into a folder; answers where.
+/// Writes it into a folder; returns its path.
 pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
     let said = cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
     let said = said.map_err(|why| format!("cargo metadata: {why}"))?;
@@ -91,7 +91,7 @@ fn render_bom(
             "bom-ref": purl(id), "name": name, "version": version, "purl": purl(id),
         });
         if let Some(licence) = package["license"].as_str() {
-            // An older form of "either".
+            // An old notation of "either".
             let licence = licence.replace('/', " OR ");
             component["licenses"] = json!([{"expression": licence}]);
         }
@@ -122,7 +122,7 @@ fn render_bom(
     }))
 }
 
-/// What a build needs: not what only tests do.
+/// Whether a build needs the dependency, not only tests.
 fn is_built(dependency: &Value) -> bool {
     let kinds = dependency["dep_kinds"].as_array();
     kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"] != "dev"))
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bom_has_what_is_built_and_nothing_that_only_tests_need() {
+    fn a_bom_has_only_dependencies_of_the_build() {
         let package = |id: &str, name: &str| json!({"id": id, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0"});
         let dep = |id: &str, kind: Value| json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
         let metadata = json!({

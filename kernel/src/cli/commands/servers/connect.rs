@@ -242,7 +242,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
             file.restore(&undone)?;
         }
         if !typed.dry_run {
-            revoked.carry_out(context)?;
+            revoked.apply(context)?;
         }
         return Ok(told(false, None));
     }
@@ -256,7 +256,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         return Ok(told(false, None));
     }
     let copy = file.restore(&undone)?;
-    revoked.carry_out(context)?;
+    revoked.apply(context)?;
     if !context.json {
         if exact {
             print_line(format_args!("{client} is as it was before"))?

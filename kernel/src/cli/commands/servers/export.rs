@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use self::entries::{ExportEntries, SkippedServer};
 use super::connect::client_file::ClientFileEdit;
-use super::connect::tell_foreign;
+use super::connect::print_foreign_copy;
 use super::import::sources;
 use crate::cli::args::Export;
 use crate::cli::client::CliContext;
@@ -74,7 +74,7 @@ pub(in crate::cli::commands) fn export(
             print_line(format_args!("{many} written into {}", file.path.display()))?;
             if let Some(kept) = kept {
                 print_error(format_args!("as it was: {}", kept.display()));
-                tell_foreign(&file, &kept)?;
+                print_foreign_copy(&file, &kept)?;
             }
             Ok(())
         }
