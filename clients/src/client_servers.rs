@@ -65,6 +65,7 @@ pub enum ClientConnection {
     },
     /// A URL.
     Url {
+        /// The URL.
         url: ClientText,
         /// Headers of each request, in the order of the file.
         headers: Vec<(String, ClientText)>,

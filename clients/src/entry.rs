@@ -147,20 +147,20 @@ impl<'v> EntryReader<'v> {
     /// Tool lists. Valid names count; lists with other values are also reported.
     fn read_tool_limits(&mut self) -> ToolLimits {
         let mut limits = ToolLimits::default();
-        let mut taken = BTreeSet::new();
+        let mut read_keys = BTreeSet::new();
         let none = ToolLimits {
             only: Some(BTreeSet::new()),
             ..ToolLimits::default()
         };
         for key in ["disabledTools", "disabled_tools", "excludeTools"] {
-            match self.read_tool_names(key, &mut taken) {
+            match self.read_tool_names(key, &mut read_keys) {
                 Some(names) if names.contains("*") => limits.restrict(&none),
                 Some(names) => limits.hidden.extend(names),
                 None => {}
             }
         }
         for key in ["includeTools", "enabled_tools", "available_tools", "tools"] {
-            let Some(names) = self.read_tool_names(key, &mut taken) else {
+            let Some(names) = self.read_tool_names(key, &mut read_keys) else {
                 continue;
             };
             // For Goose an empty list is no list, for Copilot `*` is every tool.
@@ -174,7 +174,7 @@ impl<'v> EntryReader<'v> {
                 limits.restrict(&other);
             }
         }
-        limits.keys = taken.into_iter().collect();
+        limits.keys = read_keys.into_iter().collect();
         limits
     }
 
@@ -182,7 +182,7 @@ impl<'v> EntryReader<'v> {
     fn read_tool_names(
         &mut self,
         key: &str,
-        taken: &mut BTreeSet<String>,
+        read_keys: &mut BTreeSet<String>,
     ) -> Option<BTreeSet<String>> {
         let listed = self.keys.get(key)?;
         let listed = if listed.is_string() {
@@ -198,7 +198,7 @@ impl<'v> EntryReader<'v> {
         } else {
             self.keys.insert(key.to_owned(), rest.into())
         };
-        taken.insert(key.to_owned());
+        read_keys.insert(key.to_owned());
         Some(
             names
                 .iter()

@@ -20,6 +20,7 @@ use crate::variables::{Notation, TextPiece, parse_pieces};
 /// An exported server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportedServer {
+    /// The entry.
     pub entry: Value,
     /// Inputs for the client to prompt for: elements of `inputs`.
     pub inputs: Vec<Value>,

@@ -168,8 +168,8 @@ pub struct Planner<'p> {
 }
 
 impl Planner<'_> {
-    /// Plans one server for each transport, under whatever names and in whatever files it was found; `taken` are the existing
-    /// ids.
+    /// Plans one server for each transport, under whatever names and in whatever files it was found; `taken` are the
+    /// existing ids.
     #[must_use]
     pub fn plan(&self, files: &[ParsedClientFile], taken: &BTreeSet<String>) -> Plan {
         let mut plan = Plan::default();

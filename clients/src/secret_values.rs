@@ -1,5 +1,5 @@
-//! Heuristics for values that look like secrets, which prefer storing a value as a secret over leaving it in a file that
-//! people copy and share.
+//! Heuristics for values that look like secrets, which prefer storing a value as a secret over leaving it in a file
+//! that people copy and share.
 
 /// Prefixes of tokens with a known format.
 const TOKEN_PREFIXES: [&str; 17] = [

@@ -67,6 +67,7 @@ pub(crate) const LOG_PREFIX: &str = "cluster/logs/logs";
 const FOLDER: &str = "cluster";
 
 #[derive(Debug)]
+/// The cluster as this node sees it: its actors, and what they publish.
 pub struct Cluster {
     /// This node.
     pub local_node: NodeId,

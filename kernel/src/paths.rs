@@ -78,7 +78,8 @@ impl BaseDirs {
         }
     }
 
-    /// The socket: as configured, in the runtime folder, or below the home if that folder in /tmp belongs to another user.
+    /// The socket: as configured, in the runtime folder, or below the home if that folder in /tmp belongs to another
+    /// user.
     #[must_use]
     pub(crate) fn socket(&self, configured: Option<&Path>) -> PathBuf {
         if let Some(path) = configured {
@@ -129,8 +130,8 @@ impl BaseDirs {
         self.home.as_deref().map(user_data_folder)
     }
 
-    /// Folders that record a kernel of this user, in lookup order: below the home of the password database, which all clients
-    /// know, and below `HOME` if that differs.
+    /// Folders that record a kernel of this user, in lookup order: below the home of the password database, which all
+    /// clients know, and below `HOME` if that differs.
     #[must_use]
     pub(crate) fn record_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<_> = self

@@ -110,6 +110,7 @@ impl ServerTree for TreeHandle {
 }
 
 #[derive(Debug)]
+/// Messages of the tree.
 pub enum TreeMsg {
     /// Read the configuration again; returns its problems.
     Reload(Reply<Vec<String>>),

@@ -41,8 +41,8 @@ enum Task {
         #[arg(long, default_value_t = 1_000_000)]
         seeds: u64,
     },
-    /// Measure a cluster of real kernels, each in its own network namespace, and print the results with their bounds: about
-    /// twenty minutes, or two with --quick.
+    /// Measure a cluster of real kernels, each in its own network namespace, and print the results with their bounds:
+    /// about twenty minutes, or two with --quick.
     ///
     /// Exits with 1 if a bound was missed, and with 77 if nothing could be run here.
     ClusterTest {
@@ -63,9 +63,9 @@ enum Task {
     },
     /// Mutate engine, screening, protocol and mcpl, and check that a test notices each mutant.
     ///
-    /// Requires cargo-mutants, and about ten seconds for each mutant. A caught mutant is not tested again; results are in the
-    /// folder `mutants` of the target folder. Exits with 1 if a mutant of a decision has neither a test nor a reason
-    /// (xtask/src/mutants/reasons.txt).
+    /// Requires cargo-mutants, and about ten seconds for each mutant. A caught mutant is not tested again; results are
+    /// in the folder `mutants` of the target folder. Exits with 1 if a mutant of a decision has neither a test nor a
+    /// reason (xtask/src/mutants/reasons.txt).
     Mutants(mutants::Options),
     /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and import their servers: two minutes, with
     /// some 700 MB of programs in the user's cache.

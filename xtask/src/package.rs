@@ -40,16 +40,16 @@ pub(crate) enum PackageKind {
 }
 
 pub(crate) fn package(what: &PackageKind) -> ExitCode {
-    let made = match what {
+    let result = match what {
         PackageKind::Archive { profile } => build_archive(profile),
         PackageKind::Deb { profile } => build_deb(profile),
         PackageKind::Image => build_image(),
         PackageKind::Sbom => sbom::write(PACKAGE, &package_folder()),
         PackageKind::Checksums => write_checksums(),
     };
-    match made {
-        Ok(made) => {
-            println!("{made}");
+    match result {
+        Ok(result) => {
+            println!("{result}");
             ExitCode::SUCCESS
         }
         Err(why) => {

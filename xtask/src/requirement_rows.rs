@@ -74,11 +74,11 @@ impl fmt::Display for Rows {
 
 fn read_rows(root: &Path) -> io::Result<Vec<Row>> {
     let mut proofs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for said in sources::doc_lines(root)? {
-        for id in ids::parse_ids(&said.text) {
+    for doc_line in sources::doc_lines(root)? {
+        for id in ids::parse_ids(&doc_line.text) {
             let tests = proofs.entry(id).or_default();
-            if !tests.contains(&said.test) {
-                tests.push(said.test.clone());
+            if !tests.contains(&doc_line.test) {
+                tests.push(doc_line.test.clone());
             }
         }
     }

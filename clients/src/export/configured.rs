@@ -5,6 +5,7 @@ use std::path::Path;
 /// A server of `mgp.toml`, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredServer {
+    /// The id.
     pub id: String,
     /// Its program and the arguments; empty for one at a URL.
     pub command: Vec<ConfiguredText>,

@@ -9,8 +9,8 @@ pub(super) fn sanitize_line(text: &str) -> String {
     sanitize(text.as_bytes()).replace('\t', "\\u{9}")
 }
 
-/// Lines of this program, or a separate text, safe for a terminal. Foreign texts within lines of this program go through
-/// [`sanitize_line`] first: here they could begin a line that looks like the program's.
+/// Lines of this program, or a separate text, safe for a terminal. Foreign texts within lines of this program go
+/// through [`sanitize_line`] first: here they could begin a line that looks like the program's.
 pub(super) fn sanitize_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| sanitize(line.as_bytes()));
     lines.collect::<Vec<_>>().join("\n")

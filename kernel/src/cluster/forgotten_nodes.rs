@@ -40,7 +40,8 @@ impl ForgottenNodes {
         nodes.contains(&node)
     }
 
-    /// Resolves when on disk. Drops earlier nodes unless `is_known`, so that there are at most as many as former members.
+    /// Resolves when on disk. Drops earlier nodes unless `is_known`, so that there are at most as many as former
+    /// members.
     pub(super) async fn add(
         &self,
         more: BTreeSet<NodeId>,

@@ -151,11 +151,11 @@ pub(crate) fn set_argument(
     let mut document = parse(text)?;
     let args = find_entry(&mut document, id)?.get_mut("args");
     let args = args.and_then(Item::as_array_mut);
-    let place = args.and_then(|args| args.get_mut(index));
-    let place = place.ok_or(EditError::UnsupportedForm)?;
-    let around = place.decor().clone();
-    *place = Value::from(argument);
-    *place.decor_mut() = around;
+    let argument_value = args.and_then(|args| args.get_mut(index));
+    let argument_value = argument_value.ok_or(EditError::UnsupportedForm)?;
+    let around = argument_value.decor().clone();
+    *argument_value = Value::from(argument);
+    *argument_value.decor_mut() = around;
     Ok(keep_line_ends(text, document.to_string()))
 }
 

@@ -28,8 +28,8 @@ enum MentionSubject {
 }
 
 impl Mention {
-    /// Reports an unknown name. An agent without a similar name is not reported: agents of other authorities become known
-    /// only when they connect.
+    /// Reports an unknown name. An agent without a similar name is not reported: agents of other authorities become
+    /// known only when they connect.
     #[must_use]
     pub(crate) fn unknown_name(&self, resolver: &NameResolver) -> Option<String> {
         let why = match &self.subject {

@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn named_secrets_of_an_entry_are_resolved_and_masked() {
         let home = Home::new(ENTRY);
-        let told = said(&home.load(None));
-        assert!(told.contains("mgp secrets set github"), "{told}");
+        let messages = said(&home.load(None));
+        assert!(messages.contains("mgp secrets set github"), "{messages}");
         home.set("github", "s3cret");
         home.set("pw", "pa55word");
         home.set("other", "not named");
@@ -204,10 +204,10 @@ mod tests {
         let misspelt = Home::new(&ENTRY.replace("secret:github", "secret:githbu"));
         misspelt.set("github", "s3cret");
         misspelt.set("pw", "x");
-        let told = said(&misspelt.load(None));
+        let messages = said(&misspelt.load(None));
         assert!(
-            told.contains("did you mean github?") && !told.contains("s3cret"),
-            "{told}"
+            messages.contains("did you mean github?") && !messages.contains("s3cret"),
+            "{messages}"
         );
     }
 
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn the_command_provides_secrets_that_are_not_stored() {
         let home = Home::new("");
-        let asked = home.root.path().join("asked");
+        let queried = home.root.path().join("asked");
         let script = home.root.path().join("pass");
         let text = format!(
             "#!/bin/sh\necho \"$1\" >> {}\n[ \"$1\" = op://v/github ] && echo s3cret && exit\necho 'no such item' >&2\nexit 1\n",
-            asked.display()
+            queried.display()
         );
         fs::write(&script, text).unwrap();
         let config = format!(
@@ -252,16 +252,16 @@ mod tests {
         );
         fs::write(home.look_up.user_file().unwrap(), config).unwrap();
         let loaded = home.load(None);
-        let told = said(&loaded);
+        let messages = said(&loaded);
         assert!(
-            told.contains("no such item") && told.contains("pw"),
-            "{told}"
+            messages.contains("no such item") && messages.contains("pw"),
+            "{messages}"
         );
         home.set("pw", "kept");
         let loaded = home.load(None);
         assert_eq!(said(&loaded), "");
         assert!(loaded.secrets().contains(&"s3cret".to_owned()));
-        let asked = fs::read_to_string(asked).unwrap();
-        assert_eq!(asked, "op://v/github\nop://v/pw\nop://v/github\n");
+        let queried = fs::read_to_string(queried).unwrap();
+        assert_eq!(queried, "op://v/github\nop://v/pw\nop://v/github\n");
     }
 }

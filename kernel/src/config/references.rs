@@ -56,6 +56,7 @@ pub enum ReadKind {
 /// A reference to a file or variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadReference {
+    /// The kind.
     pub kind: ReadKind,
     /// The path as written, or the name of the variable.
     pub name: String,
@@ -192,7 +193,7 @@ headers = { Authorization = "Bearer ${secret:github}" }
 login = { client_secret = "secret:client" }
 "#;
         let found = secret_references(text);
-        let told: Vec<_> = found
+        let listed: Vec<_> = found
             .iter()
             .map(|found| {
                 let server = found.server.as_deref().unwrap_or("-");
@@ -200,7 +201,7 @@ login = { client_secret = "secret:client" }
             })
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
                 "address b url",
                 "client b login.client_secret",

@@ -98,12 +98,12 @@ impl KernelMetrics {
 
     /// All metrics.
     pub(crate) async fn families(&self) -> Vec<MetricFamily> {
-        let look = self.resource_usage.sample().await;
-        let mut all = self.kernel_families(&look);
+        let current_usage = self.resource_usage.sample().await;
+        let mut all = self.kernel_families(&current_usage);
         all.extend(self.calls.metrics.metric_families());
         all.extend([self.requests.family(), self.endpoints.family()]);
         all.extend(self.caller_families());
-        all.extend(self.server_families(&look));
+        all.extend(self.server_families(&current_usage));
         all.extend(self.file_families());
         all.extend(self.cluster_families());
         all.extend(task_families());
@@ -112,14 +112,14 @@ impl KernelMetrics {
         all
     }
 
-    fn kernel_families(&self, look: &ResourceSnapshot) -> Vec<MetricFamily> {
+    fn kernel_families(&self, current_usage: &ResourceSnapshot) -> Vec<MetricFamily> {
         let up = monotonic_now().since_start();
         let ResourcesInUse {
             memory_bytes,
             cpu_seconds,
             open_descriptors,
             children,
-        } = look.kernel();
+        } = current_usage.kernel();
         let start = std::time::Duration::from_millis(unix_ms()).saturating_sub(up);
         vec![
             gauge(
@@ -193,7 +193,7 @@ impl KernelMetrics {
         ]
     }
 
-    fn server_families(&self, look: &ResourceSnapshot) -> Vec<MetricFamily> {
+    fn server_families(&self, current_usage: &ResourceSnapshot) -> Vec<MetricFamily> {
         let mut up = gauge("mgp_server_up", "1 for a server that is connected, else 0.");
         let mut state = gauge("mgp_server_state", "1 for the state that a server is in.");
         let mut begun = counter(
@@ -231,7 +231,7 @@ impl KernelMetrics {
             turns.add_point(&id, server.link().map_or(0, |link| link.queued_calls()));
             let counts = shown.offer_counts(&server.id);
             tools.add_point(&id, counts.map_or(0, |counts| counts.tools));
-            if let Some(used) = look.server(&server.id) {
+            if let Some(used) = current_usage.server(&server.id) {
                 memory.add_point(&id, used.memory_bytes);
                 cpu.add_point(&id, used.cpu_seconds);
             }

@@ -240,8 +240,8 @@ impl BoundListeners {
             connections: ConnectionLimits::current(kernel.http.max_sessions).http,
             ..ListenerLimits::default()
         };
-        let both = GrpcEndpoint::new(handler);
-        let answer = move |request, peer| both.clone().handle(request, peer);
+        let grpc = GrpcEndpoint::new(handler);
+        let answer = move |request, peer| grpc.clone().handle(request, peer);
         let serving = door.serve(limits, allow, answer, self.shutdown.clone());
         self.accept_tasks
             .push(task::spawn_supervised("doors.http", serving).detach());

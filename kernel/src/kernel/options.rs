@@ -10,6 +10,7 @@ use mgp_store::secrets::SecretStore;
 use crate::config::LoadedConfig;
 use crate::config::named_secrets::NamedSecrets;
 
+/// The options of a kernel.
 pub struct KernelOptions {
     /// The configuration, valid, with its problems reported.
     pub(crate) loaded: LoadedConfig,

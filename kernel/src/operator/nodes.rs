@@ -469,8 +469,8 @@ pub(super) fn to_protocol_role(role: MemberRole) -> Role {
     }
 }
 
-/// The problem of a node: its status in the logs, and the last failed attempt to reach it. For a node that is up, linked
-/// or local, its last shutdown notice does not count.
+/// The problem of a node: its status in the logs, and the last failed attempt to reach it. For a node that is up,
+/// linked or local, its last shutdown notice does not count.
 fn member_problem(status: MemberStatus, up: bool, problem: Option<String>) -> Option<String> {
     match (status, status_problem(status), problem) {
         (MemberStatus::Retired, _, problem) if up => problem,

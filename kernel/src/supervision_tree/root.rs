@@ -48,6 +48,7 @@ pub type Restart = Arc<dyn Fn() -> AnswerFuture<Result<ActorCell, SpawnErr>> + S
 pub struct RootActor {
     /// Its name in [`ROOT_ACTORS`].
     pub name: &'static str,
+    /// The actor.
     pub cell: ActorCell,
     /// Restarts the actor, if [`ROOT_ACTORS`] says so.
     pub restart: Option<Restart>,

@@ -150,8 +150,8 @@ fn read_entries(path: &Path) -> Result<Vec<TrustedFile>, String> {
         opened => opened.map_err(|e| e.to_string())?,
     };
     let found = file.metadata().map_err(|e| e.to_string())?;
-    let own = nix::unistd::geteuid().as_raw();
-    if found.uid() != own || found.mode() & 0o022 != 0 {
+    let user = nix::unistd::geteuid().as_raw();
+    if found.uid() != user || found.mode() & 0o022 != 0 {
         return Err(
             "others could have written it; it counts when it is yours and `chmod 600`".into(),
         );

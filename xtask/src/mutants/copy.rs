@@ -1,5 +1,5 @@
-//! A copy of the sources for mutants. Its location is fixed, so that builds are incremental; of the engine it contains only
-//! the modules that a batch needs, which makes a mutant three times as fast.
+//! A copy of the sources for mutants. Its location is fixed, so that builds are incremental; of the engine it contains
+//! only the modules that a batch needs, which makes a mutant three times as fast.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The software bill of materials: every package of the build, as pinned by Cargo.lock, in CycloneDX 1.5. Reproducible: it
-//! contains no time and no random id.
+//! The software bill of materials: every package of the build, as pinned by Cargo.lock, in CycloneDX 1.5. Reproducible:
+//! it contains no time and no random id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -124,8 +124,8 @@ pub(in crate::cli) fn wait_until_no_server_in(context: &CliContext, states: &[&s
     {}
 }
 
-/// The status of a kernel that another process has started, once it answers. Does not wait for one that listens elsewhere
-/// than named.
+/// The status of a kernel that another process has started, once it answers. Does not wait for one that listens
+/// elsewhere than named.
 fn wait_for_running(
     context: &CliContext,
     running: &RunningKernel,
@@ -144,8 +144,8 @@ fn wait_for_running(
     )))
 }
 
-/// Waits a moment for a dying kernel, which accepts no connections but may still hold its folder. If it holds it longer,
-/// the new kernel reports that.
+/// Waits a moment for a dying kernel, which accepts no connections but may still hold its folder. If it holds it
+/// longer, the new kernel reports that.
 fn wait_for_release(context: &CliContext) {
     let mut retries = ConnectRetries::new();
     while context.data_dir_holder().is_some() && retries.next_attempt() {

@@ -162,7 +162,9 @@ impl CliContext {
         let fits = |path: &PathBuf| path.as_os_str().len() <= SOCKET_PATH_MAX;
         match self.configured_or_named_socket() {
             Some(path) => path.clone(),
-            None => (socket_in_data_dir().filter(fits)).unwrap_or_else(|| self.base_dirs.socket(None)),
+            None => {
+                (socket_in_data_dir().filter(fits)).unwrap_or_else(|| self.base_dirs.socket(None))
+            }
         }
     }
 
@@ -276,8 +278,8 @@ impl CliContext {
         named.filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
-    /// The running kernel's look-up, unless a file was named: it may have been started in another folder, or with its own
-    /// file.
+    /// The running kernel's look-up, unless a file was named: it may have been started in another folder, or with its
+    /// own file.
     pub(in crate::cli) fn lookup_for(&self, status: Option<&KernelStatus>) -> ConfigLookup {
         let ours = self.look_up.clone();
         let status = status.filter(|_| ours.explicit_file().is_none());

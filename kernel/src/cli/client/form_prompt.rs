@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(form(&"\n".repeat(9)).0, json!({"action": "cancel"}));
     }
 
-    fn asked(schema: &Value, given: Value, typed: &str) -> (Option<Value>, String) {
+    fn prompt_for(schema: &Value, given: Value, typed: &str) -> (Option<Value>, String) {
         let Value::Object(given) = given else {
             panic!("arguments are an object");
         };
@@ -220,7 +220,7 @@ mod tests {
             },
         });
         let typed = "/decline\n\nmaybe\ny\na, b\n[1]\n{\"x\": 1}\n7\n";
-        let (filled, shown) = asked(&schema, json!({"given": "g"}), typed);
+        let (filled, shown) = prompt_for(&schema, json!({"given": "g"}), typed);
         let want = json!({"given": "g", "path": "/decline", "size": 2, "deep": true, "tags": [1],
                           "where": {"x": 1}, "any": 7});
         assert_eq!(filled, Some(want));
@@ -233,7 +233,7 @@ mod tests {
             assert!(shown.contains(said), "{said} is not in {shown}");
         }
         assert!(!shown.contains("optional") && !shown.contains("given"));
-        assert_eq!(asked(&schema, json!({}), "a\n").0, None);
+        assert_eq!(prompt_for(&schema, json!({}), "a\n").0, None);
         assert!(!has_promptable_missing(
             &json!({"required": ["a"]}),
             &Map::from_iter([("a".into(), json!(1))])

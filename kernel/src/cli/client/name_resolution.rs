@@ -19,18 +19,18 @@ const INVALID_PARAMS_PREFIX: &str = "Invalid params: ";
 /// Resolves names, existing or not.
 pub(in crate::cli) async fn resolve(
     client: &mut KernelClient,
-    asked: &Read,
+    query: &Read,
 ) -> Result<ResolvedNames, Failure> {
-    let answer = client.request(Read::METHOD, asked, &mut ()).await;
+    let answer = client.request(Read::METHOD, query, &mut ()).await;
     parse_result(&answer.map_err(to_usage_failure)?)
 }
 
 /// Resolves existing names.
 pub(in crate::cli) async fn resolve_existing(
     client: &mut KernelClient,
-    asked: &Read,
+    query: &Read,
 ) -> Result<ResolvedNames, Failure> {
-    let resolved = resolve(client, asked).await?;
+    let resolved = resolve(client, query).await?;
     if resolved.unknown.is_empty() {
         Ok(resolved)
     } else {
@@ -44,11 +44,11 @@ pub(in crate::cli) async fn resolve_server(
     typed: &str,
 ) -> Result<(), Failure> {
     let server = Some(typed.to_owned());
-    let asked = Read {
+    let query = Read {
         server,
         ..Read::default()
     };
-    resolve_existing(client, &asked).await.map(drop)
+    resolve_existing(client, &query).await.map(drop)
 }
 
 /// The id of an existing agent.
@@ -57,11 +57,11 @@ pub(in crate::cli) async fn resolve_agent(
     typed: &str,
 ) -> Result<Option<String>, Failure> {
     let agent = Some(typed.to_owned());
-    let asked = Read {
+    let query = Read {
         agent,
         ..Read::default()
     };
-    Ok(resolve_existing(client, &asked).await?.agent_id)
+    Ok(resolve_existing(client, &query).await?.agent_id)
 }
 
 /// A server or tool in the common notation.

@@ -42,7 +42,7 @@ impl RuleTarget {
             (None, place)
         };
         let agent = Some(about.agent.clone());
-        let asked = Read {
+        let query = Read {
             agent,
             server,
             place,
@@ -54,7 +54,7 @@ impl RuleTarget {
             tool_name,
             unknown,
             doubts,
-        } = name_resolution::resolve(client, &asked).await?;
+        } = name_resolution::resolve(client, &query).await?;
         name_resolution::print_notes(&doubts);
         let agent = agent_id.unwrap_or_default();
         Ok(Self {
@@ -191,12 +191,12 @@ fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
 
 fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
     let answer = context.with_kernel(async |client| {
-        let asked = Read {
+        let query = Read {
             agent: agent.map(str::to_owned),
             ..Read::default()
         };
         // A removed agent is unknown, and may have entries.
-        let meant = name_resolution::resolve(client, &asked).await?;
+        let meant = name_resolution::resolve(client, &query).await?;
         let params = json!({"agent_id": meant.agent_id});
         let answer = client.call(List::METHOD, &params, PROGRESS_TITLE).await?;
         if parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {

@@ -199,7 +199,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         ),
     ];
     let groups = groups.into_iter().filter(|(nodes, _)| !nodes.is_empty());
-    let said = groups.map(|(nodes, end)| {
+    let parts = groups.map(|(nodes, end)| {
         let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
         format!("; {} unreachable, {end}", names.join(", "))
     });
@@ -212,7 +212,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         ": {}/{}{}{unless}",
         by.nodes,
         by.of,
-        said.collect::<String>()
+        parts.collect::<String>()
     )
 }
 

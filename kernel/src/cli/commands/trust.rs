@@ -50,22 +50,22 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
         None
     };
     if context.json {
-        let mut told = plan.to_json();
-        told["trusted"] = trusted.into();
-        told["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
-        return print_line(told);
+        let mut report = plan.to_json();
+        report["trusted"] = trusted.into();
+        report["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
+        return print_line(report);
     }
     match (trusted, kernel) {
         (false, _) => Err(Failure::Other(format!(
             "{} stays left out",
             place.display()
         ))),
-        (true, told) => {
+        (true, report) => {
             print_line(format_args!(
                 "\n{} is trusted as it is",
                 sanitize_line(&place.display().to_string())
             ))?;
-            told.map_or(Ok(()), |(words, _)| print_line(sanitize_line(&words)))
+            report.map_or(Ok(()), |(words, _)| print_line(sanitize_line(&words)))
         }
     }
 }
@@ -81,11 +81,11 @@ pub(super) fn record_trust(context: &CliContext, place: &Path, text: &str) -> Re
         return Err(not_trusted_failure(place, "its path is not UTF-8"));
     }
     let file = context.look_up.trust_file();
-    let kept = trust::modify_store(file.as_deref(), |entries| {
+    let stored = trust::modify_store(file.as_deref(), |entries| {
         entries.retain(|old| old.file != entry.file);
         entries.push(entry);
     });
-    kept.map_err(trust_store_failure)
+    stored.map_err(trust_store_failure)
 }
 
 /// Removes the trust in a project; a running kernel stops its servers.
@@ -132,11 +132,11 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         }
     };
     if context.json {
-        let told = |entry: &TrustedFile| {
+        let report = |entry: &TrustedFile| {
             json!({"file": entry.file, "at": entry.at, "blake3": entry.blake3,
                 "standing": standing(entry)})
         };
-        let entries: Vec<Value> = store.entries().iter().map(told).collect();
+        let entries: Vec<Value> = store.entries().iter().map(report).collect();
         return print_line(json!({ "trusted": entries }));
     }
     if store.entries().is_empty() {
@@ -227,7 +227,7 @@ fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     };
     let (pid, here) = (status.pid, place.display().to_string());
     let in_force = status.config_files.contains(&here);
-    let told = if in_force {
+    let report = if in_force {
         format!(
             "the kernel (process {pid}) has taken it up; what waits for its next start stands under \
              `restart` in `mgp status`"
@@ -237,7 +237,7 @@ fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
             "the kernel that runs (process {pid}) was started in another folder and does not read it"
         )
     };
-    Some((told, in_force))
+    Some((report, in_force))
 }
 
 fn not_trusted_failure(place: &Path, why: &str) -> Failure {

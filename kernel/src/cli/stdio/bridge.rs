@@ -209,16 +209,16 @@ impl Bridge {
         let mut kept = Cow::Borrowed(text);
         let mut at = 0;
         for (nth, line) in split_lines(text).enumerate() {
-            let said = if torn && nth == 0 {
+            let next_lines = if torn && nth == 0 {
                 Cow::Borrowed(line)
             } else {
                 conversation.record_client_line(line)
             };
-            if said.len() != line.len() {
+            if next_lines.len() != line.len() {
                 let place = at..at + line.len();
-                kept.to_mut().splice(place, said.iter().copied());
+                kept.to_mut().splice(place, next_lines.iter().copied());
             }
-            at += said.len();
+            at += next_lines.len();
         }
         kept
     }
@@ -252,9 +252,9 @@ impl Bridge {
 
     /// Forwards the output of one kernel until it ends.
     fn forward_from_kernel(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
-        let mut said = LineReader::new(reader);
+        let mut next_lines = LineReader::new(reader);
         let mut torn = false;
-        while let Ok(Some(batch)) = said.next_batch() {
+        while let Ok(Some(batch)) = next_lines.next_batch() {
             {
                 let mut conversation = self.lock_conversation();
                 batch

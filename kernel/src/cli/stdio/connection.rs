@@ -31,7 +31,7 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 pub(super) fn open(
     context: &CliContext,
     of: Option<u32>,
-    asked: &door::Open,
+    open_params: &door::Open,
 ) -> Result<UnixStream, Failure> {
     let mut retries = ConnectRetries::new();
     loop {
@@ -41,10 +41,10 @@ pub(super) fn open(
         let own = uid == nix::unistd::geteuid().as_raw();
         let local = || own.then(|| AgentId::LOCAL.to_owned());
         let open = door::Open {
-            server: asked.server.clone(),
-            set: asked.set.clone(),
-            agent: asked.agent.clone().or_else(local),
-            folder: asked.folder.clone(),
+            server: open_params.server.clone(),
+            set: open_params.set.clone(),
+            agent: open_params.agent.clone().or_else(local),
+            folder: open_params.folder.clone(),
         };
         match open_endpoint(&mut socket, &open, silence) {
             Ok(()) => return Ok(socket),

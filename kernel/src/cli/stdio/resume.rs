@@ -16,8 +16,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer, in bytes: an `initialize` result with long instructions.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-/// Repeats the handshake to a new kernel; `others` receives its other messages. An unanswered `initialize` is only sent:
-/// the answer is passed to the client.
+/// Repeats the handshake to a new kernel; `others` receives its other messages. An unanswered `initialize` is only
+/// sent: the answer is passed to the client.
 ///
 /// # Errors
 /// [`Failure::ConnectionClosed`] if this kernel is lost, too; else why the conversation cannot continue.

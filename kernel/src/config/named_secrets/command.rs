@@ -21,27 +21,28 @@ pub(super) fn run_command(words: &[String], name: &str) -> Result<SecretString, 
     let arguments = arguments
         .iter()
         .map(|word| word.replace(NAME_IN_COMMAND, name));
-    let told = |why: String| format!("`{program}`, asked for the secret {name}, {why}");
+    let describe = |why: String| format!("`{program}`, asked for the secret {name}, {why}");
     // One byte more than a value and its line ending, to detect longer ones.
     let output = run_bounded(
         Command::new(program).args(arguments),
         COMMAND_TIMEOUT,
         VALUE_MAX + 3,
     );
-    let output = output.map_err(|e| told(format!("cannot be started: {e}")))?;
+    let output = output.map_err(|e| describe(format!("cannot be started: {e}")))?;
     let Some(status) = output.status else {
-        return Err(told(format!(
+        return Err(describe(format!(
             "gave no answer within {} s",
             COMMAND_TIMEOUT.as_secs()
         )));
     };
     if !status.success() {
-        return Err(told(command_failure(status, &output.stderr)));
+        return Err(describe(command_failure(status, &output.stderr)));
     }
-    let text = String::from_utf8(output.stdout).map_err(|_| told("printed no text".to_owned()))?;
+    let text =
+        String::from_utf8(output.stdout).map_err(|_| describe("printed no text".to_owned()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
-    check_value(line).map_err(|why| told(format!("printed no secret: {why}")))?;
+    check_value(line).map_err(|why| describe(format!("printed no secret: {why}")))?;
     Ok(SecretString::from(line))
 }
 
@@ -64,30 +65,30 @@ mod tests {
 
     use super::*;
 
-    fn asked(script: &str) -> Result<String, String> {
+    fn run(script: &str) -> Result<String, String> {
         let words = ["sh", "-c", script, "{name}"].map(str::to_owned);
         run_command(&words, "github").map(|secret| secret.expose_secret().to_owned())
     }
 
     #[test]
     fn the_output_without_its_line_ending_is_the_secret() {
-        assert_eq!(asked("echo s3cret-$0").as_deref(), Ok("s3cret-github"));
-        assert_eq!(asked("printf 'a b\\r\\n'").as_deref(), Ok("a b"));
-        assert_eq!(asked("printf 'a\\nb'").as_deref(), Ok("a\nb"));
+        assert_eq!(run("echo s3cret-$0").as_deref(), Ok("s3cret-github"));
+        assert_eq!(run("printf 'a b\\r\\n'").as_deref(), Ok("a b"));
+        assert_eq!(run("printf 'a\\nb'").as_deref(), Ok("a\nb"));
     }
 
     #[test]
     fn failures_are_reported_without_the_output() {
-        let told = asked("echo s3cret; printf 'sign in\\033[1m first' >&2; exit 3").unwrap_err();
+        let error = run("echo s3cret; printf 'sign in\\033[1m first' >&2; exit 3").unwrap_err();
         assert!(
-            told.contains("sign in") && told.contains("github"),
-            "{told}"
+            error.contains("sign in") && error.contains("github"),
+            "{error}"
         );
         assert!(
-            !told.contains("s3cret") && !told.contains('\u{1b}'),
-            "{told}"
+            !error.contains("s3cret") && !error.contains('\u{1b}'),
+            "{error}"
         );
-        assert!(asked("true").unwrap_err().contains("printed no secret"));
+        assert!(run("true").unwrap_err().contains("printed no secret"));
         let none = run_command(&["/nowhere/op".into(), "{name}".into()], "x").unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
     }

@@ -18,10 +18,10 @@ pub(crate) fn read_agents(
 ) {
     root.for_each_table("agents", "agents.*", |name, section| {
         let answered = read_answered_agents(section);
-        let held = read_assigned_set(section);
+        let assigned_set = read_assigned_set(section);
         match AgentId::parse_or_from_subject(name) {
             Ok(agent) => {
-                held.map(|set| sets.by_agent.insert(agent.clone(), set));
+                assigned_set.map(|set| sets.by_agent.insert(agent.clone(), set));
                 answered.map(|answered| answering.0.insert(agent, answered));
             }
             // Agents without a name of their own can be assigned a set, but cannot answer requests.
@@ -29,7 +29,7 @@ pub(crate) fn read_agents(
                 if answered.is_none() =>
             {
                 let agent = AgentId::new(format!("{}{reserved}", AgentId::PREFIX));
-                held.map(|set| sets.by_agent.insert(agent, set));
+                assigned_set.map(|set| sets.by_agent.insert(agent, set));
             }
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}

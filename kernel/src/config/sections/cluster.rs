@@ -50,8 +50,10 @@ impl ClusterConfig {
     #[must_use]
     pub(crate) fn node_name(&self) -> NodeName {
         let machine = || {
-            let told = uname().ok();
-            let name = told.as_ref().map(|told| told.nodename().to_string_lossy());
+            let system_names = uname().ok();
+            let name = system_names
+                .as_ref()
+                .map(|system_names| system_names.nodename().to_string_lossy());
             NodeName::from_hostname(&name.unwrap_or_default())
         };
         self.name.clone().unwrap_or_else(machine)

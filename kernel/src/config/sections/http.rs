@@ -36,7 +36,8 @@ pub struct HttpConfig {
     pub(crate) max_sessions: usize,
     /// Idle time after which a session is ended.
     pub(crate) session_idle: Duration,
-    /// Bytes of agents' messages in flight, partly received or being answered, in total; a quarter of them for one agent.
+    /// Bytes of agents' messages in flight, partly received or being answered, in total; a quarter of them for one
+    /// agent.
     pub(crate) max_bodies: u64,
 }
 

@@ -22,13 +22,13 @@ fn uncommented() -> String {
 #[test]
 fn the_example_shows_every_key_with_its_default() {
     let read = read_text(EXAMPLE);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     assert_eq!(read.kernel, KernelConfig::default());
     assert!(read.servers.is_empty());
 
     let text = uncommented();
     let read = read_text(&text);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let files = read.spec("files");
     assert!(files.autostart);
     assert_eq!(files.restart, RestartConfig::default());

@@ -9,11 +9,15 @@ fn a_listen_address_beyond_loopback_is_rejected_with_the_reason() {
     for address in ["0.0.0.0:7332", "[::]:7332", "192.168.1.2:80"] {
         let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
         assert_eq!(read.problems[0].severity, Severity::Fatal);
-        assert!(read.said()[0].contains("without TLS"), "{:?}", read.said());
+        assert!(
+            read.messages()[0].contains("without TLS"),
+            "{:?}",
+            read.messages()
+        );
     }
     for address in ["127.0.0.1:0", "127.1.2.3:1", "[::1]:7332", "localhost:7332"] {
         let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
-        assert!(read.problems.is_empty(), "{:?}", read.said());
+        assert!(read.problems.is_empty(), "{:?}", read.messages());
         assert!(read.kernel.http.listen.ip().is_loopback());
     }
 }
@@ -32,7 +36,7 @@ fn a_listen_address_beyond_loopback_requires_tls_and_authentication() {
     ];
     for text in good {
         let read = read_text(&text);
-        assert!(read.problems.is_empty(), "{:?}", read.said());
+        assert!(read.problems.is_empty(), "{:?}", read.messages());
         let papers = read.kernel.http.tls.unwrap();
         assert_eq!(papers.cert, Path::new("/etc/mgp/c.pem"));
         assert_eq!(papers.key, Path::new("/k.pem"));
@@ -54,9 +58,9 @@ fn a_listen_address_beyond_loopback_requires_tls_and_authentication() {
     ] {
         let read = read_text(&format!("[http]\n{text}\n"));
         assert!(
-            read.said().iter().any(|said| said.contains(words)),
+            read.messages().iter().any(|said| said.contains(words)),
             "{text}: {:?}",
-            read.said()
+            read.messages()
         );
     }
 }
@@ -69,7 +73,7 @@ fn a_replay_ring_that_is_too_long_is_rejected() {
     assert!(most.problems.is_empty());
     let more = read_text("[streams]\nreplay_events = 65_537\n");
     assert_eq!(more.problems[0].severity, Severity::Fatal);
-    let said = &more.said()[0];
+    let said = &more.messages()[0];
     assert!(said.contains("goes from 0 to 65536"), "{said}");
 }
 
@@ -144,7 +148,7 @@ fn a_file_that_is_too_long_is_not_read() {
 /// Settings that would let others sign, or change the issuer's keys in transit, are rejected at the start.
 #[test]
 fn oauth_requires_an_issuer_that_alone_can_sign() {
-    let said = |more: &str| read_text(&format!("[http]\nauth = \"oauth\"\n{more}")).said();
+    let said = |more: &str| read_text(&format!("[http]\nauth = \"oauth\"\n{more}")).messages();
     let good = "[oauth]\nissuer = \"https://a.example/realm\"\n";
     assert_eq!(said(good), [""; 0]);
     assert!(said("")[0].contains("names no `issuer`"));
@@ -193,7 +197,7 @@ fn a_provider_has_precedence_over_the_built_in_model() {
         "embedding = \"off\"\n{}",
         section("https://a.example/v1", more)
     ));
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let Embedding::Provider(provider) = read.kernel.discovery.embedding() else {
         panic!("it is named");
     };
@@ -221,7 +225,7 @@ fn a_provider_has_precedence_over_the_built_in_model() {
         ("embedding = \"magic\"\n".to_owned(), "`builtin`, `off`"),
     ] {
         let read = of(&text);
-        let said = read.said().join("\n");
+        let said = read.messages().join("\n");
         assert!(said.contains(told), "{text}: {said}");
         assert_eq!(read.problems[0].severity, Severity::Fatal);
     }
@@ -234,7 +238,7 @@ fn keys_of_the_cluster_section_are_checked() {
     let good = of(
         "name = \"nas\"\nlisten = \"10.0.0.2:7332\"\npeers = [\"desk.lan:7332\"]\nlease_secs = 10",
     );
-    assert_eq!(good.said(), [""; 0]);
+    assert_eq!(good.messages(), [""; 0]);
     assert_eq!(good.kernel.cluster.node_name().as_str(), "nas");
     assert_eq!(good.kernel.cluster.peers, ["desk.lan:7332"]);
     let many = format!("peers = {:?}", vec!["a:1"; 65]);
@@ -251,7 +255,7 @@ fn keys_of_the_cluster_section_are_checked() {
         ("peer = []", "did you mean `peers`?"),
     ] {
         let read = of(text);
-        let said = read.said().join("\n");
+        let said = read.messages().join("\n");
         assert!(said.contains(words), "{text}: {said}");
         assert_eq!(read.problems[0].severity, Severity::Fatal);
     }

@@ -31,7 +31,7 @@ restart_policy = "on_failure"
 CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
 "#,
     );
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let spec = read.spec("mind.cerebras");
     let ServerTransport::Stdio {
         command,
@@ -113,7 +113,7 @@ fn callbacks_are_configured_for_all_or_one_server() {
         "[limits]\nsampling = \"off\"\n\n[[servers]]\nid = \"a\"\ncommand = \"a\"\n\n\
          [[servers]]\nid = \"b\"\ncommand = \"b\"\nsampling = \"ask\"\nelicitation = \"off\"\n",
     );
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let consents = |id| {
         let consents = read.spec(id).limits.consents;
         (consents.sampling, consents.elicitation)
@@ -121,7 +121,7 @@ fn callbacks_are_configured_for_all_or_one_server() {
     assert_eq!(consents("a"), (Consent::Deny, Consent::Allow));
     assert_eq!(consents("b"), (Consent::Ask, Consent::Deny));
     let wrong = read_text("[limits]\nsampling = \"never\"\n");
-    let said = &wrong.said()[0];
+    let said = &wrong.messages()[0];
     assert!(said.contains("is one of") && said.contains("ask"), "{said}");
 }
 
@@ -228,7 +228,7 @@ fn a_remote_server_without_tls_is_warned_about() {
     ] {
         let read = entry(&format!("url = \"{url}\""));
         read.spec("x");
-        assert_eq!(read.problems.len(), warned, "{url}: {:?}", read.said());
+        assert_eq!(read.problems.len(), warned, "{url}: {:?}", read.messages());
     }
 }
 
@@ -270,32 +270,32 @@ fn the_operator_configures_instances() {
     };
     assert_eq!(here, ServerInstances::PerAgent(by_folder));
     assert_eq!(read("cwd = \"./caller\""), ServerInstances::Shared);
-    let both = entry("command = \"c\"\ncwd = \"caller\"\ninstances = \"shared\"").said();
+    let both = entry("command = \"c\"\ncwd = \"caller\"\ninstances = \"shared\"").messages();
     assert!(both[0].contains("the folder of each caller"), "{both:?}");
-    let none = entry("command = \"c\"\nmax_instances = 0").said();
+    let none = entry("command = \"c\"\nmax_instances = 0").messages();
     assert!(none[0].contains("max_instances"), "{none:?}");
-    let misspelt = entry("command = \"c\"\ninstances = \"agents\"").said();
+    let misspelt = entry("command = \"c\"\ninstances = \"agents\"").messages();
     assert!(misspelt[0].contains("agent"), "{misspelt:?}");
 }
 
 /// CMCP-074: callbacks of a server are serialized unless the operator declares that they name their call.
 #[test]
 fn the_operator_configures_callback_attribution() {
-    let asking = |line: &str| {
+    let attribution = |line: &str| {
         entry(&format!("command = \"c\"\n{line}"))
             .spec("x")
             .callback_attribution
     };
-    assert_eq!(asking(""), CallbackAttribution::ByTurn);
+    assert_eq!(attribution(""), CallbackAttribution::ByTurn);
     assert_eq!(
-        asking(r#"questions = "by-turn""#),
+        attribution(r#"questions = "by-turn""#),
         CallbackAttribution::ByTurn
     );
     assert_eq!(
-        asking(r#"questions = "by-call""#),
+        attribution(r#"questions = "by-call""#),
         CallbackAttribution::ByCall
     );
-    let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
+    let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").messages();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }
 
@@ -306,19 +306,19 @@ const THREE: &str = "[[servers]]\nid = \"db\"\ncommand = \"c\"\n[[servers]]\nid 
 #[test]
 fn a_start_order_has_existing_servers_and_no_cycle() {
     let read = read_text(THREE);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     assert_eq!(read.spec("app").start_after, [ServerId::new("db")]);
     let read = read_text(&THREE.replace("[\"db\"]", "[\"dbb\"]"));
     let said = "/etc/mgp/mgp.toml:7:10: server `app` is started after `dbb`, and there is no such server, did you mean `db`?";
-    assert_eq!(read.said(), [said]);
+    assert_eq!(read.messages(), [said]);
     assert_eq!(read.why("app"), said);
     read.spec("db");
     let read = read_text(&format!("{THREE}after = [\"app\", \"other\"]\n"));
     let said = "/etc/mgp/mgp.toml:11:17: `other` is started after `other`: none of them could be the first";
-    assert_eq!(read.said(), [said]);
+    assert_eq!(read.messages(), [said]);
     let circle = THREE.replace("id = \"db\"\n", "id = \"db\"\nafter = [\"app\"]\n");
     let read = read_text(&circle);
-    assert_eq!(read.problems.len(), 2, "{:?}", read.said());
+    assert_eq!(read.problems.len(), 2, "{:?}", read.messages());
     let why = read.why("db");
     assert!(
         why.ends_with(
@@ -466,10 +466,10 @@ fn only_named_headers_are_forwarded() {
         ("Authorization", "is what agents show this kernel"),
         ("x y", "no name of a header"),
     ] {
-        let said = at("", &format!("pass_headers = [{name:?}]")).said();
+        let said = at("", &format!("pass_headers = [{name:?}]")).messages();
         assert!(said[0].contains(words), "{name}: {said:?}");
     }
-    let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").said();
+    let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").messages();
     assert!(both[0].contains("one of the two counts"), "{both:?}");
     let open = at(
         "[http]\nauth = \"none\"\n",
@@ -477,7 +477,7 @@ fn only_named_headers_are_forwarded() {
     );
     assert_eq!(open.spec("x").pass_headers, ["authorization"]);
     assert!(!open.spec("x").login.enabled);
-    let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").said();
+    let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").messages();
     assert!(
         started[0].contains("is for servers at a `url`"),
         "{started:?}"
@@ -500,9 +500,9 @@ fn a_login_belongs_to_the_machine_or_each_agent() {
     let plain = read("");
     assert!(!plain.spec("x").login.per_agent);
     assert_eq!(plain.spec("x").instances, ServerInstances::Shared);
-    let shared = read("login = \"agent\"\ninstances = \"shared\"").said();
+    let shared = read("login = \"agent\"\ninstances = \"shared\"").messages();
     assert!(shared[0].contains("a login for each agent"), "{shared:?}");
-    let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").said();
+    let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").messages();
     assert!(nobody[0].contains("without a person"), "{nobody:?}");
 }
 
@@ -513,7 +513,7 @@ fn misspelled_permissions_are_rejected_with_a_suggestion() {
     let why = read("netwrk.outbound").why("x");
     assert!(why.contains("did you mean \"network.outbound\"?"), "{why}");
     for name in ["network.outbound", "shell", "com.example.print"] {
-        assert_eq!(read(name).said(), [""; 0]);
+        assert_eq!(read(name).messages(), [""; 0]);
     }
 }
 
@@ -537,7 +537,7 @@ fn addresses_may_contain_secrets_except_those_of_replicas() {
     let text = "[[servers]]\nid = \"x\"\nurl = \"https://h/mcp?key=${secret:x/url.key}\"\n";
     let read = read_with(text, &OneSecret);
     let ServerTransport::Http { url, .. } = &read.spec("x").transport else {
-        panic!("{:?}", read.said());
+        panic!("{:?}", read.messages());
     };
     assert_eq!(url, "https://h/mcp?key=value-of-x/url.key");
     let replica = read_with(&format!("{text}replica = true\n"), &OneSecret);

@@ -16,20 +16,20 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
     context.with_kernel(async |client| {
         let most = typed.limit;
         let mut lines = EventPrinter::new(context.json, typed.parts);
-        let mut asked = resolve_query(client, typed).await?;
+        let mut query = resolve_query(client, typed).await?;
         let (mut shown, mut said) = (0, None);
         loop {
-            asked.limit = Some(most - shown);
-            let answer = client.call(Find::METHOD, &asked, PROGRESS_TITLE).await?;
+            query.limit = Some(most - shown);
+            let answer = client.call(Find::METHOD, &query, PROGRESS_TITLE).await?;
             let found: FindResult = parse_result(&answer)?;
             for event in &found.events {
                 lines.show(client, event).await?;
             }
             shown += found.events.len() as u64;
             said = said.or(found.note);
-            asked.cursor = found.next_cursor;
+            query.cursor = found.next_cursor;
             // A truncated answer may have no events, and continues towards the beginning.
-            if shown >= most || asked.cursor.is_none() {
+            if shown >= most || query.cursor.is_none() {
                 break;
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
 
 /// Resolves the names. An unknown one is searched anyway, with a note: the log is about the past.
 async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Find, Failure> {
-    let mut asked = Find {
+    let mut query = Find {
         trace: typed.trace,
         result: typed.result,
         since_ms: typed.since,
@@ -56,7 +56,7 @@ async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Fi
             ..Read::default()
         };
         let resolved = resolve_names(client, read).await?;
-        asked.agent = resolved.agent_id;
+        query.agent = resolved.agent_id;
     }
     if let Some(server) = typed.server {
         let read = Read {
@@ -64,26 +64,26 @@ async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Fi
             ..Read::default()
         };
         let resolved = resolve_names(client, read).await?;
-        asked.server = resolved.server_id;
+        query.server = resolved.server_id;
     }
     match typed.tool {
         // The server's own name of a tool that may no longer exist.
-        Some(tool) if asked.server.is_some() => asked.tool = Some(tool),
+        Some(tool) if query.server.is_some() => query.tool = Some(tool),
         Some(tool) => {
             let read = Read {
                 tool: Some(tool),
                 ..Read::default()
             };
             let resolved = resolve_names(client, read).await?;
-            (asked.server, asked.tool) = (resolved.server_id, resolved.tool_name);
+            (query.server, query.tool) = (resolved.server_id, resolved.tool_name);
         }
         None => {}
     }
-    Ok(asked)
+    Ok(query)
 }
 
-async fn resolve_names(client: &mut KernelClient, asked: Read) -> Result<ResolvedNames, Failure> {
-    let resolved = name_resolution::resolve(client, &asked).await?;
+async fn resolve_names(client: &mut KernelClient, query: Read) -> Result<ResolvedNames, Failure> {
+    let resolved = name_resolution::resolve(client, &query).await?;
     name_resolution::print_notes(&resolved.unknown);
     name_resolution::print_notes(&resolved.doubts);
     Ok(resolved)

@@ -171,8 +171,8 @@ impl ReplayRun<'_> {
         })
     }
 
-    /// Calls of tools that may change something require confirmation, with their arguments: the recording may be someone
-    /// else's.
+    /// Calls of tools that may change something require confirmation, with their arguments: the recording may be
+    /// someone else's.
     async fn confirm_risky_calls(&self, client: &mut KernelClient) -> Result<(), Failure> {
         let calls = self.recording.steps.iter();
         let calls: Vec<&ReplayStep> = calls
@@ -187,19 +187,19 @@ impl ReplayRun<'_> {
             .filter_map(|tool| parse_result::<ToolRisk>(tool).ok());
         let harmless = listed.filter(|tool| !tool.can_destroy());
         let harmless: BTreeSet<String> = harmless.map(|tool| tool.name).collect();
-        let asked = |step: &&ReplayStep| {
+        let needs_confirmation = |step: &&ReplayStep| {
             let tool = step.target.as_deref();
             tool.is_none_or(|tool| !harmless.contains(tool))
         };
-        let asked: Vec<String> = calls
+        let calls_to_confirm: Vec<String> = calls
             .into_iter()
-            .filter(asked)
+            .filter(needs_confirmation)
             .map(|step| self.render_call(step))
             .collect();
-        if asked.is_empty() {
+        if calls_to_confirm.is_empty() {
             return Ok(());
         }
-        tell(render_calls(&asked));
+        tell(render_calls(&calls_to_confirm));
         if self.is_interactive
             && confirm("These calls may change or destroy something. Make them?")?
         {
@@ -242,7 +242,7 @@ impl ReplayRun<'_> {
             }
         };
         let progress = step.progress.filter(|_| self.args.notifications);
-        let asked = PlayRequest {
+        let request = PlayRequest {
             play: Play {
                 server: server.to_owned(),
                 modern: step.stateless,
@@ -254,7 +254,7 @@ impl ReplayRun<'_> {
         };
         let recorded = self.recording.recorded_callbacks(step);
         let mut questions = CallbackPlayer::new(&recorded);
-        let answer = client.request(Play::METHOD, &asked, &mut questions).await;
+        let answer = client.request(Play::METHOD, &request, &mut questions).await;
         let (text, answer) = match answer {
             Ok(answer) => (Some(answer.get().to_owned()), answer_value(answer.get())),
             Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
@@ -305,12 +305,16 @@ fn skip_masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
 }
 
 /// The calls to confirm, up to a limit.
-fn render_calls(asked: &[String]) -> String {
-    let mut text = format!("{} calls:", asked.len());
-    for call in asked.iter().take(SHOWN_MAX) {
+fn render_calls(calls_to_confirm: &[String]) -> String {
+    let mut text = format!("{} calls:", calls_to_confirm.len());
+    for call in calls_to_confirm.iter().take(SHOWN_MAX) {
         text += &format!("\n  {call}");
     }
-    if let Some(more) = asked.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+    if let Some(more) = calls_to_confirm
+        .len()
+        .checked_sub(SHOWN_MAX)
+        .filter(|more| *more > 0)
+    {
         text += &format!("\n  and {more} more");
     }
     text
@@ -356,8 +360,8 @@ impl CallbackPlayer {
         }
     }
 
-    /// The server reports progress now and did not before, or the other way round. The number of reports may differ: some
-    /// are dropped for slow readers.
+    /// The server reports progress now and did not before, or the other way round. The number of reports may differ:
+    /// some are dropped for slow readers.
     fn progress_difference(&self, recorded: Option<bool>) -> Option<AnswerDifference> {
         let recorded = recorded.filter(|recorded| *recorded != self.progress_seen)?;
         Some(AnswerDifference {

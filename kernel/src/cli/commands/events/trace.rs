@@ -55,7 +55,7 @@ const METHODS: [&str; 28] = [
 ];
 
 pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Result<(), Failure> {
-    let mut shown = MessagePrinter {
+    let mut printer = MessagePrinter {
         json: context.json,
         full: typed.full,
         file: None,
@@ -64,30 +64,30 @@ pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Re
         message_count: 0,
         missed_count: 0,
     };
-    let followed = context.with_kernel(async |client| follow(client, typed, &mut shown).await);
+    let followed = context.with_kernel(async |client| follow(client, typed, &mut printer).await);
     let ended = match followed {
         // The usual end of this command.
         Err(Failure::Interrupted) => Ok(()),
         other => other,
     };
-    shown.print_totals();
+    printer.print_totals();
     ended
 }
 
 async fn follow(
     client: &mut KernelClient,
     typed: &Trace,
-    shown: &mut MessagePrinter,
+    printer: &mut MessagePrinter,
 ) -> Result<(), Failure> {
     let wanted = follow_params(client, typed).await?;
-    shown.subject = match (&wanted.server, &wanted.agent) {
+    printer.subject = match (&wanted.server, &wanted.agent) {
         (Some(server), _) => format!("server {server}"),
         (None, agent) => format!("agent {}", agent.as_deref().unwrap_or_default()),
     };
     if let Some(path) = &typed.save {
-        shown.file = Some(RecordingFile::create(path, typed.force, &wanted)?);
+        printer.file = Some(RecordingFile::create(path, typed.force, &wanted)?);
     }
-    let following = client.request(Follow::METHOD, &wanted, shown);
+    let following = client.request(Follow::METHOD, &wanted, printer);
     let ended = match typed.during_ms {
         None => following.await,
         Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), following).await {
@@ -137,11 +137,11 @@ async fn warn_unknown_tools(
 ) -> Result<(), Failure> {
     for tool in tools {
         let place = Some(name_resolution::render_target(server, Some(tool)));
-        let asked = Read {
+        let query = Read {
             place,
             ..Read::default()
         };
-        name_resolution::print_notes(&name_resolution::resolve(client, &asked).await?.unknown);
+        name_resolution::print_notes(&name_resolution::resolve(client, &query).await?.unknown);
     }
     Ok(())
 }

@@ -123,7 +123,11 @@ pub(in crate::cli::commands) fn render_waiting_nodes(nodes: &[WaitingNode], now_
         )
     });
     let rendered: String = rendered.collect();
-    if rendered.is_empty() { rendered } else { rendered + "\n" }
+    if rendered.is_empty() {
+        rendered
+    } else {
+        rendered + "\n"
+    }
 }
 
 /// The remaining time.

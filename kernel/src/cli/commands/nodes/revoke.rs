@@ -24,7 +24,10 @@ pub(super) fn revoke(context: &CliContext, typed: args::RevokeNode) -> Result<()
     let answer = call(context, Revoke::METHOD, &params, "cutting it off")?;
     context.print_answer(&answer, |revoked: Revoked| {
         let confirmations = render_confirmations(&revoked.confirmed);
-        print_line(sanitize_line(&format!("{} is cut off{confirmations}", revoked.name)))
+        print_line(sanitize_line(&format!(
+            "{} is cut off{confirmations}",
+            revoked.name
+        )))
     })
 }
 

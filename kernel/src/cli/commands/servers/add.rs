@@ -107,8 +107,8 @@ impl EntryDraft {
         };
         let before = place.text_before.as_deref().unwrap_or_default();
         if edit::has_entry(before, &add.id) {
-            let taken = edit::EditError::DuplicateId(add.id.clone());
-            return Err(to_failure(&place.file, &taken));
+            let duplicate = edit::EditError::DuplicateId(add.id.clone());
+            return Err(to_failure(&place.file, &duplicate));
         }
         let here = &context.look_up.current_dir;
         edit::add_entry(before, &new_server(add, here, SuppliedValues::default()))
@@ -143,13 +143,13 @@ impl EntryDraft {
         given: SuppliedValues,
     ) -> Result<(), Failure> {
         let here = &context.look_up.current_dir;
-        let kept = given.store(self.store.as_ref())?;
-        let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
+        let stored = given.store(self.store.as_ref())?;
+        let stored: Vec<String> = stored.into_iter().map(str::to_owned).collect();
         let server = new_server(add, here, given);
         let text = edit::add_entry(self.text_before.as_deref().unwrap_or_default(), &server);
         let text = text.map_err(|e| to_failure(&self.file, &e))?;
         if let Some(problem) = config::check_server(&text, &self.file, &server.id) {
-            if !kept.is_empty()
+            if !stored.is_empty()
                 && let Some(prefix) = &self.prefix
             {
                 supplied_values::remove_stored(self.store.as_ref(), prefix);
@@ -163,7 +163,7 @@ impl EntryDraft {
             &text,
             add.project,
         )?;
-        report_added(context, &server, &self.file, &kept)?;
+        report_added(context, &server, &self.file, &stored)?;
         if add.project && !trusted {
             let folder = self.file.parent().unwrap_or(here).display().to_string();
             print_error(format_args!(
@@ -184,7 +184,7 @@ fn report_added(
     context: &CliContext,
     server: &NewServer,
     file: &Path,
-    kept: &[String],
+    stored: &[String],
 ) -> Result<(), Failure> {
     for option in shown_secrets::secret_options(&server.command) {
         let note = shown_secrets::open_note(&server.id, option, file);
@@ -196,7 +196,7 @@ fn report_added(
     if context.json {
         return Ok(());
     }
-    for name in kept {
+    for name in stored {
         print_line(format_args!("kept the secret {name}"))?;
     }
     print_line(format_args!("added {} to {}", server.id, file.display()))

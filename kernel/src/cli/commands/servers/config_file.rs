@@ -73,8 +73,8 @@ pub(super) fn no_home_failure() -> Failure {
     Failure::Usage("there is no home; name a file with --config".into())
 }
 
-/// Writes a configuration file. A project's file that was trusted or absent is trusted afterwards, because the user typed
-/// the change. Returns whether it is trusted now.
+/// Writes a configuration file. A project's file that was trusted or absent is trusted afterwards, because the user
+/// typed the change. Returns whether it is trusted now.
 pub(super) fn write(
     context: &CliContext,
     file: &Path,

@@ -32,16 +32,16 @@ pub(in crate::cli::commands) fn connect(
     typed: &Connect,
 ) -> Result<(), Failure> {
     let clients = selected_clients(context, typed)?;
-    let mut told = Vec::new();
+    let mut summary = Vec::new();
     for client in clients {
-        told.push(if typed.undo {
+        summary.push(if typed.undo {
             undo_client(context, typed, client)?
         } else {
             connect_client(context, typed, client)?
         });
     }
     if context.json {
-        print_line(Value::from(told))
+        print_line(Value::from(summary))
     } else {
         Ok(())
     }
@@ -101,7 +101,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     let limits = carried_rules::RuleEdits::new(&doubled)?;
     let names: Vec<_> = doubled.iter().map(|server| &server.name).collect();
     let not_carried = carried_rules::dropped_settings(&doubled);
-    let told = |changed: bool| {
+    let summary = |changed: bool| {
         json!({
             "client": client.cli_name(), "file": file.path, "changed": changed, "taken_out": names,
             "rules": limits.to_json(), "not_carried_over": not_carried,
@@ -114,7 +114,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
                 file.path.display()
             ))?;
         }
-        return Ok(told(false));
+        return Ok(summary(false));
     }
     if !context.json {
         print_line(sanitize_lines(&file.render_diff(&after)))?;
@@ -129,7 +129,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
         }
     }
     if typed.dry_run || !confirm_connect(context, typed, client)? {
-        return Ok(told(false));
+        return Ok(summary(false));
     }
     // Before the servers are removed there, their limits become rules here.
     limits.write(context)?;
@@ -142,12 +142,12 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
         }
         KernelConnection::Command { .. } => (after, None),
     };
-    let kept = file.write_connected(own, &after, token, address)?;
+    let backup = file.write_connected(own, &after, token, address)?;
     if !context.json {
-        report_connected(client, kept.as_deref())?;
-        print_foreign_copy(&file, kept.as_deref().unwrap_or(&file.path))?;
+        report_connected(client, backup.as_deref())?;
+        print_foreign_copy(&file, backup.as_deref().unwrap_or(&file.path))?;
     }
-    Ok(told(true))
+    Ok(summary(true))
 }
 
 /// Shows what to write by hand.
@@ -164,14 +164,14 @@ fn print_manual_edit(
     Ok(json!({"client": client.cli_name(), "file": file.path, "entry": table}))
 }
 
-fn report_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
+fn report_connected(client: Client, backup: Option<&Path>) -> Result<(), Failure> {
     print_line(format_args!(
         "{client} is connected; start it again to see it"
     ))?;
-    if let Some(kept) = kept {
+    if let Some(backup) = backup {
         print_error(format_args!(
             "as it was: {}; `mgp connect --undo {}` takes the entry out again",
-            kept.display(),
+            backup.display(),
             client.cli_name()
         ));
     }
@@ -214,10 +214,10 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
     let door = running_http_endpoint(context)?;
     let undone = file.plan_undo(door.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
     let exact = file.matches_backup(undone.text.as_deref())?;
-    let gone = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
-    let revoked = Revocations::plan(context, client, gone)?;
+    let revoked_tokens = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
+    let revoked = Revocations::plan(context, client, revoked_tokens)?;
     let blocked: Vec<_> = undone.blocked.iter().map(|entry| &entry.name).collect();
-    let told = |changed: bool, copy: Option<&Path>| {
+    let summary = |changed: bool, copy: Option<&Path>| {
         json!({
             "client": client.cli_name(), "file": file.path, "changed": changed,
             "as_before": changed && exact, "restored": undone.restored,
@@ -244,7 +244,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         if !typed.dry_run {
             revoked.apply(context)?;
         }
-        return Ok(told(false, None));
+        return Ok(summary(false, None));
     }
     if !context.json {
         print_line(sanitize_lines(
@@ -253,7 +253,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         revoked.tell()?;
     }
     if typed.dry_run || !confirm_connect(context, typed, client)? {
-        return Ok(told(false, None));
+        return Ok(summary(false, None));
     }
     let copy = file.restore(&undone)?;
     revoked.apply(context)?;
@@ -269,7 +269,7 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         }
         print_foreign_copy(&file, &file.path)?;
     }
-    Ok(told(true, copy.as_deref()))
+    Ok(summary(true, copy.as_deref()))
 }
 
 fn report_blocked(client: Client, undone: &UndoResult) {

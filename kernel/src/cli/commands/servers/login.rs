@@ -121,7 +121,7 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
     let wanted = scene.wanted_login();
     let record = block_on(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
     let until = record.until_ms.map(render_rfc3339_ms);
-    let mut told = json!({
+    let mut report = json!({
         "server": id,
         "issuer": record.issuer,
         "scopes": record.asked.iter().collect::<Vec<_>>(),
@@ -129,7 +129,7 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
         "renews": record.refresh.is_some(),
     });
     if let Some(agent) = &scene.agent {
-        told["agent"] = agent.as_str().into();
+        report["agent"] = agent.as_str().into();
     }
     if !context.json {
         print_line(sanitize_line(&render_record(
@@ -141,15 +141,15 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
     // An agent's login is used by its next call.
     if scene.status.is_none() || scene.agent.is_some() {
         return if context.json {
-            print_line(told)
+            print_line(report)
         } else {
             Ok(())
         };
     }
     let server = start_and_watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
     if context.json {
-        told["state"] = server.state.clone().into();
-        print_line(told)?;
+        report["state"] = server.state.clone().into();
+        print_line(report)?;
         return if CONNECTED.contains(&server.state.as_str()) {
             Ok(())
         } else {
@@ -184,11 +184,13 @@ fn render_record(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> Str
 fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
     let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
-    let (removed, told) = block_on(async { Ok(scene.login.forget().await?) })?;
+    let (removed, note) = block_on(async { Ok(scene.login.forget().await?) })?;
     if !removed {
         let owner_suffix = scene.agent.as_ref();
         let owner_suffix = owner_suffix.map_or(String::new(), |agent| format!(" of {agent}"));
-        return Err(Failure::Other(format!("there is no login{owner_suffix} at {id}")));
+        return Err(Failure::Other(format!(
+            "there is no login{owner_suffix} at {id}"
+        )));
     }
     if scene.status.is_some() {
         // Without its token the server is contacted anew.
@@ -196,14 +198,14 @@ fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
     }
     if context.json {
         return print_line(
-            json!({"server": id, "removed": true, "revoked": told.is_none(), "note": told}),
+            json!({"server": id, "removed": true, "revoked": note.is_none(), "note": note}),
         );
     }
     print_line(format_args!(
         "the login at {} is forgotten",
         sanitize_line(id)
     ))?;
-    if let Some(why) = told {
+    if let Some(why) = note {
         print_error(format_args!(
             "note: its tokens were not taken back: {}",
             sanitize_line(&why)

@@ -93,8 +93,8 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
             || format!("it takes {}", names.join(", ")),
             |near| format!("did you mean {near}?"),
         );
-        let told = format!("{} takes no {name}; {near}", typed.id);
-        return Err(Failure::Usage(sanitize_line(&told)));
+        let message = format!("{} takes no {name}; {near}", typed.id);
+        return Err(Failure::Usage(sanitize_line(&message)));
     }
     if let Some(secret) = given
         .keys()
@@ -279,10 +279,10 @@ fn read_needed_secrets(
             first.name
         ))));
     }
-    let mut asked = SecretPrompt::new(&typed.id);
+    let mut prompt = SecretPrompt::new(&typed.id);
     let mut values = Vec::new();
     for secret in missing {
-        if let Some(value) = asked.read(&secret.name)? {
+        if let Some(value) = prompt.read(&secret.name)? {
             values.push((secret.name.clone(), secret.is_header, value));
         }
     }

@@ -162,11 +162,13 @@ fn remove_secret(context: &CliContext, typed: &NamedSecret) -> Result<(), Failur
     if !store.remove(Namespace::Named, name)? {
         let kept = store.list(Namespace::Named)?;
         let near = nearest(name, kept.iter().map(|kept| kept.name.as_str()));
-        let told = match near {
+        let message = match near {
             Some(near) => format!("did you mean {near}?"),
             None => "`mgp secrets list` shows what is kept".to_owned(),
         };
-        return Err(Failure::Other(format!("there is no secret {name}; {told}")));
+        return Err(Failure::Other(format!(
+            "there is no secret {name}; {message}"
+        )));
     }
     let users = secret_users(context)?.remove(name).unwrap_or_default();
     if context.json {
@@ -205,11 +207,11 @@ fn store_label(kept_in: SecretLocation) -> &'static str {
 }
 
 fn render_users(users: &[SecretReference]) -> String {
-    let told = users.iter().map(|user| match &user.server {
+    let labels = users.iter().map(|user| match &user.server {
         Some(server) => format!("{server} ({})", user.key),
         None => user.key.clone(),
     });
-    told.collect::<Vec<_>>().join(", ")
+    labels.collect::<Vec<_>>().join(", ")
 }
 
 fn users_to_json(users: &[SecretReference]) -> Value {

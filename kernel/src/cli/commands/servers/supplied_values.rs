@@ -1,6 +1,6 @@
-//! Values of variables and headers that the user supplies. Possible secrets are never taken from the command line, which
-//! every user of the machine can read: typed values and values from files are stored as named secrets, to which the
-//! configuration refers.
+//! Values of variables and headers that the user supplies. Possible secrets are never taken from the command line,
+//! which every user of the machine can read: typed values and values from files are stored as named secrets, to which
+//! the configuration refers.
 
 use std::env;
 use std::fs::{self, File};
@@ -222,8 +222,8 @@ pub(super) fn remove_files(folder: &Path) {
     }
 }
 
-/// A value that is only a reference: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also a scheme and a variable or
-/// `${secret:NAME}`. An empty value counts, too.
+/// A value that is only a reference: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also a scheme and a variable
+/// or `${secret:NAME}`. An empty value counts, too.
 fn as_reference(value: &str, header: bool) -> Option<&str> {
     let bare = match value.split_once(' ') {
         Some((scheme, rest)) if header && is_scheme(scheme) => rest,

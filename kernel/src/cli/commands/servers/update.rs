@@ -137,9 +137,13 @@ fn find_entry(
             "{id} stands in no file: an agent registered it while the kernel runs"
         )));
     }
-    let meant = nearest_name(id, known.iter().map(String::as_str));
-    let meant = meant.map_or(String::new(), |meant| format!(" (did you mean {meant}?)"));
-    Err(Failure::Usage(format!("there is no server {id}{meant}")))
+    let suggestion = nearest_name(id, known.iter().map(String::as_str));
+    let suggestion = suggestion.map_or(String::new(), |suggestion| {
+        format!(" (did you mean {suggestion}?)")
+    });
+    Err(Failure::Usage(format!(
+        "there is no server {id}{suggestion}"
+    )))
 }
 
 /// `None` if the entry already has that version.
@@ -149,33 +153,33 @@ fn plan_change(
     package: &Package,
     typed: &Update,
 ) -> Result<Option<VersionChange>, Failure> {
-    let wanted = typed.to.as_deref();
-    if let Some(wanted) = wanted.filter(|wanted| !is_version(wanted)) {
-        return Err(Failure::Usage(format!("`{wanted}` is no version")));
+    let requested = typed.to.as_deref();
+    if let Some(requested) = requested.filter(|requested| !is_version(requested)) {
+        return Err(Failure::Usage(format!("`{requested}` is no version")));
     }
-    let said = package.version.as_deref();
-    if wanted.is_some() && wanted == said {
+    let recorded = package.version.as_deref();
+    if requested.is_some() && requested == recorded {
         return Ok(None);
     }
-    let to = match (wanted, package.registry) {
+    let to = match (requested, package.registry) {
         // pip lists all versions at once, and confirms only the newest.
-        (Some(wanted), Registry::Pip) => wanted.to_owned(),
+        (Some(requested), Registry::Pip) => requested.to_owned(),
         _ => package_versions::newest_package_version(
             &entry.command,
             package,
-            wanted,
+            requested,
             &context.outbound(),
         )?,
     };
-    let order = said.map_or(Ordering::Less, |said| compare_versions(said, &to));
-    if wanted.is_none() && order == Ordering::Greater {
+    let order = recorded.map_or(Ordering::Less, |recorded| compare_versions(recorded, &to));
+    if requested.is_none() && order == Ordering::Greater {
         print_error(format_args!(
             "note: {} is newer than {to}, which {} says is the newest; `--to {to}` goes back",
-            said.unwrap_or_default(),
+            recorded.unwrap_or_default(),
             package.registry.program()
         ));
     }
-    if wanted.is_none() && order != Ordering::Less {
+    if requested.is_none() && order != Ordering::Less {
         return Ok(None);
     }
     let argument = package.with_version(&entry.args[package.argument], &to);
@@ -196,8 +200,8 @@ fn previous_version(
             "no update of {id} is remembered that could be taken back"
         ))
     })?;
-    let said = entry.args.get(last.argument);
-    if said != Some(&last.after) || package.argument != last.argument {
+    let recorded = entry.args.get(last.argument);
+    if recorded != Some(&last.after) || package.argument != last.argument {
         return Err(Failure::Other(format!(
             "{id}: its entry was changed since it was updated to {}; `--to VERSION` writes one",
             last.to
@@ -227,8 +231,8 @@ fn record_update(
         from: change.from.clone(),
         to: change.to.clone(),
     };
-    let kept = Some(update).filter(|_| !typed.undo);
-    update_history::save(context, (&typed.id, &entry.file), kept)
+    let stored = Some(update).filter(|_| !typed.undo);
+    update_history::save(context, (&typed.id, &entry.file), stored)
 }
 
 /// Writes the entry; true if the running kernel reads that file.
@@ -270,12 +274,12 @@ fn apply(
         report_updated(context, about, file, change, true.into())?;
     }
     context.reload_kernel()?;
-    let asked = Instant::now();
+    let started_at = Instant::now();
     let server = loop {
         let server: Server =
             start_and_watch(context, Wait::METHOD, "updating", id, StartMode::Plain)?;
-        let taken = server.runs.contains(&change.argument) || server.rolling.is_some();
-        if taken || server.state == "error" || asked.elapsed() > RELOAD_TIMEOUT {
+        let is_applied = server.runs.contains(&change.argument) || server.rolling.is_some();
+        if is_applied || server.state == "error" || started_at.elapsed() > RELOAD_TIMEOUT {
             break server;
         }
         thread::sleep(POLL_INTERVAL);

@@ -55,8 +55,8 @@ fn has_screen() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set)
 }
 
-/// A page that redirects to the link. Every user of the machine can read the command lines of all programs, including the
-/// browser's; this page is readable only by its owner.
+/// A page that redirects to the link. Every user of the machine can read the command lines of all programs, including
+/// the browser's; this page is readable only by its owner.
 fn write_redirect_page(context: &CliContext, link: &ConsoleLink) -> Result<PathBuf, Failure> {
     let status: KernelStatus =
         parse_result(&context.call(Status::METHOD, &json!({}), PROGRESS_TITLE)?)?;

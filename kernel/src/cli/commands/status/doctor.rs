@@ -44,15 +44,15 @@ pub(in crate::cli::commands) fn run_doctor(
     context: &CliContext,
     typed: &Doctor,
 ) -> Result<(), Failure> {
-    let patient = CheckContext::new(context)?;
-    let mut findings = patient.run_checks();
+    let cx = CheckContext::new(context)?;
+    let mut findings = cx.run_checks();
     if typed.fix {
         findings.iter_mut().for_each(Finding::fix);
     }
     findings.sort_by_key(|finding| finding.level);
     let broken = findings.iter().any(|it| it.level == FindingLevel::Broken);
     let file = match &typed.report {
-        Some(file) => Some(report::write_report(&patient, &findings, file)?),
+        Some(file) => Some(report::write_report(&cx, &findings, file)?),
         None => None,
     };
     if context.json {

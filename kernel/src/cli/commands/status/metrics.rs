@@ -15,8 +15,8 @@ pub(in crate::cli::commands) fn show(
     context: &CliContext,
     typed: &args::Metrics,
 ) -> Result<(), Failure> {
-    let asked = json!({"open_metrics": typed.openmetrics});
-    let answer = context.call(Metrics::METHOD, &asked, "reading the figures")?;
+    let params = json!({"open_metrics": typed.openmetrics});
+    let answer = context.call(Metrics::METHOD, &params, "reading the figures")?;
     context.print_answer(&answer, |told: MetricsText| {
         if !typed.scrape_config {
             print_line(told.text.trim_end())

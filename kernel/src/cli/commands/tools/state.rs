@@ -165,9 +165,11 @@ fn render_branch(all: &[CheckpointEntry], at: usize, mark: &str, below: &str, te
             }
             (Some(_), Some(_)) | (None, _) => String::new(),
         };
-        let size = entry.bytes.map_or("kept by the server".to_owned(), |bytes| {
-            format!("{bytes} bytes")
-        });
+        let size = entry
+            .bytes
+            .map_or("kept by the server".to_owned(), |bytes| {
+                format!("{bytes} bytes")
+            });
         let star = if entry.current { "*" } else { " " };
         let _ = write!(
             text,

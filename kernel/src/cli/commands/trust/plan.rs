@@ -1,5 +1,5 @@
-//! Describes the effects of a project's file for review: everything except values of variables and headers, which may be
-//! secrets. For those, it shows the sources and recipients.
+//! Describes the effects of a project's file for review: everything except values of variables and headers, which may
+//! be secrets. For those, it shows the sources and recipients.
 
 use std::path::{Path, PathBuf};
 

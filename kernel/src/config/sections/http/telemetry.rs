@@ -203,7 +203,7 @@ mod tests {
             let url = parse_endpoint(valid, OtlpProtocol::HttpProtobuf);
             assert_eq!(url, Ok(valid.trim_end_matches('/')));
         }
-        for (bad, why) in [
+        for (rejected, why) in [
             ("http://otel.example:4318", "on this machine"),
             ("https://me:secret@otel.example", "wants"),
             ("otel.example:4318", "wants"),
@@ -211,30 +211,30 @@ mod tests {
             ("https://otel.example#x", "`#`"),
             ("http://localhost:4318/v1/traces/", "leave that out"),
         ] {
-            let said = parse_endpoint(bad, OtlpProtocol::HttpProtobuf).unwrap_err();
+            let said = parse_endpoint(rejected, OtlpProtocol::HttpProtobuf).unwrap_err();
             assert!(
                 said.contains(why) && !said.contains("secret"),
-                "{bad}: {said}"
+                "{rejected}: {said}"
             );
         }
     }
 
-    /// Decision 0070: gRPC in clear text only on this machine, too, and with its own paths; a port of the other protocol
-    /// gets a hint.
+    /// Decision 0070: gRPC in clear text only on this machine, too, and with its own paths; a port of the other
+    /// protocol gets a hint.
     #[test]
     fn grpc_endpoints_have_no_path() {
         for valid in ["http://127.0.0.1:4317", "https://otel.example/"] {
             let url = parse_endpoint(valid, OtlpProtocol::Grpc);
             assert_eq!(url, Ok(valid.trim_end_matches('/')));
         }
-        for (bad, why) in [
+        for (rejected, why) in [
             ("http://otel.example:4317", "on this machine"),
             ("otel.example:4317", "wants"),
             ("https://otel.example/x", "leave it out"),
             ("http://localhost:4317/v1/traces", "leave it out"),
         ] {
-            let said = parse_endpoint(bad, OtlpProtocol::Grpc).unwrap_err();
-            assert!(said.contains(why), "{bad}: {said}");
+            let said = parse_endpoint(rejected, OtlpProtocol::Grpc).unwrap_err();
+            assert!(said.contains(why), "{rejected}: {said}");
         }
         let hint = |port: u16, protocol| {
             other_protocol_port_hint(&format!("http://127.0.0.1:{port}"), protocol).is_some()

@@ -441,7 +441,10 @@ impl ClientFileEdit {
             };
             // URLs contain slashes, too.
             let text = text.replace("://", "");
-            markers.iter().map(|marker| text.matches(marker).count()).sum()
+            markers
+                .iter()
+                .map(|marker| text.matches(marker).count())
+                .sum()
         };
         let copy = self.own_copy_path()?;
         let copied = copy.map_or(Ok(None), |copy| read_if_exists(&copy))?;
@@ -504,10 +507,10 @@ impl ClientFileEdit {
             .flat_map(|document| shown_secrets::secret_lines(&document));
         let secrets = secrets.collect();
         let mut add = |marker: &str, part: &[&str]| {
-            lines.extend(
-                part.iter()
-                    .map(|line| format!("{marker} {}", shown_secrets::mask_values(line, &secrets))),
-            );
+            lines
+                .extend(part.iter().map(|line| {
+                    format!("{marker} {}", shown_secrets::mask_values(line, &secrets))
+                }));
         };
         add(" ", &old[head.saturating_sub(CONTEXT_LINES)..head]);
         add("-", &rest[..rest.len() - tail]);
@@ -695,10 +698,10 @@ mod tests {
         assert_eq!((file.text().as_str(), own.exists()), (BEFORE, false));
         is_foreign();
         // The copy of an export is the user's, too.
-        let kept = file.open().write("{}", false).unwrap().unwrap();
+        let backup = file.open().write("{}", false).unwrap().unwrap();
         file.connect(&[]);
         assert_eq!(file.undo(), None);
-        assert_eq!(fs::read_to_string(&kept).unwrap(), BEFORE);
+        assert_eq!(fs::read_to_string(&backup).unwrap(), BEFORE);
         is_foreign();
     }
 

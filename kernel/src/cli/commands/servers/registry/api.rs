@@ -52,8 +52,8 @@ impl RegistryClient {
         &self.url
     }
 
-    /// The newest versions that match all words, with the longest word in the name; and how many were skipped because of
-    /// invalid names.
+    /// The newest versions that match all words, with the longest word in the name; and how many were skipped because
+    /// of invalid names.
     pub(super) fn search(&self, words: &[String]) -> Result<(Vec<RegistryEntry>, usize), Failure> {
         let longest = words.iter().max_by_key(|word| word.len());
         let longest = encode_path_segment(longest.map_or("", String::as_str));

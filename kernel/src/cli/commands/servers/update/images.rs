@@ -1,5 +1,5 @@
-//! Queries the registry of a container image for its versions (OCI distribution, `GET /v2/NAME/tags/list`), anonymously:
-//! images that require a login must be updated by hand.
+//! Queries the registry of a container image for its versions (OCI distribution, `GET /v2/NAME/tags/list`),
+//! anonymously: images that require a login must be updated by hand.
 
 use std::time::Duration;
 

@@ -384,8 +384,8 @@ fn parse_python(text: &str) -> Option<(&str, Option<&str>, usize)> {
     (is_name(name) && extras.ends_with(']') && !from_elsewhere).then_some((name, exact, length))
 }
 
-/// `ghcr.io/acme/db:1.2.3`: the tag follows the last colon after the last slash. An image with a digest is pinned to it,
-/// and is not updated.
+/// `ghcr.io/acme/db:1.2.3`: the tag follows the last colon after the last slash. An image with a digest is pinned to
+/// it, and is not updated.
 fn parse_image(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let path = text.rfind('/').map_or(0, |at| at + 1);
     let length = text[path..].find(':').map_or(text.len(), |at| path + at);

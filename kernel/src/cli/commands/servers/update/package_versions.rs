@@ -21,23 +21,23 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// Most characters of its error that are shown.
 const ERROR_WIDTH_MAX: usize = 300;
 
-/// The newest version of a package, or `wanted` if it exists. The program is the one next to the server's own command, if
-/// that has a folder, because another npm may be in the path.
+/// The newest version of a package, or `requested` if it exists. The program is the one next to the server's own
+/// command, if that has a folder, because another npm may be in the path.
 pub(super) fn newest_package_version(
     command: &str,
     package: &Package,
-    wanted: Option<&str>,
+    requested: Option<&str>,
     outbound: &Outbound,
 ) -> Result<String, Failure> {
     let name = package.registry.program();
     if package.registry == Registry::Image {
-        let said = images::newest_image_version(
+        let output = images::newest_image_version(
             outbound.clone(),
             &package.name,
             package.version.as_deref(),
-            wanted,
+            requested,
         );
-        return said.map_err(|why| {
+        return output.map_err(|why| {
             Failure::Other(format!(
                 "{}: {}; `--to VERSION` names one yourself",
                 package.name,
@@ -45,33 +45,33 @@ pub(super) fn newest_package_version(
             ))
         });
     }
-    let beside = Path::new(command).parent().map(|folder| folder.join(name));
-    let program = match beside.filter(|_| command.contains('/')) {
-        Some(beside) if beside.exists() => beside,
+    let sibling = Path::new(command).parent().map(|folder| folder.join(name));
+    let program = match sibling.filter(|_| command.contains('/')) {
+        Some(sibling) if sibling.exists() => sibling,
         Some(_) | None => name.into(),
     };
-    let (args, input) = query_command(package, wanted);
-    let said = run_query(&program, &args, &input).map_err(|why| {
+    let (args, input) = query_command(package, requested);
+    let output = run_query(&program, &args, &input).map_err(|why| {
         Failure::Other(format!(
             "{name} could not say which versions of {} there are: {why}; `--to VERSION` names one yourself",
             package.name
         ))
     })?;
-    let version =
-        parse_version(package, &said).filter(|found| wanted.is_none_or(|wanted| wanted == found));
+    let version = parse_version(package, &output)
+        .filter(|found| requested.is_none_or(|requested| requested == found));
     version.ok_or_else(|| {
-        Failure::Other(match wanted {
-            Some(wanted) => format!("{name} knows no version {wanted} of {}", package.name),
+        Failure::Other(match requested {
+            Some(requested) => format!("{name} knows no version {requested} of {}", package.name),
             None => format!("{name} knows no version of {}", package.name),
         })
     })
 }
 
 /// The arguments, and the input on stdin.
-fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, String) {
+fn query_command(package: &Package, requested: Option<&str>) -> (Vec<String>, String) {
     let Package { registry, name, .. } = package;
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let exact = |between: &str| wanted.map_or(name.clone(), |at| format!("{name}{between}{at}"));
+    let exact = |between: &str| requested.map_or(name.clone(), |at| format!("{name}{between}{at}"));
     match registry {
         Registry::Npm | Registry::Pnpm => (words(&["view", &exact("@"), "version"]), String::new()),
         Registry::Uv => {
@@ -83,10 +83,13 @@ fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, Strin
     }
 }
 
-/// Parses the version: on its own line, after `==`, or in brackets after the name. Among the versions that pip lists, the
-/// wanted one counts, too.
-fn parse_version(package: &Package, said: &str) -> Option<String> {
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+/// Parses the version: on its own line, after `==`, or in brackets after the name. Among the versions that pip lists,
+/// the wanted one counts, too.
+fn parse_version(package: &Package, output: &str) -> Option<String> {
+    let mut lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let version = match package.registry {
         Registry::Npm | Registry::Pnpm => lines.next_back()?,
         Registry::Uv => lines.find_map(|line| line.split_once("=="))?.1,
@@ -111,18 +114,18 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
         // A program that ends without reading reports why on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let (said, error_output) = (
+    let (output, error_output) = (
         spawn_reader(child.stdout.take()),
         spawn_reader(child.stderr.take()),
     );
-    let said = said.recv_timeout(REGISTRY_TIMEOUT);
-    let Ok(said) = said else {
+    let output = output.recv_timeout(REGISTRY_TIMEOUT);
+    let Ok(output) = output else {
         kill(child);
         return Err(format!("no answer in {} s", REGISTRY_TIMEOUT.as_secs()));
     };
     let ended = child.wait().map_err(|why| why.to_string())?;
     if ended.success() {
-        Ok(said)
+        Ok(output)
     } else {
         let error_output = error_output
             .recv_timeout(REGISTRY_TIMEOUT)
@@ -157,11 +160,11 @@ fn kill(mut child: Child) {
 mod tests {
     use super::*;
 
-    fn found(line: &str, said: &str) -> Option<String> {
+    fn found(line: &str, output: &str) -> Option<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         parse_version(
             &Package::from_command(&words[0], &words[1..]).unwrap(),
-            said,
+            output,
         )
     }
 

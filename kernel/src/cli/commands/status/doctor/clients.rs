@@ -14,22 +14,22 @@ use crate::cli::commands::servers::connect::client_file::ClientFileEdit;
 
 const AREA: &str = "client";
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut good = 0;
     let exe = std::env::current_exe().unwrap_or_default();
-    let doors = patient.status.iter().flat_map(|status| &status.doors);
+    let doors = cx.status.iter().flat_map(|status| &status.doors);
     let door = doors.filter_map(|door| endpoint_url(door)).next();
     for client in Client::ALL {
-        let Ok(file) = ClientFileEdit::open_user_file(patient.context, client) else {
+        let Ok(file) = ClientFileEdit::open_user_file(cx.context, client) else {
             continue;
         };
         if !file.exists() {
             continue;
         }
         let Ok(document) = client.document_form().parse(file.text()) else {
-            let told = format!("{} cannot be read", file.path.display());
-            found.push(Finding::warning(AREA, told));
+            let message = format!("{} cannot be read", file.path.display());
+            found.push(Finding::warning(AREA, message));
             continue;
         };
         let table = client.table_path(&document);
@@ -41,9 +41,9 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
                 None => {}
                 Some(Ok(())) => good += 1,
                 Some(Err(why)) => {
-                    let told = format!("{client}, {name} in {}: {why}", file.path.display());
+                    let message = format!("{client}, {name} in {}: {why}", file.path.display());
                     let command = format!("mgp connect {}", client.cli_name());
-                    found.push(Finding::warning(AREA, told).with_command(command));
+                    found.push(Finding::warning(AREA, message).with_command(command));
                 }
             }
         }

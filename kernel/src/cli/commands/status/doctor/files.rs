@@ -41,18 +41,18 @@ const CLOCK_SKEW_MAX_MS: u64 = 60_000;
 /// No correct clock shows an earlier time: the beginning of 2026, in milliseconds.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
-    let mut found = check_modes(patient);
-    found.extend(check_disk_space(&patient.data_dir));
-    let recorded = match patient.status {
-        Some(_) => audit::newest_record_ms(patient.context).ok().flatten(),
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
+    let mut found = check_modes(cx);
+    found.extend(check_disk_space(&cx.data_dir));
+    let recorded = match cx.status {
+        Some(_) => audit::newest_record_ms(cx.context).ok().flatten(),
         None => None,
     };
-    found.push(check_clock(&patient.data_dir, recorded));
-    found.extend(check_logs(patient));
+    found.push(check_clock(&cx.data_dir, recorded));
+    found.extend(check_logs(cx));
     // A running kernel reports its findings in its status.
-    if patient.status.is_none() {
-        found.extend(check_witnesses(&patient.data_dir));
+    if cx.status.is_none() {
+        found.extend(check_witnesses(&cx.data_dir));
     }
     found
 }
@@ -72,18 +72,18 @@ fn check_witnesses(data_dir: &Path) -> Vec<Finding> {
     }
 }
 
-fn check_modes(patient: &CheckContext<'_>) -> Vec<Finding> {
+fn check_modes(cx: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "files";
-    let data_dir = &patient.data_dir;
+    let data_dir = &cx.data_dir;
     let mut places: Vec<(PathBuf, u32)> = vec![(data_dir.clone(), 0o700)];
     places.extend(PRIVATE_FILES.map(|name| (data_dir.join(name), 0o600)));
-    let look_up = &patient.context.look_up;
-    if let Some(store) = NamedSecrets::for_look_up(look_up).store(&patient.loaded.kernel.secrets) {
+    let look_up = &cx.context.look_up;
+    if let Some(store) = NamedSecrets::for_look_up(look_up).store(&cx.loaded.kernel.secrets) {
         places.push((store.folder().to_owned(), 0o700));
         places.push((store.key().to_owned(), 0o600));
     }
     places.extend(look_up.secrets_folder().map(|folder| (folder, 0o700)));
-    if let Some(folder) = patient.context.socket().parent() {
+    if let Some(folder) = cx.context.socket().parent() {
         places.push((folder.to_owned(), 0o700));
     }
     let looked_at = places.iter().filter(|(path, _)| path.exists()).count();
@@ -105,17 +105,19 @@ fn check_mode(area: &'static str, path: &Path, mode: u32) -> Option<Finding> {
     let there = fs::metadata(path).ok()?;
     let shown = path.display();
     if there.uid() != geteuid().as_raw() {
-        let told = format!("{shown} belongs to user {}, not to you", there.uid());
-        return Some(Finding::broken(area, told).with_command(format!("sudo chown $USER {shown}")));
+        let message = format!("{shown} belongs to user {}, not to you", there.uid());
+        return Some(
+            Finding::broken(area, message).with_command(format!("sudo chown $USER {shown}")),
+        );
     }
     // Others may enter the folder if its files are private; the socket must not be writable.
     let others = there.permissions().mode() & 0o777 & !mode;
-    let told = format!(
+    let message = format!(
         "{shown} has mode {:o}: other users can look into it",
         there.permissions().mode() & 0o777
     );
     (others != 0).then(|| {
-        Finding::broken(area, told)
+        Finding::broken(area, message)
             .with_command(format!("chmod {mode:o} {shown}"))
             .with_remedy(Remedy::Mode(path.to_owned(), mode))
     })
@@ -126,18 +128,18 @@ fn check_disk_space(data_dir: &Path) -> Option<Finding> {
     let there = data_dir.ancestors().find(|folder| folder.exists())?;
     let disk = statvfs(there).ok()?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let told = format!("{} free for {}", format_bytes(free), data_dir.display());
+    let message = format!("{} free for {}", format_bytes(free), data_dir.display());
     let inodes = disk.files() == 0 || disk.files_available() > 0;
     Some(match free {
         _ if !inodes => Finding::broken(
             AREA,
             format!("no more files fit beside {}", data_dir.display()),
         ),
-        0..DISK_MIN_BYTES => Finding::broken(AREA, told).with_command("free some space there"),
+        0..DISK_MIN_BYTES => Finding::broken(AREA, message).with_command("free some space there"),
         DISK_MIN_BYTES..DISK_WARN_BYTES => {
-            Finding::warning(AREA, told).with_command("free some space there")
+            Finding::warning(AREA, message).with_command("free some space there")
         }
-        DISK_WARN_BYTES.. => Finding::good(AREA, told),
+        DISK_WARN_BYTES.. => Finding::good(AREA, message),
     })
 }
 
@@ -175,11 +177,11 @@ fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     }
 }
 
-fn check_logs(patient: &CheckContext<'_>) -> Vec<Finding> {
+fn check_logs(cx: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    let data_dir = &patient.data_dir;
-    if patient.loaded.kernel.audit.enabled && data_dir.exists() {
-        match audit::find_faults(patient.context, data_dir) {
+    let data_dir = &cx.data_dir;
+    if cx.loaded.kernel.audit.enabled && data_dir.exists() {
+        match audit::find_faults(cx.context, data_dir) {
             Ok(faults) if faults.is_empty() => {
                 found.push(Finding::good("audit", "the log is as it was written"));
             }
@@ -196,7 +198,7 @@ fn check_logs(patient: &CheckContext<'_>) -> Vec<Finding> {
                 format!("{entries} decisions, as they were written"),
             ),
             // A kernel may be writing the last one.
-            Err(why) if patient.status.is_some() => Finding::warning("journal", why),
+            Err(why) if cx.status.is_some() => Finding::warning("journal", why),
             Err(why) => Finding::broken("journal", why),
         });
     }

@@ -26,16 +26,16 @@ const INSTALL_HINTS: [(&str, &str); 6] = [
     ("bunx", "install Bun: https://bun.sh"),
 ];
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
     let own = std::env::var_os("PATH").unwrap_or_default();
-    let kernels = patient
+    let kernels = cx
         .status
         .as_ref()
         .and_then(|status| process_path(status.pid));
     let path = kernels.as_deref().unwrap_or(&own);
     let mut found = Vec::new();
     let mut good = 0;
-    for server in patient.loaded.servers.iter().flatten() {
+    for server in cx.loaded.servers.iter().flatten() {
         let ServerTransport::Stdio { command, env, .. } = &server.transport else {
             continue;
         };
@@ -47,19 +47,19 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
             good += 1;
             continue;
         }
-        let told = format!(
+        let message = format!(
             "{} is started with `{command}`, which is not there",
             server.id
         );
         found.push(match find_program(command, &own) {
             Some(place) if kernels.is_some() => Finding::broken(
                 AREA,
-                format!("{told} for the kernel; here it is {}", place.display()),
+                format!("{message} for the kernel; here it is {}", place.display()),
             )
             .with_command("mgp down && mgp up --detach, or mgp service install"),
             Some(_) | None => match INSTALL_HINTS.iter().find(|(name, _)| name == command) {
-                Some((_, remedy)) => Finding::broken(AREA, told).with_command(*remedy),
-                None => Finding::broken(AREA, told),
+                Some((_, remedy)) => Finding::broken(AREA, message).with_command(*remedy),
+                None => Finding::broken(AREA, message),
             },
         });
     }

@@ -26,11 +26,11 @@ const SECRET_LENGTH_MIN: usize = 4;
 
 /// Writes the report; returns its path.
 pub(super) fn write_report(
-    patient: &CheckContext<'_>,
+    cx: &CheckContext<'_>,
     findings: &[Finding],
     file: &Path,
 ) -> Result<PathBuf, Failure> {
-    let path = patient.context.look_up.current_dir.join(file);
+    let path = cx.context.look_up.current_dir.join(file);
     let mut text = format!(
         "mgp {}, {}\n{}\n\n# Found\n",
         env!("CARGO_PKG_VERSION"),
@@ -45,15 +45,15 @@ pub(super) fn write_report(
         );
     }
     text += "\n# Servers\n";
-    for server in &patient.loaded.servers {
+    for server in &cx.loaded.servers {
         text += &match server {
             Ok(spec) => reach_shape(spec.id.as_str(), &spec.transport),
             Err(broken) => format!("broken: {}\n", broken.problem.message),
         };
     }
     text += "\n# The end of kernel.log\n";
-    text += &log_tail(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
-    let text = Redactor::for_context(patient).redact(&sanitize_lines(&text));
+    text += &log_tail(&cx.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
+    let text = Redactor::for_context(cx).redact(&sanitize_lines(&text));
     let written = atomic_file::write(&path, text.as_bytes());
     written.map_err(|e| Failure::Other(explain_io_error(&path, &e)))?;
     Ok(path)
@@ -116,15 +116,15 @@ struct Redactor {
 }
 
 impl Redactor {
-    fn for_context(patient: &CheckContext<'_>) -> Self {
-        let look_up = &patient.look_up;
+    fn for_context(cx: &CheckContext<'_>) -> Self {
+        let look_up = &cx.look_up;
         let loaded = config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None);
         let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
         for name in ["token", "metrics.token"] {
-            let token = std::fs::read_to_string(patient.data_dir.join(name));
+            let token = std::fs::read_to_string(cx.data_dir.join(name));
             secrets.extend(token.map(|token| token.trim().to_owned()));
         }
-        let home = patient.context.base_dirs.home.as_ref();
+        let home = cx.context.base_dirs.home.as_ref();
         Self::new(secrets, home.map(|home| home.display().to_string()))
     }
 

@@ -89,7 +89,7 @@ pub(super) fn draw(buffer: &mut Buffer, model: &mut Model, now_ms: u64, palette:
 fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style::Style)> {
     let summary = &model.summary;
     let (plain, bad) = (palette.plain(), palette.condition(ServerCondition::Failed));
-    let Some(look) = model.last_sample() else {
+    let Some(sample) = model.last_sample() else {
         let text = model
             .unreachable_reason
             .clone()
@@ -101,9 +101,9 @@ fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style
         Some(why) => (format!("NO ANSWER: {why}"), bad),
         None => (format!("calls   {}", summary.calls), plain),
     });
-    let mut troubles = summary.failures.iter();
-    let trouble = |text: &String| (format!("trouble {text}"), bad);
-    lines.extend(troubles.next().map(trouble));
+    let mut problems = summary.failures.iter();
+    let problem_line = |text: &String| (format!("trouble {text}"), bad);
+    lines.extend(problems.next().map(problem_line));
     lines.push((format!("uses    {}", summary.usage), plain));
     let style = if summary.is_cluster_degraded {
         bad
@@ -114,8 +114,8 @@ fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style
     lines.extend(cluster.map(|text| (format!("cluster {text}"), style)));
     lines.push((format!("files   {}", summary.files), plain));
     lines.push((format!("doors   {}", summary.endpoints), plain));
-    lines.extend(troubles.map(trouble));
-    lines.extend(look.status.restart.first().map(|text| {
+    lines.extend(problems.map(problem_line));
+    lines.extend(sample.status.restart.first().map(|text| {
         let text = first_line(text, RESTART_NOTE_WIDTH_MAX);
         (format!("restart {text}"), plain)
     }));

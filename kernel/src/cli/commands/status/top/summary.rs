@@ -213,8 +213,8 @@ mod tests {
         look.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
             .map(node)
             .into();
-        let told = Summary::new(&look, &History::default());
-        let lines: Vec<String> = told
+        let summary = Summary::new(&look, &History::default());
+        let lines: Vec<String> = summary
             .titled_lines()
             .into_iter()
             .map(|(title, text)| format!("{title}: {text}"))
@@ -231,7 +231,7 @@ mod tests {
                 "trouble: /data/audit: full",
             ]
         );
-        assert!(told.is_cluster_degraded);
+        assert!(summary.is_cluster_degraded);
         look.cluster.id = None;
         assert_eq!(Summary::new(&look, &History::default()).cluster, None);
     }

@@ -36,8 +36,8 @@ enum Update {
 /// Runs until the user quits.
 pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(), Failure> {
     let client = context.connect(ConnectOptions::default()).await?;
-    let (asked, answers) = channel(1);
-    let (told, news) = channel(UPDATE_QUEUE);
+    let (decisions, answers) = channel(1);
+    let (told, update) = channel(UPDATE_QUEUE);
     let watch = Sampler {
         context,
         pace,
@@ -49,7 +49,7 @@ pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(),
     // Whichever ends first ends both; then the terminal is restored.
     tokio::select! {
         ended = Box::pin(watch.run(answers)) => ended,
-        ended = Box::pin(run_screen(&mut screen, pace, asked, news)) => ended,
+        ended = Box::pin(run_screen(&mut screen, pace, decisions, update)) => ended,
     }
 }
 
@@ -67,11 +67,11 @@ impl Sampler<'_> {
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         loop {
-            let news = match self.take_sample().await {
+            let update = match self.take_sample().await {
                 Ok(look) => Update::Sample(Box::new(look)),
                 Err(failure) => self.on_failure(failure)?,
             };
-            self.send(news).await;
+            self.send(update).await;
             let pace = match self.client {
                 Some(_) => self.pace,
                 None => self.pace.min(RECONNECT_INTERVAL),
@@ -115,18 +115,18 @@ impl Sampler<'_> {
             .await;
             return Ok(());
         };
-        let news = match sample::send_answer(client, answer).await {
+        let update = match sample::send_answer(client, answer).await {
             Ok(done) => Update::DecisionSent(done),
             Err(Failure::ErrorResponse { message, .. }) => Update::DecisionSent(message),
             Err(failure) => self.on_failure(failure)?,
         };
-        self.send(news).await;
+        self.send(update).await;
         Ok(())
     }
 
     /// The receiver lives as long as the sampler.
-    async fn send(&self, news: Update) {
-        let _ = self.updates.send(news).await;
+    async fn send(&self, update: Update) {
+        let _ = self.updates.send(update).await;
     }
 }
 
@@ -134,21 +134,21 @@ impl Sampler<'_> {
 async fn run_screen(
     screen: &mut Screen,
     pace: Duration,
-    asked: Sender<Decision>,
-    mut news: Receiver<Update>,
+    decisions: Sender<Decision>,
+    mut update: Receiver<Update>,
 ) -> Result<(), Failure> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut beat = interval(REDRAW_INTERVAL);
     let mut events = spawn_event_reader();
     let mut model = Model::default();
-    let mut heard = Instant::now();
+    let mut last_update = Instant::now();
     loop {
         screen.draw(&mut model, unix_ms())?;
         tokio::select! {
-            told = news.recv() => match told {
+            told = update.recv() => match told {
                 Some(told) => {
-                    heard = Instant::now();
+                    last_update = Instant::now();
                     apply_update(&mut model, told);
                 }
                 None => return Ok(()),
@@ -158,8 +158,8 @@ async fn run_screen(
                     Some(Action::Quit) => return Ok(()),
                     Some(Action::Suspend) => screen.suspend()?,
                     Some(Action::Decide(answer)) => {
-                        let taken = asked.try_send(answer).is_ok();
-                        model.set_note(if taken { "answering" } else { "the last answer is under way still: again in a moment" });
+                        let is_queued = decisions.try_send(answer).is_ok();
+                        model.set_note(if is_queued { "answering" } else { "the last answer is under way still: again in a moment" });
                     }
                     None => {}
                 },
@@ -167,7 +167,7 @@ async fn run_screen(
                 None => return Err(Failure::OutputClosed),
             },
             _ = beat.tick() => {
-                let silent = heard.elapsed();
+                let silent = last_update.elapsed();
                 if silent > pace + SILENCE_TIMEOUT && model.unreachable_reason.is_none() {
                     model.set_unreachable("the kernel is there, and has not answered for a while");
                 }
@@ -178,8 +178,8 @@ async fn run_screen(
     }
 }
 
-fn apply_update(model: &mut Model, news: Update) {
-    match news {
+fn apply_update(model: &mut Model, update: Update) {
+    match update {
         Update::Sample(look) => model.add_sample(*look),
         Update::Unreachable(why) => model.set_unreachable(&why),
         Update::DecisionSent(done) => model.set_note(&done),

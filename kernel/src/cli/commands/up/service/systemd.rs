@@ -60,7 +60,8 @@ WantedBy=sockets.target
     ))
 }
 
-/// Restrictions here apply to every server, too: so nothing is restricted that a compiler, a browser or a container needs.
+/// Restrictions here apply to every server, too: so nothing is restricted that a compiler, a browser or a container
+/// needs.
 fn render_service_unit(service: &ServiceSpec) -> Result<String, String> {
     let mut words = vec![
         quote_word(path_text(&service.exe)?),

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::*;
 
-fn question(id: &str, text: &str) -> Entry {
+fn new_entry(id: &str, text: &str) -> Entry {
     Entry {
         id: id.into(),
         subject: Subject::Confirmation,
@@ -19,21 +19,21 @@ fn question(id: &str, text: &str) -> Entry {
     }
 }
 
-fn look(servers: &[&str], questions: &[Entry]) -> Sample {
-    let mut look = Sample::default();
+fn new_sample(servers: &[&str], questions: &[Entry]) -> Sample {
+    let mut new_sample = Sample::default();
     let servers = servers.iter().map(|id| Server {
         id: (*id).into(),
         state: "connected".into(),
         ..Server::default()
     });
-    look.status.servers = servers.collect();
-    look.pending.pending = questions.to_vec();
-    look
+    new_sample.status.servers = servers.collect();
+    new_sample.pending.pending = questions.to_vec();
+    new_sample
 }
 
 fn model(servers: &[&str], questions: &[Entry]) -> Model {
     let mut model = Model::default();
-    model.add_sample(look(servers, questions));
+    model.add_sample(new_sample(servers, questions));
     model
 }
 
@@ -63,9 +63,9 @@ fn a_selected_server_stays_selected_when_it_moves() {
         (model.selected_server_index(), &*model.rows[0].id),
         (0, "c")
     );
-    model.add_sample(look(&["a", "b", "c", "d"], &[]));
+    model.add_sample(new_sample(&["a", "b", "c", "d"], &[]));
     assert_eq!(model.selected_server_index(), 1);
-    model.add_sample(look(&["a", "b"], &[]));
+    model.add_sample(new_sample(&["a", "b"], &[]));
     assert_eq!(model.selected_server_index(), 0, "it is not there any more");
     typed(&mut model, "G");
     assert_eq!(model.rows[model.selected_server_index()].id, "a");
@@ -103,7 +103,7 @@ fn a_filter_is_typed_and_cleared() {
 #[test]
 fn ctrl_c_quits_from_every_state() {
     let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
-    let mut model = model(&["a"], &[question("q", "x")]);
+    let mut model = model(&["a"], &[new_entry("q", "x")]);
     assert_eq!(typed(&mut model, "q"), Some(Action::Quit));
     for open in ["/ab", "?", "y"] {
         typed(&mut model, open);
@@ -117,7 +117,7 @@ fn ctrl_c_quits_from_every_state() {
 /// An approval takes two different keys, so that a held or doubled key gives none; pasted text counts as none.
 #[test]
 fn a_decision_is_shown_and_confirmed_with_another_key() {
-    let mut model = model(&["a"], &[question("one", "x"), question("two", "x")]);
+    let mut model = model(&["a"], &[new_entry("one", "x"), new_entry("two", "x")]);
     assert_eq!(typed(&mut model, "yyyy"), None);
     typed(&mut model, "y");
     mark_as_read(&mut model);
@@ -145,7 +145,7 @@ fn a_decision_is_shown_and_confirmed_with_another_key() {
 /// The confirming user has seen the whole text.
 #[test]
 fn a_text_not_read_to_its_end_cannot_be_approved() {
-    let mut model = model(&["a"], &[question("one", "x")]);
+    let mut model = model(&["a"], &[new_entry("one", "x")]);
     model.page_rows = 10;
     typed(&mut model, "y");
     for above in [0, 10] {
@@ -163,21 +163,21 @@ fn a_text_not_read_to_its_end_cannot_be_approved() {
 /// Between the sample and the key an entry may be answered elsewhere, or replaced by another of the same name.
 #[test]
 fn a_decision_is_for_the_displayed_entry() {
-    let mut model = model(&["a"], &[question("one", "delete a")]);
+    let mut model = model(&["a"], &[new_entry("one", "delete a")]);
     typed(&mut model, "y");
-    model.add_sample(look(
+    model.add_sample(new_sample(
         &["a"],
-        &[question("zero", "x"), question("one", "delete a")],
+        &[new_entry("zero", "x"), new_entry("one", "delete a")],
     ));
     assert!(model.dialog.is_some(), "others do not matter");
-    model.add_sample(look(&["a"], &[question("one", "delete everything")]));
+    model.add_sample(new_sample(&["a"], &[new_entry("one", "delete everything")]));
     assert_eq!(model.dialog, None);
     assert!(model.note.as_ref().unwrap().contains("another question"));
     mark_as_read(&mut model);
     assert_eq!(model.selected_pending_index(), 0);
 
     typed(&mut model, "y");
-    model.add_sample(look(&["a"], &[]));
+    model.add_sample(new_sample(&["a"], &[]));
     assert_eq!(model.dialog, None);
     assert!(
         model
@@ -195,7 +195,7 @@ fn a_decision_is_for_the_displayed_entry() {
 
 #[test]
 fn entries_that_need_a_text_show_the_command() {
-    let mut asked = question("one", "which?");
+    let mut asked = new_entry("one", "which?");
     asked.options = Some(Vec::new());
     let mut model = model(&["a"], &[asked]);
     typed(&mut model, "y");
@@ -207,12 +207,12 @@ fn entries_that_need_a_text_show_the_command() {
 
 #[test]
 fn no_decision_is_sent_while_the_kernel_is_unreachable() {
-    let mut model = model(&["a"], &[question("one", "x")]);
+    let mut model = model(&["a"], &[new_entry("one", "x")]);
     model.set_unreachable("no kernel\u{1b}[2J\nruns");
     assert_eq!(model.unreachable_reason.as_deref(), Some("no kernel"));
     typed(&mut model, "y");
     assert_eq!(model.dialog, None);
-    model.add_sample(look(&["a"], &[question("one", "x")]));
+    model.add_sample(new_sample(&["a"], &[new_entry("one", "x")]));
     assert_eq!(model.unreachable_reason, None);
     typed(&mut model, "y");
     assert!(model.dialog.is_some());
@@ -220,7 +220,7 @@ fn no_decision_is_sent_while_the_kernel_is_unreachable() {
 
 #[test]
 fn the_pending_panel_is_shown_while_entries_wait() {
-    let mut model = model(&["a"], &[question("one", "x")]);
+    let mut model = model(&["a"], &[new_entry("one", "x")]);
     press(&mut model, KeyCode::Tab);
     assert_eq!(model.panel, Panel::Pending);
     press(&mut model, KeyCode::Enter);
@@ -228,7 +228,7 @@ fn the_pending_panel_is_shown_while_entries_wait() {
         model.dialog.as_ref().unwrap().subject,
         DialogSubject::Entry(_)
     ));
-    model.add_sample(look(&["a"], &[]));
+    model.add_sample(new_sample(&["a"], &[]));
     assert_eq!(model.panel, Panel::Servers);
     press(&mut model, KeyCode::Tab);
     assert_eq!(model.panel, Panel::Servers);

@@ -17,7 +17,7 @@ fn terminal(width: u16, height: u16) -> Terminal<TestBackend> {
 }
 
 /// The screen as lines without trailing blanks.
-fn shown(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String> {
+fn screen_lines(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String> {
     terminal
         .draw(|frame| draw(frame.buffer_mut(), model, 61_000, PLAIN))
         .unwrap();
@@ -34,7 +34,7 @@ fn shown(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String>
 }
 
 fn at(width: u16, height: u16, model: &mut Model) -> Vec<String> {
-    shown(&mut terminal(width, height), model)
+    screen_lines(&mut terminal(width, height), model)
 }
 
 fn press(model: &mut Model, code: KeyCode) {
@@ -192,16 +192,16 @@ fn only_visible_servers_of_ten_thousand_are_drawn() {
     let mut model = Model::default();
     model.add_sample(look);
     let mut terminal = terminal(80, 24);
-    let lines = shown(&mut terminal, &mut model);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(lines.iter().any(|line| line.starts_with("> server-00000")));
     press(&mut model, KeyCode::End);
-    let lines = shown(&mut terminal, &mut model);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(
         lines.iter().any(|line| line.starts_with("> server-09999")),
         "{lines:?}"
     );
     press(&mut model, KeyCode::PageUp);
-    let lines = shown(&mut terminal, &mut model);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(
         lines.iter().any(|line| line.starts_with("> server-0998")),
         "{lines:?}"
