@@ -4,11 +4,13 @@ mod from_config;
 mod mcpl;
 mod phases;
 mod root_actors;
+mod shared;
 
 use self::from_config::{cluster_deps, confirmation_rules, new_connector, new_stateless};
 use self::mcpl::McplComponents;
-use self::phases::{AgentComponents, ApprovalComponents, CatalogComponents, SharedComponents};
+use self::phases::{AgentComponents, ApprovalComponents, CatalogComponents};
 use self::root_actors::start_guard;
+use self::shared::SharedComponents;
 use super::StoredState;
 use super::options::KernelOptions;
 use crate::cluster::{Cluster, FollowerTasks};

@@ -3,7 +3,7 @@
 use super::super::change_events::pending_change_sink;
 use super::super::options::KernelOptions;
 use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
-use super::phases::SharedComponents;
+use super::shared::SharedComponents;
 use crate::cluster::ClusterDeps;
 use crate::config::KernelConfig;
 use mgp_callers::directory::Directory;
@@ -18,31 +18,22 @@ use mgp_doors::revocation::Revocation;
 use mgp_doors::stateless::Stateless;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
 use mgp_engine::policy::risk::ConfirmationPolicy;
 use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_engine::servers::sandbox;
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_policy::access::GrantStore;
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_runtime::time::unix_ms;
 use mgp_servers::login::{LoginBackend, Logins};
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::server::{Connector, ProcessSpawner, ResourceMonitor};
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
 use mgp_tools::registrar::RegistrationDefaults;
 use mgp_tools::search::{EmbeddingOptions, Program, SearchOptions};
 use mgp_transports::http::client::Client;
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 /// Limit for the embedding of one text. The process runs at low priority: what takes 50 ms of an idle
 /// core may take seconds on a busy one.
@@ -75,21 +66,6 @@ fn embedding_options(kernel: &KernelConfig) -> EmbeddingOptions {
     }
 }
 
-/// The table in force until the configuration is applied.
-pub(super) fn initial_access_table(
-    kernel: &KernelConfig,
-    store: &GrantStore,
-) -> Arc<Snapshot<AccessTable>> {
-    let defaults = DefaultPolicies {
-        kernel: kernel.access.default_policy,
-        servers: HashMap::new(),
-    };
-    let (grants, authority) = (store.grants(), store.authority());
-    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
-    let sets = Arc::new(kernel.sets.clone());
-    Arc::new(Snapshot::new(table.with_sets(sets, 1)))
-}
-
 pub(super) fn confirmation_rules(kernel: &KernelConfig) -> ConfirmationRules {
     let config = &kernel.confirmation;
     ConfirmationRules {
@@ -98,19 +74,6 @@ pub(super) fn confirmation_rules(kernel: &KernelConfig) -> ConfirmationRules {
         },
         timeout: config.timeout,
         operator_queue: config.operator_queue,
-    }
-}
-
-pub(super) fn empty_catalog(kernel: &KernelConfig) -> PublishedCatalog {
-    let size = kernel.lists.page_size.try_into();
-    PublishedCatalog {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(randomness::random_bytes()),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-        replaced: CancellationToken::new(),
     }
 }
 

@@ -20,7 +20,7 @@ use mgp_runtime::task;
 use mgp_servers::server::ServerEvent;
 
 use super::super::data_folder::StoredMcpl;
-use super::phases::SharedComponents;
+use super::shared::SharedComponents;
 use crate::config::KernelConfig;
 
 /// The host of MCPL servers, and the agents that are hosts themselves.

@@ -2,7 +2,7 @@
 
 use super::super::data_folder;
 use super::super::options::KernelOptions;
-use super::phases::SharedComponents;
+use super::shared::SharedComponents;
 use crate::supervision_tree::RootActor;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
