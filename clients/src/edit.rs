@@ -73,11 +73,11 @@ pub fn remove_entry(
 /// [`ClientEditError`]; nothing is changed then.
 pub fn append_to_list(text: &str, key: &str, value: &Value) -> Result<String, ClientEditError> {
     let form = DocumentForm::Json;
-    let mut wanted = form.parse(text)?;
-    if wanted.is_null() {
-        wanted = Value::Object(serde_json::Map::new());
+    let mut target = form.parse(text)?;
+    if target.is_null() {
+        target = Value::Object(serde_json::Map::new());
     }
-    let top = wanted
+    let top = target
         .as_object_mut()
         .ok_or(ClientEditError::UnsupportedStyle)?;
     let list = top.entry(key).or_insert(Value::Array(Vec::new()));
@@ -87,7 +87,7 @@ pub fn append_to_list(text: &str, key: &str, value: &Value) -> Result<String, Cl
     list.push(value.clone());
     let edited = json::append(text, key, value).ok_or(ClientEditError::UnsupportedStyle)?;
     match form.parse(&edited) {
-        Ok(read) if read == wanted => Ok(edited),
+        Ok(read) if read == target => Ok(edited),
         Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
@@ -100,9 +100,9 @@ fn apply_edit(
     entry: Option<&Value>,
 ) -> Result<String, ClientEditError> {
     let document = form.parse(text)?;
-    let wanted =
+    let target =
         expected_document(&document, place, entry).ok_or(ClientEditError::UnsupportedStyle)?;
-    if wanted == document {
+    if target == document {
         return Ok(text.to_owned());
     }
     let edited = match form {
@@ -113,7 +113,7 @@ fn apply_edit(
     let edited = edited.ok_or(ClientEditError::UnsupportedStyle)?;
     let edited = keep_line_ends(text, edited);
     match form.parse(&edited) {
-        Ok(read) if read == wanted => Ok(edited),
+        Ok(read) if read == target => Ok(edited),
         Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
@@ -134,11 +134,11 @@ fn expected_document(
     place: EntryLocation<'_>,
     entry: Option<&Value>,
 ) -> Option<Value> {
-    let mut wanted = document.clone();
-    if wanted.is_null() {
-        wanted = Value::Object(serde_json::Map::new());
+    let mut target = document.clone();
+    if target.is_null() {
+        target = Value::Object(serde_json::Map::new());
     }
-    let mut table = &mut wanted;
+    let mut table = &mut target;
     for (at, key) in place.table.iter().enumerate() {
         let object = table.as_object_mut()?;
         if entry.is_none() && !object.contains_key(key) {
@@ -171,5 +171,5 @@ fn expected_document(
             return None;
         }
     }
-    Some(wanted)
+    Some(target)
 }

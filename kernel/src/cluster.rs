@@ -298,8 +298,8 @@ impl Cluster {
     #[must_use]
     pub fn name(&self) -> NodeName {
         let view = self.replication.view();
-        let mut told = members::all_node_names(&view);
-        let own = told.remove(&self.local_node);
+        let mut known_names = members::all_node_names(&view);
+        let own = known_names.remove(&self.local_node);
         own.unwrap_or_else(|| self.config.node_name())
     }
 
@@ -320,12 +320,15 @@ impl Cluster {
 
     /// The nodes without a link, with their last known shares.
     fn unreachable_nodes(&self, names: &NodeNames) -> BTreeMap<NodeId, UnavailableNode> {
-        let (linked, held) = (self.links.linked_nodes(), self.imported_tools.load());
+        let (linked, peer_tools) = (self.links.linked_nodes(), self.imported_tools.load());
         let away = names.iter().map(|(_, node)| node);
         let away = away.filter(|node| !linked.contains(node));
         let known = away.map(|node| {
-            let hidden = held.hidden.get(&node);
-            let servers = held.servers.keys().filter(|server| server.node == node);
+            let hidden = peer_tools.hidden.get(&node);
+            let servers = peer_tools
+                .servers
+                .keys()
+                .filter(|server| server.node == node);
             let servers = servers.map(|server| &server.server);
             let before = hidden.into_iter().flat_map(|hidden| hidden.servers.keys());
             let known = UnavailableNode {

@@ -90,7 +90,7 @@ impl ConfigSource {
         ) {
             Ok(loaded) => Some(loaded),
             Err(error) => {
-                tracing::error!(%error, "the configuration stays as it was");
+                tracing::error!(%error, "the configuration was not changed");
                 None
             }
         }
@@ -119,7 +119,7 @@ impl ConfigSource {
         let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
         for news in untrusted
             .iter()
-            .filter(|one| !status.untrusted.contains(one))
+            .filter(|entry| !status.untrusted.contains(entry))
         {
             tracing::warn!("{}", news.why);
         }
@@ -133,7 +133,7 @@ impl ConfigSource {
             let waiting = self.pending_restart(loaded);
             for news in waiting
                 .iter()
-                .filter(|one| !status.pending_restart.contains(one))
+                .filter(|entry| !status.pending_restart.contains(entry))
             {
                 tracing::warn!("{news}");
             }
@@ -202,7 +202,7 @@ where
     };
     while wait_for_settled_change(&mut changes).await {
         if let Err(error) = reload().await {
-            tracing::error!(%error, "the configuration was not taken up");
+            tracing::error!(%error, "the configuration was not applied");
         }
     }
 }
@@ -217,9 +217,11 @@ pub(crate) async fn watch_certificates(tls: Option<ListenerTls>) {
     while wait_for_settled_change(&mut changes).await {
         let again = tls.clone();
         match mgp_runtime::task::run_blocking("source.certificates", move || again.reload()).await {
-            Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
+            Ok(Ok(true)) => tracing::info!("the HTTP listener uses its new certificate"),
             Ok(Ok(false)) | Err(_) => {}
-            Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),
+            Ok(Err(error)) => {
+                tracing::error!("the HTTP listener keeps its previous certificates: {error}")
+            }
         }
     }
 }
@@ -237,14 +239,16 @@ fn start_watcher(
         }
     });
     let Ok(mut watcher) = watcher else {
-        tracing::warn!("changes of the files are not noticed; use `mgp/kernel/reload`");
+        tracing::warn!(
+            "the configuration files cannot be watched; use `mgp/kernel/reload` after a change"
+        );
         return None;
     };
     // Folders are watched, not files: editors replace files.
     let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
     for folder in folders.into_iter().filter(|f| f.is_dir()) {
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-            tracing::warn!(folder = %folder.display(), %error, "changes in there are not noticed");
+            tracing::warn!(folder = %folder.display(), %error, "this folder cannot be watched");
         }
     }
     Some((watcher, changes))

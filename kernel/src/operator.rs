@@ -251,8 +251,8 @@ impl Operator {
         let telling = async {
             while progress.changed().await.is_ok() {
                 let (read, of) = *progress.borrow_and_update();
-                let said = format!("{read} of {of} files");
-                server_starts::notify_progress(request, read as u64, Some(of as u64), &said);
+                let message = format!("{read} of {of} files");
+                server_starts::notify_progress(request, read as u64, Some(of as u64), &message);
             }
             std::future::pending::<()>().await;
         };
@@ -377,10 +377,10 @@ impl Operator {
 
     /// A server, with its resource usage if the snapshot has it.
     fn server_report(&self, handle: &Arc<ServerHandle>, usage: &ResourceSnapshot) -> Server {
-        let shown = self.catalog.load();
-        let counts = shown.offer_counts(&handle.id);
+        let published_catalog = self.catalog.load();
+        let counts = published_catalog.offer_counts(&handle.id);
         Server {
-            replicas: self.replica_locations(&shown.catalog, &handle.id),
+            replicas: self.replica_locations(&published_catalog.catalog, &handle.id),
             login: self.logins.wanted_login(&handle.id),
             ..handle.report(counts.unwrap_or_default(), usage)
         }

@@ -479,7 +479,7 @@ impl Routes for RoutingTable {
         }
         match agent_notification_handler(method) {
             Some(note) => note(self, caller, params),
-            None => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
+            None => tracing::debug!(agent = %caller.agent, method, "a notification was ignored"),
         }
     }
 

@@ -297,7 +297,7 @@ impl TreeActor {
         let event = TreeEvent::Ended(id.clone());
         let is_desired = state.plan.desired().any(|desired| *desired == id);
         if is_desired && !state.plan.is_stopping() && why != REMOVED {
-            tracing::error!(server = %id, why, "its supervisor failed and is started again");
+            tracing::error!(server = %id, why, "the supervisor failed and is restarted");
         }
         self.apply_event(myself, state, event).await;
     }
@@ -317,11 +317,7 @@ impl TreeActor {
             (actor.name, actor.on_loss())
         });
         if !self.shutdown.is_cancelled() {
-            tracing::error!(
-                actor = name,
-                why,
-                "an actor at the root of the tree is lost"
-            );
+            tracing::error!(actor = name, why, "a root actor was lost");
             let event = TreeEvent::RootLost(name, loss, monotonic_now());
             self.apply_event(myself, state, event).await;
         }
@@ -342,7 +338,7 @@ impl TreeActor {
                     match self.access.set_defaults(defaults).await {
                         Ok(()) => TreeEvent::DefaultsSet,
                         Err(error) => {
-                            tracing::error!(%error, "a change of the servers is not carried out");
+                            tracing::error!(%error, "changed default policies were not applied");
                             TreeEvent::DefaultsRejected
                         }
                     }
@@ -381,7 +377,7 @@ impl TreeActor {
                     continue;
                 }
                 TreeEffect::StopKernel => {
-                    tracing::error!("the kernel cannot go on without it");
+                    tracing::error!("the kernel cannot continue without this actor");
                     self.shutdown.cancel();
                     continue;
                 }
@@ -420,7 +416,7 @@ impl TreeActor {
     async fn apply_tool_sets(&self, loaded: &LoadedConfig) {
         let sets = Arc::new(loaded.kernel.sets.clone());
         if let Err(error) = self.access.set_tool_sets(sets).await {
-            tracing::error!(%error, "the sets stay as they were");
+            tracing::error!(%error, "the tool sets were not changed");
         }
     }
 
@@ -487,7 +483,7 @@ impl TreeActor {
         let autostart = spec.autostart;
         let started = Actor::spawn_linked(None, actor, spec, myself.get_cell()).await;
         let (actor, _) = started.map_err(|error| {
-            tracing::error!(server = %id, %error, "no supervisor for it");
+            tracing::error!(server = %id, %error, "the supervisor could not be started");
             TreeEvent::StartFailed(id.clone(), format!("it has no supervisor: {error}"))
         })?;
         let cell = actor.get_cell();
@@ -513,11 +509,11 @@ impl TreeActor {
             return Err(failed);
         };
         actor.cell = restart().await.map_err(|error| {
-            tracing::error!(actor = name, %error, "it cannot be started again");
+            tracing::error!(actor = name, %error, "a root actor could not be restarted");
             failed
         })?;
         actor.cell.link(myself.get_cell());
-        tracing::warn!(actor = name, "started again");
+        tracing::warn!(actor = name, "a root actor was restarted");
         Ok(())
     }
 

@@ -100,14 +100,14 @@ fn build_archive(profile: &str) -> Result<String, String> {
         fs::copy(file, staged.join(file)).map_err(failed)?;
     }
     for (shell, file) in [("bash", "mgp"), ("zsh", "_mgp"), ("fish", "mgp.fish")] {
-        let said = Command::new(&program).args(["completions", shell]).output();
-        let said = said.map_err(failed)?;
-        if !said.status.success() {
+        let command_output = Command::new(&program).args(["completions", shell]).output();
+        let command_output = command_output.map_err(failed)?;
+        if !command_output.status.success() {
             return Err(format!("mgp completions {shell} failed"));
         }
         let place = staged.join("completions").join(shell);
         fs::create_dir_all(&place).map_err(failed)?;
-        fs::write(place.join(file), said.stdout).map_err(failed)?;
+        fs::write(place.join(file), command_output.stdout).map_err(failed)?;
     }
     let archive = format!("{name}.tar.gz");
     // With a fixed order, owner and time, so that the archive is reproducible.
@@ -176,17 +176,19 @@ fn write_checksums() -> Result<String, String> {
         ));
     }
     let mut sums = Command::new("sha256sum");
-    let said = sums
+    let command_output = sums
         .current_dir(&folder)
         .arg("--")
         .args(&files)
         .output()
         .map_err(failed)?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    if !command_output.status.success() {
+        return Err(String::from_utf8_lossy(&command_output.stderr).into_owned());
     }
-    fs::write(folder.join("SHA256SUMS"), &said.stdout).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim_end().to_owned())
+    fs::write(folder.join("SHA256SUMS"), &command_output.stdout).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&command_output.stdout)
+        .trim_end()
+        .to_owned())
 }
 
 /// Runs a command that reports its own errors.

@@ -295,7 +295,7 @@ pub enum Internal {
 /// `mgp status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Show the actors and tasks that run in it instead.
+    /// Show its running actors and tasks instead.
     #[arg(long)]
     pub(crate) tree: bool,
 }
@@ -307,10 +307,10 @@ pub struct Status {
   mgp metrics | grep mgp_calls_total
   mgp metrics --scrape-config")]
 pub struct Metrics {
-    /// In the form of OpenMetrics.
+    /// Use the OpenMetrics format.
     #[arg(long)]
     pub(crate) openmetrics: bool,
-    /// Show what Prometheus needs to read them at the HTTP door instead.
+    /// Show the Prometheus configuration for the HTTP endpoint instead.
     #[arg(long, conflicts_with = "openmetrics")]
     pub(crate) scrape_config: bool,
 }
@@ -318,7 +318,7 @@ pub struct Metrics {
 /// What is listed.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only this server's, under its own names.
+    /// Only those of this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
 }

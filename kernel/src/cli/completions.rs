@@ -39,21 +39,21 @@ pub(super) fn print_completions(typed: &Complete, options: Options) -> Result<()
         (CompletionShell::Zsh | CompletionShell::Fish, _) => (words, None),
     };
     let suggestions = suggestions(&words, options);
-    let mut said = suggestions.kind.as_str().to_owned();
+    let mut output = suggestions.kind.as_str().to_owned();
     for Suggestion { word, help: what } in suggestions.words {
         let word = match &bash {
             Some(line) => line.replacement_for(&word),
             None => Some(word),
         };
         let Some(word) = word else { continue };
-        said += "\n";
-        said += &word;
+        output += "\n";
+        output += &word;
         if bash.is_none() && !what.is_empty() {
-            said += "\t";
-            said += &what;
+            output += "\t";
+            output += &what;
         }
     }
-    print_line(said)
+    print_line(output)
 }
 
 fn suggestions(words: &[String], options: Options) -> Suggestions {

@@ -94,7 +94,7 @@ impl LastAddresses {
             folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&known)?))
         });
         if let Ok(Err(error)) = written.await {
-            tracing::warn!(%error, "where other nodes are is not kept");
+            tracing::warn!(%error, "the addresses of members could not be saved");
         }
     }
 }

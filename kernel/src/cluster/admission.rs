@@ -27,7 +27,7 @@ impl Cluster {
         match event {
             PairingEvent::ApprovalRequested(waiting) => {
                 let (name, words) = (&waiting.node.name, &waiting.node.words);
-                tracing::info!(%name, words, "a node asks to be let in: `mgp approve`, if it shows these words");
+                tracing::info!(%name, words, "a node asks to join: run `mgp approve` if it shows these words");
             }
             PairingEvent::Admit(node, reply) => task::spawn_detached("cluster.admit", async move {
                 reply.send(cluster.admit_node(node).await);
@@ -132,7 +132,7 @@ impl Cluster {
         task::spawn_detached("cluster.leaves", async move {
             if let Err(why) = cluster.replication.record_leave_of(node).await {
                 let name = cluster.node_label(node);
-                tracing::warn!(%name, %why, "a node leaves, and this one cannot write that down");
+                tracing::warn!(%name, %why, "the departure of a node could not be recorded");
             }
         });
     }

@@ -46,7 +46,7 @@ impl Cluster {
                 if why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
                     tracing::info!(node = %name, %why, "a node was cut off")
                 } else {
-                    tracing::debug!(node = %name, %why, "a link has ended")
+                    tracing::debug!(node = %name, %why, "a link ended")
                 }
                 self.replication.link_down(node);
                 self.tool_index.link_down(node);
@@ -135,7 +135,7 @@ impl Cluster {
                 };
                 task::spawn_detached("cluster.bring", async move {
                     if let Err(why) = replication::send_entries(&link, entries, turn).await {
-                        tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
+                        tracing::debug!(node = %node.short_id(), %why, "replication of entries failed");
                     }
                 });
             }
@@ -152,11 +152,11 @@ impl Cluster {
             // The index limits its warnings: a peer may report as often as it likes.
             ToolIndexEvent::Reported(node, report) => {
                 let (node, refused) = (self.node_label(node), report.refused);
-                tracing::debug!(%node, refused, "a node does not take all that is shared with it");
+                tracing::debug!(%node, refused, "a node rejected a part of the shares");
             }
             ToolIndexEvent::Refused(node, report) => {
                 let (node, refused) = (self.node_label(node), report.refused);
-                tracing::debug!(%node, refused, "not all that a node shares can be taken");
+                tracing::debug!(%node, refused, "a part of a node's shares was rejected");
             }
         }
     }
@@ -193,7 +193,7 @@ async fn dispatch_stream(
         Ok(SyncOpening::Index) => index.serve(node, stream),
         Ok(SyncOpening::Logs) => {
             if let Err(why) = replication::receive_entries(&replication, node, *stream).await {
-                tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
+                tracing::debug!(node = %node.short_id(), %why, "replication of entries failed");
             }
         }
         // Of a later version, or invalid: the stream ends.

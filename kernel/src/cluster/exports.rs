@@ -30,7 +30,7 @@ impl Cluster {
     pub(super) async fn follow_exports(&self) {
         loop {
             if let Err(error) = self.publish_exports().await {
-                tracing::error!(%error, "what is shared is not in force yet");
+                tracing::error!(%error, "the shares are not in force yet");
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             }
@@ -61,11 +61,11 @@ impl Cluster {
     pub(crate) async fn publish_exports(&self) -> Result<(), Refusal> {
         let servers = self.servers.load();
         // Servers of other nodes, and instances for one agent, cannot be shared.
-        let own = servers
+        let shareable = servers
             .keys()
             .filter(|id| ServerId::parse(id.as_str()).is_ok());
         let known = LocalServers {
-            names: own.cloned().collect(),
+            names: shareable.cloned().collect(),
             shared: if self.is_draining() {
                 SharedTools::default()
             } else {

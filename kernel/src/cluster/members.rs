@@ -61,7 +61,7 @@ impl Cluster {
     pub(crate) async fn update_pinned_peers(&self) {
         let pins = pinned_peers(&self.replication.view());
         if let Err(error) = self.links.pin(pins, self.config.peers.clone()).await {
-            tracing::error!(%error, "links do not follow who is in the cluster");
+            tracing::error!(%error, "the links could not be updated to the members of the cluster");
         }
         for (node, at) in self.addresses.all() {
             self.links.add_hint(node, at);
@@ -109,7 +109,7 @@ impl Cluster {
             let member = view.members.get(&node);
             let is_cut = member.is_some_and(|member| member.status.is_out());
             if is_cut && let Err(error) = self.shares.remove_node(node, kernel_actor()).await {
-                tracing::warn!(node = %self.node_label(node), %error, "shares outlast it");
+                tracing::warn!(node = %self.node_label(node), %error, "the shares of a removed node could not be removed");
             }
         }
     }

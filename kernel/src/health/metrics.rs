@@ -220,7 +220,7 @@ impl KernelMetrics {
         )
         .with_unit("seconds");
         let servers = self.calls.servers.load();
-        let shown = self.calls.catalog.load();
+        let published = self.calls.catalog.load();
         for server in servers.values() {
             let id = [("server", server.id.as_str())];
             let (connected, word) = server_state(server);
@@ -229,7 +229,7 @@ impl KernelMetrics {
             begun.add_point(&id, server.generations_started());
             in_flight.add_point(&id, server.in_flight());
             turns.add_point(&id, server.link().map_or(0, |link| link.queued_calls()));
-            let counts = shown.offer_counts(&server.id);
+            let counts = published.offer_counts(&server.id);
             tools.add_point(&id, counts.map_or(0, |counts| counts.tools));
             if let Some(used) = current_usage.server(&server.id) {
                 memory.add_point(&id, used.memory_bytes);

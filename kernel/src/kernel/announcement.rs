@@ -90,7 +90,7 @@ fn writable_folders(folders: &[PathBuf]) -> Vec<PathBuf> {
     let had = |folder: &&PathBuf| match ensure_private_folder(folder) {
         Ok(()) => true,
         Err(e) => {
-            tracing::warn!("no record of this kernel is kept where others look: {e}");
+            tracing::warn!("this kernel could not be recorded for clients: {e}");
             false
         }
     };

@@ -47,7 +47,7 @@ pub(super) fn missing_files(options: &KernelOptions) -> Vec<String> {
     }
     let mut missing = Vec::new();
     let mut check_missing = |path: PathBuf, loss_effect: &str| {
-        if path.try_exists().is_ok_and(|there| !there) {
+        if path.try_exists().is_ok_and(|found| !found) {
             missing.push(format!("{} is missing: {loss_effect}", path.display()));
         }
     };

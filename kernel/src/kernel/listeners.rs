@@ -229,12 +229,12 @@ impl BoundListeners {
             counts: started.metrics.endpoints.clone(),
         });
         // An address cannot be redirected by a web page, as a name can (DNS rebinding).
-        let own = match door.addr() {
+        let own_hosts = match door.addr() {
             at if at.ip().is_unspecified() => None,
             SocketAddr::V4(at) => Some(at.ip().to_string()),
             SocketAddr::V6(at) => Some(format!("[{}]", at.ip())),
         };
-        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own);
+        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own_hosts);
         let allow = AllowList::new(hosts, kernel.http.allowed_origins.clone());
         let limits = ListenerLimits {
             connections: ConnectionLimits::current(kernel.http.max_sessions).http,
@@ -344,12 +344,12 @@ fn oauth_resource_server(
     };
     let port = at.port();
     let scheme = if secure { "https" } else { "http" };
-    let own =
+    let own_hosts =
         || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
     let resource = ProtectedResource {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],
-            None => own().to_vec(),
+            None => own_hosts().to_vec(),
         },
         audiences: config.audience.clone(),
     };
@@ -401,7 +401,7 @@ async fn serve_socket(
             }
             // Most likely out of descriptors: wait until others are closed.
             Err(error) => {
-                tracing::warn!(%error, "the socket takes no connection right now");
+                tracing::warn!(%error, "the socket cannot accept a connection now");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

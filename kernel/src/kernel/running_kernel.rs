@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     /// A folder locked by this process, and its record.
-    fn held(folder: &Path) -> (File, RunningKernel) {
+    fn lock_and_record(folder: &Path) -> (File, RunningKernel) {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
         let pid = std::process::id();
         fs::write(folder.join(LOCK_FILE), format!("{pid}\n")).unwrap();
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_record_counts_as_long_as_its_kernel_runs() {
         let root = tempfile::tempdir().unwrap();
-        let (lock, record) = held(root.path());
+        let (lock, record) = lock_and_record(root.path());
         assert_eq!(RunningKernel::find_live(root.path()), None);
         record.write(root.path()).unwrap();
         assert_eq!(
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_record_writable_by_others_does_not_count() {
         let root = tempfile::tempdir().unwrap();
-        let (_lock, record) = held(root.path());
+        let (_lock, record) = lock_and_record(root.path());
         record.write(root.path()).unwrap();
         let file = root.path().join(RECORD_FILE);
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));

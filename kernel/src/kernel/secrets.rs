@@ -32,20 +32,20 @@ pub(super) fn load_metrics_token(data_dir: &Path) -> Result<(String, PathBuf), S
 
 fn check_length(path: PathBuf) -> Result<(String, PathBuf), String> {
     let token = load_or_create(&path, TOKEN_LOSS)?;
-    let bad = |what: &str| {
+    let describe_problem = |what: &str| {
         Err(format!(
             "{} {what}; remove it, and {TOKEN_LOSS}",
             path.display()
         ))
     };
     match () {
-        () if token.len() < TOKEN_MIN => bad(&format!(
+        () if token.len() < TOKEN_MIN => describe_problem(&format!(
             "holds {} characters, and a token has {TOKEN_MIN} at least",
             token.len()
         )),
-        () if !token.bytes().all(|b| b.is_ascii_graphic()) => {
-            bad("holds what no token has: a space, or something else that is no visible ASCII")
-        }
+        () if !token.bytes().all(|b| b.is_ascii_graphic()) => describe_problem(
+            "holds what no token has: a space, or something else that is no visible ASCII",
+        ),
         () => Ok((token, path)),
     }
 }
@@ -119,10 +119,12 @@ fn load_or_create(path: &Path, lost: &str) -> Result<String, String> {
         read => read.map_err(|e| explain_io_error(path, &e))?,
     };
     let path_text = path.display();
-    let bad = |what: &str| format!("{path_text} {what}; put a copy back, or remove it, and {lost}");
-    let text = String::from_utf8(bytes).map_err(|_| bad("is damaged: it is not text"))?;
+    let describe_problem =
+        |what: &str| format!("{path_text} {what}; put a copy back, or remove it, and {lost}");
+    let text =
+        String::from_utf8(bytes).map_err(|_| describe_problem("is damaged: it is not text"))?;
     match text.trim() {
-        "" => Err(bad("is empty")),
+        "" => Err(describe_problem("is empty")),
         secret => Ok(secret.to_owned()),
     }
 }

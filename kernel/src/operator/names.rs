@@ -27,19 +27,19 @@ impl Operator {
     pub(crate) fn resolve_names(&self, request: &Request) -> Outcome {
         let params: names::Read = read(request)?;
         let known = self.name_sources.name_resolver();
-        let mut meant = ResolvedNames::default();
+        let mut resolved_names = ResolvedNames::default();
         if let Some(agent) = &params.agent {
             let agent = name_sources::require_name(known.resolve_grantee(agent), false)?;
-            add_unknown(&mut meant, agent.unknown);
-            meant.agent_id = Some(agent.value.to_string());
+            add_unknown(&mut resolved_names, agent.unknown);
+            resolved_names.agent_id = Some(agent.value.to_string());
         }
         if let Some(target) = resolve_target(&known, &params)? {
             let target = name_sources::require_name(target, false)?;
-            add_unknown(&mut meant, target.unknown);
-            meant.server_id = Some(target.value.server.to_string());
-            meant.tool_name = target.value.tool;
+            add_unknown(&mut resolved_names, target.unknown);
+            resolved_names.server_id = Some(target.value.server.to_string());
+            resolved_names.tool_name = target.value.tool;
         }
-        super::json(&meant)
+        super::json(&resolved_names)
     }
 
     /// Reports names in the configuration that are unknown.
@@ -60,8 +60,8 @@ impl Operator {
     /// An invalid agent name; logs that are not reachable.
     pub(crate) async fn list_names(&self, request: &Request) -> Outcome {
         let params: names::List = read(request)?;
-        let shown = self.catalog.load();
-        let offered = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let published = self.catalog.load();
+        let offered = published.catalog.offers().flat_map(|offer| offer.tools());
         let mut tools_elsewhere = Vec::new();
         let mut tools = Vec::new();
         for tool in offered {
@@ -107,7 +107,7 @@ impl Operator {
             Some((names.get(node)?.server(own), tool))
         });
         let owned: Vec<Option<(NodeServer, Arc<str>)>> = owned.collect();
-        let look = move |records: Option<&ClusterSnapshot<'_>>| {
+        let find_grants = move |records: Option<&ClusterSnapshot<'_>>| {
             let judge = |(on, tool): &(NodeServer, Arc<str>)| {
                 records.is_some_and(|records| {
                     let caller = records.replica.logs().local_node().agent(agent.clone());
@@ -121,16 +121,16 @@ impl Operator {
                 .map(|owned| owned.as_ref().map(&judge))
                 .collect()
         };
-        self.cluster.replication.read_logs(look).await
+        self.cluster.replication.read_logs(find_grants).await
     }
 }
 
-fn add_unknown(meant: &mut ResolvedNames, unknown: Option<UnknownName>) {
+fn add_unknown(resolved_names: &mut ResolvedNames, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
     let uncertain = if unknown.is_uncertain() {
-        &mut meant.doubts
+        &mut resolved_names.doubts
     } else {
-        &mut meant.unknown
+        &mut resolved_names.unknown
     };
     uncertain.push(unknown.to_string());
 }

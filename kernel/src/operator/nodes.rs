@@ -278,17 +278,17 @@ impl Operator {
             (_, Some(_)) => NodeStatus::Linked,
             (_, None) => NodeStatus::Away,
         };
-        let held = self.cluster.imported_tools.load();
-        let shared = held
+        let imported = self.cluster.imported_tools.load();
+        let shared = imported
             .servers
             .iter()
             .filter(|(server, _)| server.node == node);
-        let shared = shared.map(|(server, held)| SharedServer {
+        let shared = shared.map(|(server, imported)| SharedServer {
             id: server.server.to_string(),
-            tools: held.tools.len() as u64,
-            replica: held.record.replica,
+            tools: imported.tools.len() as u64,
+            replica: imported.record.replica,
         });
-        let hidden = held.hidden.get(&node).into_iter();
+        let hidden = imported.hidden.get(&node).into_iter();
         let hidden = hidden.flat_map(|hidden| &hidden.servers);
         let hidden = hidden.map(|(server, tools)| SharedServer {
             id: server.to_string(),
@@ -474,13 +474,15 @@ pub(super) fn to_protocol_role(role: MemberRole) -> Role {
 fn member_problem(status: MemberStatus, up: bool, problem: Option<String>) -> Option<String> {
     match (status, status_problem(status), problem) {
         (MemberStatus::Retired, _, problem) if up => problem,
-        (MemberStatus::Retired, Some(said), Some(problem)) => Some(format!("{said} ({problem})")),
-        (_, said, problem) => said.or(problem),
+        (MemberStatus::Retired, Some(description), Some(problem)) => {
+            Some(format!("{description} ({problem})"))
+        }
+        (_, description, problem) => description.or(problem),
     }
 }
 
 fn status_problem(status: MemberStatus) -> Option<String> {
-    let said = match status {
+    let description = match status {
         MemberStatus::Active
         | MemberStatus::Left
         | MemberStatus::CutOff
@@ -498,7 +500,7 @@ fn status_problem(status: MemberStatus) -> Option<String> {
             "two living nodes have its key, and neither is let in: stop the copy, then `mgp nodes rekey` on the one that stays, and here what it says then; or cut it off with `mgp nodes remove`"
         }
     };
-    Some(said.to_owned())
+    Some(description.to_owned())
 }
 
 #[cfg(test)]

@@ -35,11 +35,14 @@ impl Operator {
     }
 
     fn to_listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
-        let held = sets.by_agent.iter().filter(|(_, held)| *held == name);
-        let mut agents: Vec<_> = held.map(|(agent, _)| agent.to_string()).collect();
+        let assigned = sets
+            .by_agent
+            .iter()
+            .filter(|(_, assigned)| *assigned == name);
+        let mut agents: Vec<_> = assigned.map(|(agent, _)| agent.to_string()).collect();
         agents.sort();
-        let shown = self.catalog.load();
-        let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let published = self.catalog.load();
+        let tools = published.catalog.offers().flat_map(|offer| offer.tools());
         let tools = tools.filter(|tool| set.contains(&tool.server, Some(&tool.own_name)));
         let mentions: Vec<_> = mentions_of_set(name, set).collect();
         let servers = self.servers.load();

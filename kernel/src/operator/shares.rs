@@ -99,11 +99,11 @@ impl Operator {
     }
 
     /// A server of this node; with `must_exist`, one that exists.
-    fn parse_local_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
+    fn parse_local_server(&self, typed: &str, must_exist: bool) -> Result<ServerId, Refusal> {
         let resolver = self.name_sources.name_resolver();
-        let meant: ResolvedName<ServerId> =
-            name_sources::require_name(resolver.resolve_server(typed), there)?;
-        Ok(meant.value)
+        let resolved: ResolvedName<ServerId> =
+            name_sources::require_name(resolver.resolve_server(typed), must_exist)?;
+        Ok(resolved.value)
     }
 
     fn parse_audience(&self, to: &str) -> Result<ShareAudience, Refusal> {
@@ -133,10 +133,10 @@ impl Operator {
     pub(super) fn to_protocol_share(&self, share: &Share) -> shares::Share {
         let listed = self.listed_tools(&share.server);
         let means = listed.map(|tools| {
-            let meant = tools.iter().filter(|tool| share.tools.matches(tool));
-            meant.count() as u64
+            let resolved = tools.iter().filter(|tool| share.tools.matches(tool));
+            resolved.count() as u64
         });
-        let there = self.servers.load().contains_key(&share.server);
+        let exists = self.servers.load().contains_key(&share.server);
         shares::Share {
             server: share.server.to_string(),
             to: match share.to {
@@ -147,7 +147,7 @@ impl Operator {
             },
             tools: share.tools.to_string(),
             means,
-            why: (!there).then(|| "there is no such server now".to_owned()),
+            why: (!exists).then(|| "there is no such server now".to_owned()),
         }
     }
 }

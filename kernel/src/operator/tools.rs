@@ -37,7 +37,7 @@ pub(crate) fn as_method_request(request: &Request) -> Option<Request> {
         caller: request.caller.clone(),
         call: request.call.clone(),
         method: ByteString::from_static(method),
-        params: call.arguments.map(|said| params.slice_ref(said.get())),
+        params: call.arguments.map(|a| params.slice_ref(a.get())),
         trace: request.trace.clone(),
     })
 }

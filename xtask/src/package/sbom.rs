@@ -13,12 +13,14 @@ const FILE: &str = "mgp.cdx.json";
 
 /// Writes it into a folder; returns its path.
 pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
-    let said = cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
-    let said = said.map_err(|why| format!("cargo metadata: {why}"))?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    let metadata_output =
+        cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
+    let metadata_output = metadata_output.map_err(|why| format!("cargo metadata: {why}"))?;
+    if !metadata_output.status.success() {
+        return Err(String::from_utf8_lossy(&metadata_output.stderr).into_owned());
     }
-    let metadata: Value = serde_json::from_slice(&said.stdout).map_err(|why| why.to_string())?;
+    let metadata: Value =
+        serde_json::from_slice(&metadata_output.stdout).map_err(|why| why.to_string())?;
     let lock = fs::read_to_string("Cargo.lock").map_err(|why| format!("Cargo.lock: {why}"))?;
     let bom = render_bom(&metadata, &parse_checksums(&lock), package)?;
     let place = folder.join(FILE);
@@ -59,7 +61,7 @@ fn render_bom(
         .into_iter()
         .map(|package| (text(&package["id"]), package))
         .collect();
-    let needs: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
+    let dependencies_of: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
         .into_iter()
         .map(|node| {
             let needed = list(&node["deps"]).into_iter().filter(is_built);
@@ -72,7 +74,7 @@ fn render_bom(
     let (mut seen, mut open) = (BTreeSet::new(), vec![root.clone()]);
     while let Some(id) = open.pop() {
         if seen.insert(id.clone()) {
-            open.extend(needs.get(&id).into_iter().flatten().cloned());
+            open.extend(dependencies_of.get(&id).into_iter().flatten().cloned());
         }
     }
     let purl = |id: &str| {
@@ -109,7 +111,7 @@ fn render_bom(
     let mut dependencies: Vec<Value> = seen
         .iter()
         .map(|id| {
-            let needed = needs.get(id).into_iter().flatten();
+            let needed = dependencies_of.get(id).into_iter().flatten();
             let needed: BTreeSet<String> = needed.map(|id| purl(id)).collect();
             json!({"ref": purl(id), "dependsOn": needed})
         })

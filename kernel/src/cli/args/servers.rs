@@ -81,7 +81,7 @@ pub struct Update {
     /// Show what would be written, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write what the entry said before the last update.
+    /// Undo the last update.
     #[arg(long, conflicts_with = "to")]
     pub(crate) undo: bool,
 }
@@ -137,13 +137,13 @@ pub struct Add {
     /// Its working folder; the folder of the configuration file when not given.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) cwd: Option<String>,
-    /// Start it only when asked to.
+    /// Start it only on request.
     #[arg(long)]
     pub(crate) no_autostart: bool,
-    /// How far it is trusted.
+    /// Its trust level.
     #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
     pub(crate) trust: Option<String>,
-    /// When it is started again.
+    /// Its restart policy.
     #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
     pub restart: Option<String>,
     /// The program and its arguments, after `--`.
@@ -211,10 +211,10 @@ pub struct Connect {
     /// Connect over HTTP with a token, instead of starting `mgp stdio`.
     #[arg(long)]
     pub http: bool,
-    /// Take out the client's servers that this kernel has, too.
+    /// Also remove the client's servers that this kernel has.
     #[arg(long, conflicts_with = "undo")]
     pub(crate) take_out: bool,
-    /// Take the entry out again.
+    /// Remove the entry.
     #[arg(long)]
     pub(crate) undo: bool,
     /// Only show what to write.
@@ -233,10 +233,10 @@ pub struct Connect {
 pub struct Logs {
     /// The server's id.
     pub id: String,
-    /// Go on with new lines as they come.
+    /// Follow new lines.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// How many of the last lines.
+    /// Number of lines.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) lines: usize,
 }

@@ -196,11 +196,13 @@ fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
             ..Read::default()
         };
         // A removed agent is unknown, and may have entries.
-        let meant = name_resolution::resolve(client, &query).await?;
-        let params = json!({"agent_id": meant.agent_id});
+        let resolved_agent = name_resolution::resolve(client, &query).await?;
+        let params = json!({"agent_id": resolved_agent.agent_id});
         let answer = client.call(List::METHOD, &params, PROGRESS_TITLE).await?;
-        if parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
-            Err(Failure::Usage(meant.unknown.join("\n")))
+        if parse_result::<AccessList>(&answer)?.entries.is_empty()
+            && !resolved_agent.unknown.is_empty()
+        {
+            Err(Failure::Usage(resolved_agent.unknown.join("\n")))
         } else {
             Ok(answer)
         }

@@ -94,12 +94,12 @@ pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failu
     // A removed folder has the path under which it was trusted.
     let place = trust::trusted_path(&place).unwrap_or(place);
     let file = context.look_up.trust_file();
-    let gone = trust::modify_store(file.as_deref(), |entries| {
+    let forgotten = trust::modify_store(file.as_deref(), |entries| {
         let before = entries.len();
         entries.retain(|entry| entry.file != place);
         before > entries.len()
     });
-    if !gone.map_err(trust_store_failure)? {
+    if !forgotten.map_err(trust_store_failure)? {
         return Err(Failure::Other(format!(
             "{} was not trusted; `mgp trust --list` shows what is",
             place.display()

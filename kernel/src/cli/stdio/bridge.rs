@@ -206,7 +206,7 @@ impl Bridge {
     /// Records lines that are about to be written, except the end of a `torn` one; returns the lines to write.
     fn record_lines<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
         let mut conversation = self.lock_conversation();
-        let mut kept = Cow::Borrowed(text);
+        let mut remaining_text = Cow::Borrowed(text);
         let mut at = 0;
         for (nth, line) in split_lines(text).enumerate() {
             let next_lines = if torn && nth == 0 {
@@ -216,11 +216,13 @@ impl Bridge {
             };
             if next_lines.len() != line.len() {
                 let place = at..at + line.len();
-                kept.to_mut().splice(place, next_lines.iter().copied());
+                remaining_text
+                    .to_mut()
+                    .splice(place, next_lines.iter().copied());
             }
             at += next_lines.len();
         }
-        kept
+        remaining_text
     }
 
     /// From all kernels to the client.

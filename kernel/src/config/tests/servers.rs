@@ -437,10 +437,10 @@ fn invalid_logins_are_rejected() {
             "client_secret",
         ),
     ] {
-        let told = entry(more).why("x");
+        let message = entry(more).why("x");
         assert!(
-            told.contains(why) && !told.contains("s3cret"),
-            "{more}: {told}"
+            message.contains(why) && !message.contains("s3cret"),
+            "{more}: {message}"
         );
     }
 }

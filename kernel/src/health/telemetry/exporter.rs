@@ -92,7 +92,7 @@ impl Exporter {
     fn record_accepted(&self, signal: Signal, many: u64, partial: Option<PartialSuccess>) {
         if self.is_failing[signal as usize].swap(false, Ordering::Relaxed) {
             let signal = signal.name();
-            tracing::info!(%signal, "the collector of telemetry takes messages again");
+            tracing::info!(%signal, "the telemetry collector accepts messages again");
         }
         // A metrics message counts as one, however many of its points were rejected.
         let most = if signal == Signal::Metrics { 0 } else { many };
@@ -107,14 +107,14 @@ impl Exporter {
         if !self.is_partial[signal as usize].swap(true, Ordering::Relaxed) {
             let why = sanitize_message(partial.error_message.as_bytes());
             let (signal, rejected) = (signal.name(), partial.rejected);
-            tracing::warn!(%signal, rejected, %why, "the collector of telemetry does not take all of a message");
+            tracing::warn!(%signal, rejected, %why, "the telemetry collector rejected a part of a message");
         }
     }
 
     fn record_failure(&self, signal: Signal, why: &str) {
         if !self.is_failing[signal as usize].swap(true, Ordering::Relaxed) {
             let signal = signal.name();
-            tracing::warn!(%signal, %why, "the collector of telemetry does not take messages; what finds no room is dropped and counted");
+            tracing::warn!(%signal, %why, "the telemetry collector does not accept messages; items beyond the queue are dropped and counted");
         }
     }
 }

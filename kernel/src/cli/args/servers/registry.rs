@@ -23,7 +23,7 @@ pub struct Search {
     /// Words that its name, title or description has.
     #[arg(required = true)]
     pub(crate) words: Vec<String>,
-    /// Show so many at most.
+    /// Maximum number of results.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=300))]
     pub max: u64,
     /// Which registry.
@@ -34,7 +34,7 @@ pub struct Search {
 /// What `mgp servers add` takes for a name of the registry.
 #[derive(Debug, Default, Args)]
 pub struct RegistryOptions {
-    /// Its id here; the end of its name when not given.
+    /// Its id here; by default the last part of its name.
     #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]
     pub(crate) called: Option<String>,
     /// This version instead of the newest.

@@ -17,7 +17,7 @@ For every one: the same line in ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fis
 Names of servers, tools, agents and nodes come from the kernel that runs, within 200 ms; where none
 answers by then, there are none. Names with characters that no terminal shows are left out.")]
 pub struct Completions {
-    /// For which shell.
+    /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: CompletionShell,
 }

@@ -79,15 +79,15 @@ async fn follow(
     typed: &Trace,
     printer: &mut MessagePrinter,
 ) -> Result<(), Failure> {
-    let wanted = follow_params(client, typed).await?;
-    printer.subject = match (&wanted.server, &wanted.agent) {
+    let follow_request = follow_params(client, typed).await?;
+    printer.subject = match (&follow_request.server, &follow_request.agent) {
         (Some(server), _) => format!("server {server}"),
         (None, agent) => format!("agent {}", agent.as_deref().unwrap_or_default()),
     };
     if let Some(path) = &typed.save {
-        printer.file = Some(RecordingFile::create(path, typed.force, &wanted)?);
+        printer.file = Some(RecordingFile::create(path, typed.force, &follow_request)?);
     }
-    let following = client.request(Follow::METHOD, &wanted, printer);
+    let following = client.request(Follow::METHOD, &follow_request, printer);
     let ended = match typed.during_ms {
         None => following.await,
         Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), following).await {
@@ -110,7 +110,7 @@ async fn follow(
 }
 
 async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Failure> {
-    let mut wanted = Follow {
+    let mut follow_request = Follow {
         server: typed.server.clone(),
         agent: None,
         methods: typed.methods.clone(),
@@ -124,9 +124,9 @@ async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follo
     }
     name_resolution::print_notes(&misspelled_methods(&typed.methods));
     if let Some(agent) = &typed.agent {
-        wanted.agent = name_resolution::resolve_agent(client, agent).await?;
+        follow_request.agent = name_resolution::resolve_agent(client, agent).await?;
     }
-    Ok(wanted)
+    Ok(follow_request)
 }
 
 /// Notes which of these tools the server does not offer now. It may offer them later, so they are traced anyway.

@@ -40,10 +40,10 @@ pub(super) fn demote_node(context: &CliContext, typed: args::Demote) -> Result<(
 
 fn print_change(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
     context.print_answer(answer, |changed: RoleChanged| {
-        let told = render_confirmations(&changed.confirmed);
+        let confirmations = render_confirmations(&changed.confirmed);
         let role = changed.role.as_str();
         print_line(sanitize_line(&format!(
-            "{} is {role} now{told}",
+            "{} is {role} now{confirmations}",
             changed.name
         )))
     })
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn a_drain_reports_calls_in_flight() {
-        let told = |draining, calls| describe_drain(&Drained { draining, calls });
-        assert!(told(true, 3).contains("3 are under way"));
-        assert!(told(true, 0).starts_with("this node is drained"));
-        assert!(told(false, 0).contains("again"));
+        let confirmations = |draining, calls| describe_drain(&Drained { draining, calls });
+        assert!(confirmations(true, 3).contains("3 are under way"));
+        assert!(confirmations(true, 0).starts_with("this node is drained"));
+        assert!(confirmations(false, 0).contains("again"));
     }
 }

@@ -57,7 +57,7 @@ pub(in crate::cli::commands) fn export(
         print_notes(&entries);
     }
     let written = changed && !typed.dry_run && confirm_export(context, typed, &file.path)?;
-    let kept = if written {
+    let backup = if written {
         file.write(&after, typed.with_values)?
     } else {
         None
@@ -72,9 +72,9 @@ pub(in crate::cli::commands) fn export(
                 many => format!("{many} servers"),
             };
             print_line(format_args!("{many} written into {}", file.path.display()))?;
-            if let Some(kept) = kept {
-                print_error(format_args!("as it was: {}", kept.display()));
-                print_foreign_copy(&file, &kept)?;
+            if let Some(backup) = backup {
+                print_error(format_args!("as it was: {}", backup.display()));
+                print_foreign_copy(&file, &backup)?;
             }
             Ok(())
         }
@@ -194,8 +194,8 @@ fn print_notes(entries: &ExportEntries) {
             print_error(sanitize_line(&format!("{id}: left out {key}: {why}")));
         }
         for (name, place) in &server.required_variables {
-            let told = format!("{id}: set {name} where the client is started; here it is {place}");
-            print_error(sanitize_line(&told));
+            let note = format!("{id}: set {name} where the client is started; here it is {place}");
+            print_error(sanitize_line(&note));
         }
         for input in &server.inputs {
             let id_of = input["id"].as_str().unwrap_or_default();

@@ -225,13 +225,13 @@ fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
                 .map(|server| server.id.as_str())
                 .collect();
             let near = mgp_engine::doors::suggestions::nearest(name, ids.iter().copied());
-            let told = match near {
+            let hint = match near {
                 Some(near) => format!("did you mean {near}?"),
                 None if ids.is_empty() => "nothing new was found".to_owned(),
                 None => format!("found were {}", ids.join(", ")),
             };
             return Err(Failure::Usage(format!(
-                "no server {name:?} was found; {told}"
+                "no server {name:?} was found; {hint}"
             )));
         }
     }
@@ -395,6 +395,6 @@ fn report_done(context: &CliContext, writing: &ImportEdit, runs: bool) -> Result
 }
 
 /// A list as JSON.
-fn to_json_array<T>(items: &[T], told: impl Fn(&T) -> Value) -> Value {
-    items.iter().map(told).collect()
+fn to_json_array<T>(items: &[T], hint: impl Fn(&T) -> Value) -> Value {
+    items.iter().map(hint).collect()
 }

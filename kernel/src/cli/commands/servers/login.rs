@@ -116,10 +116,15 @@ fn list(context: &CliContext) -> Result<(), Failure> {
 
 /// Signs in.
 fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
-    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
-    let id = scene.spec.id.as_str();
-    let wanted = scene.wanted_login();
-    let record = block_on(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
+    let login_context = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
+    let id = login_context.spec.id.as_str();
+    let wanted = login_context.wanted_login();
+    let record = block_on(sign_in(
+        context,
+        &login_context,
+        wanted.as_ref(),
+        typed.no_browser,
+    ))?;
     let until = record.until_ms.map(render_rfc3339_ms);
     let mut report = json!({
         "server": id,
@@ -128,18 +133,18 @@ fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
         "expires_at": until,
         "renews": record.refresh.is_some(),
     });
-    if let Some(agent) = &scene.agent {
+    if let Some(agent) = &login_context.agent {
         report["agent"] = agent.as_str().into();
     }
     if !context.json {
         print_line(sanitize_line(&render_record(
             id,
-            scene.agent.as_ref(),
+            login_context.agent.as_ref(),
             &record,
         )))?;
     }
     // An agent's login is used by its next call.
-    if scene.status.is_none() || scene.agent.is_some() {
+    if login_context.status.is_none() || login_context.agent.is_some() {
         return if context.json {
             print_line(report)
         } else {
@@ -182,17 +187,17 @@ fn render_record(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> Str
 
 /// Revokes the tokens, and deletes them.
 fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
-    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
-    let id = scene.spec.id.as_str();
-    let (removed, note) = block_on(async { Ok(scene.login.forget().await?) })?;
+    let login_context = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
+    let id = login_context.spec.id.as_str();
+    let (removed, note) = block_on(async { Ok(login_context.login.forget().await?) })?;
     if !removed {
-        let owner_suffix = scene.agent.as_ref();
+        let owner_suffix = login_context.agent.as_ref();
         let owner_suffix = owner_suffix.map_or(String::new(), |agent| format!(" of {agent}"));
         return Err(Failure::Other(format!(
             "there is no login{owner_suffix} at {id}"
         )));
     }
-    if scene.status.is_some() {
+    if login_context.status.is_some() {
         // Without its token the server is contacted anew.
         start_and_watch(context, Restart::METHOD, "restarting", id, StartMode::Plain)?;
     }
@@ -345,17 +350,17 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 
 async fn sign_in(
     context: &CliContext,
-    scene: &LoginContext,
+    login_context: &LoginContext,
     wanted: Option<&PendingLogin>,
     no_browser: bool,
 ) -> Result<LoginRecord, Failure> {
-    let login = &scene.login;
+    let login = &login_context.login;
     login.reload().await;
     let before = login.record();
     let before = before
         .as_ref()
         .and_then(|record| record.client.callback.as_deref());
-    let configured = scene.spec.login.callback.as_deref();
+    let configured = login_context.spec.login.callback.as_deref();
     let mut listener = CallbackListener::bind(configured, before).await?;
     let challenge = wanted.map(|wanted| LoginChallenge {
         resource_metadata: wanted.resource_metadata.clone(),

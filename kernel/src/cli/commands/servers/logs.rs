@@ -57,12 +57,12 @@ impl RequestObserver for LogPrinter {
 fn render_line(line: &LogLine) -> String {
     let at = render_rfc3339(i64::try_from(line.at_ms / 1000).unwrap_or(i64::MAX), 0);
     // A server's output follows a marker that no line of the kernel has.
-    let by = if line.from == "kernel" {
+    let prefix = if line.from == "kernel" {
         "kernel:"
     } else {
         "|"
     };
-    format!("{at} {by} {}", sanitize_line(&line.text))
+    format!("{at} {prefix} {}", sanitize_line(&line.text))
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
         ("repaired", &server.repaired)
     };
     let Some((first, more)) = list.split_first() else {
-        return render_instances(server).map(|whose| first_line(&whose, most));
+        return render_instances(server).map(|instance_owners| first_line(&instance_owners, most));
     };
     let first = first_line(first, most);
     Some(match more.len() {
@@ -83,11 +83,11 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
 
 /// The owners of its instances.
 fn render_instances(server: &Server) -> Option<String> {
-    let whose: Vec<_> = server.instances.iter().map(instance_owner).collect();
-    match whose.len() {
+    let instance_owners: Vec<_> = server.instances.iter().map(instance_owner).collect();
+    match instance_owners.len() {
         0 => None,
-        1 => Some(format!("1 instance: {}", whose[0])),
-        many => Some(format!("{many} instances: {}", whose.join(", "))),
+        1 => Some(format!("1 instance: {}", instance_owners[0])),
+        many => Some(format!("{many} instances: {}", instance_owners.join(", "))),
     }
 }
 

@@ -97,10 +97,10 @@ async fn unknown_checkpoint(
     let size: StateHistoryList = parse_result(&size.await?)?;
     let known = size.states.iter().flat_map(|state| &state.checkpoints);
     let known = known.map(|entry| entry.checkpoint.as_str());
-    let meant = nearest_name(&typed.checkpoint, known);
-    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    let nearest = nearest_name(&typed.checkpoint, known);
+    let nearest = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
     Ok(sanitize_line(&format!(
-        "no state of {0} has the checkpoint {1:?}{meant} (`mgp state log {0}` shows those that are kept)",
+        "no state of {0} has the checkpoint {1:?}{nearest} (`mgp state log {0}` shows those that are kept)",
         typed.server, typed.checkpoint
     )))
 }

@@ -117,10 +117,10 @@ mod tests {
             nodes: vec![nas],
             ..Cluster::default()
         };
-        let told = hidden_shares_in(&cluster, &[]);
+        let rendered = hidden_shares_in(&cluster, &[]);
         assert!(
-            told[0].starts_with("nas is away, last heard 42 s ago: nas/demo comes back"),
-            "{told:?}"
+            rendered[0].starts_with("nas is away, last heard 42 s ago: nas/demo comes back"),
+            "{rendered:?}"
         );
         assert!(
             hidden_shares_in(&cluster, &["nas/demo".into()]).is_empty(),

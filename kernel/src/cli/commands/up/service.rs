@@ -91,10 +91,10 @@ impl ServiceSpec {
 fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> {
     let files = ServiceSpec::new(context)?.service_files(context)?;
     if typed.dry_run {
-        let told = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
+        let file_to_json = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
         return if context.json {
             print_line(
-                json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}),
+                json!({"written": false, "files": files.iter().map(file_to_json).collect::<Vec<_>>()}),
             )
         } else {
             files.iter().try_for_each(|file| {
@@ -103,8 +103,8 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
         };
     }
     // Only systemd is called; other service managers load the file later.
-    let asked = cfg!(target_os = "linux") && !typed.write_only;
-    if asked {
+    let uses_systemd = cfg!(target_os = "linux") && !typed.write_only;
+    if uses_systemd {
         systemd::check_available().map_err(Failure::Other)?;
         if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {
             return Err(Failure::Other(format!(
@@ -116,17 +116,17 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
     for file in &files {
         write(file)?;
     }
-    if asked {
+    if uses_systemd {
         systemd::start().map_err(Failure::Other)?;
     }
     let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
     if context.json {
-        return print_line(json!({"written": paths, "started": asked}));
+        return print_line(json!({"written": paths, "started": uses_systemd}));
     }
     for path in paths {
         print_line(format_args!("wrote {}", path.display()))?;
     }
-    if asked {
+    if uses_systemd {
         print_line(
             "systemd listens on the kernel's socket, and starts the kernel when a client connects",
         )?;
@@ -145,21 +145,21 @@ fn write(file: &ServiceFile) -> Result<(), Failure> {
 
 fn remove(context: &CliContext) -> Result<(), Failure> {
     let files = ServiceSpec::new(context)?.service_files(context)?;
-    let there: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
-    if there.is_empty() {
+    let existing: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
+    if existing.is_empty() {
         return Err(Failure::Other("the service is not installed".to_owned()));
     }
     if systemd::check_available().is_ok() {
         systemd::stop().map_err(Failure::Other)?;
     }
-    for file in &there {
+    for file in &existing {
         std::fs::remove_file(&file.path)
             .map_err(|e| Failure::Other(format!("{}: {e}", file.path.display())))?;
     }
     if systemd::check_available().is_ok() {
         systemd::reload().map_err(Failure::Other)?;
     }
-    let paths: Vec<&Path> = there.iter().map(|file| file.path.as_path()).collect();
+    let paths: Vec<&Path> = existing.iter().map(|file| file.path.as_path()).collect();
     if context.json {
         return print_line(json!({ "removed": paths }));
     }

@@ -51,26 +51,26 @@ impl ConnectedClient {
         }
     }
 
-    fn says(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
     }
 
     /// The next line that the kernel reads.
-    fn asked(&mut self) -> String {
+    fn next_request(&mut self) -> String {
         line(&mut self.kernel)
     }
 
-    fn answers(&mut self, line: &str) {
+    fn respond(&mut self, line: &str) {
         writeln!(self.kernel.get_mut(), "{line}").unwrap();
     }
 
     /// The next line that the client reads.
-    fn heard(&mut self) -> String {
+    fn next_output(&mut self) -> String {
         line(&mut self.output)
     }
 
     /// Replaces the kernel by another one.
-    fn replaced(&mut self) {
+    fn replace_kernel(&mut self) {
         let (kernel, ours) = UnixStream::pair().unwrap();
         kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         self.kernel = BufReader::new(kernel);
@@ -78,25 +78,25 @@ impl ConnectedClient {
     }
 
     /// A legacy conversation with one answered call.
-    fn opened(&mut self) {
-        self.says(TIMEOUT);
-        assert_eq!(self.asked(), TIMEOUT);
-        self.answers(WELCOME);
-        assert_eq!(self.heard(), WELCOME);
+    fn open_conversation(&mut self) {
+        self.send_line(TIMEOUT);
+        assert_eq!(self.next_request(), TIMEOUT);
+        self.respond(WELCOME);
+        assert_eq!(self.next_output(), WELCOME);
         for line in [READY, LEVEL] {
-            self.says(line);
-            assert_eq!(self.asked(), line);
+            self.send_line(line);
+            assert_eq!(self.next_request(), line);
         }
-        self.answers(DONE);
-        assert_eq!(self.heard(), DONE);
+        self.respond(DONE);
+        assert_eq!(self.next_output(), DONE);
     }
 
     /// Answers the repeated handshake as the second kernel.
-    fn greets_again(&mut self) {
+    fn repeat_handshake(&mut self) {
         for (said, answer) in [(TIMEOUT, WELCOME), (READY, ""), (LEVEL, DONE)] {
-            assert_eq!(self.asked(), said);
+            assert_eq!(self.next_request(), said);
             if !answer.is_empty() {
-                self.answers(answer);
+                self.respond(answer);
             }
         }
     }
@@ -122,8 +122,8 @@ fn line(from: &mut impl BufRead) -> String {
 fn lines_pass_both_ways_until_stdin_ends() {
     let mut joined = ConnectedClient::new();
     joined.input.write_all(b"{\"a\":1}\r\n\n{\"b\"").unwrap();
-    assert_eq!(joined.asked(), "{\"a\":1}\r");
-    assert_eq!(joined.asked(), "");
+    assert_eq!(joined.next_request(), "{\"a\":1}\r");
+    assert_eq!(joined.next_request(), "");
     let ConnectedClient {
         mut kernel,
         input,
@@ -146,89 +146,92 @@ fn lines_pass_both_ways_until_stdin_ends() {
 #[test]
 fn a_conversation_continues_at_the_next_kernel() {
     let mut joined = ConnectedClient::new();
-    joined.opened();
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
-    joined.replaced();
-    let lost = joined.heard();
+    joined.open_conversation();
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
+    joined.replace_kernel();
+    let lost = joined.next_output();
     assert!(
         lost.contains(r#""id":7,"error""#) && lost.contains(r#""outcome":"unknown""#),
         "{lost}"
     );
-    joined.greets_again();
-    assert_eq!(joined.heard(), CHANGED);
-    joined.says(CALL);
+    joined.repeat_handshake();
+    assert_eq!(joined.next_output(), CHANGED);
+    joined.send_line(CALL);
     assert_eq!(
-        joined.asked(),
+        joined.next_request(),
         CALL,
         "it is not said before the client says it again"
     );
-    joined.answers(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-    assert_eq!(joined.heard(), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    joined.respond(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    assert_eq!(
+        joined.next_output(),
+        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#
+    );
 }
 
 /// Point 4: an unanswered `initialize` is sent again, and its answer is passed to the client.
 #[test]
 fn an_unanswered_initialize_is_answered_by_the_next_kernel() {
     let mut joined = ConnectedClient::new();
-    joined.says(TIMEOUT);
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.replaced();
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.answers(WELCOME);
-    assert_eq!(joined.heard(), WELCOME);
-    joined.says(READY);
-    assert_eq!(joined.asked(), READY);
+    joined.send_line(TIMEOUT);
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.replace_kernel();
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.respond(WELCOME);
+    assert_eq!(joined.next_output(), WELCOME);
+    joined.send_line(READY);
+    assert_eq!(joined.next_request(), READY);
 }
 
 /// Point 4: what was sent without a kernel reaches the next one once, in order.
 #[test]
 fn messages_wait_for_the_next_kernel() {
     let mut joined = ConnectedClient::new();
-    joined.opened();
+    joined.open_conversation();
     let (kernel, ours) = UnixStream::pair().unwrap();
     kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     joined.kernel = BufReader::new(kernel);
     for id in 10..40 {
-        joined.says(&CALL.replace('7', &id.to_string()));
+        joined.send_line(&CALL.replace('7', &id.to_string()));
     }
     joined.next.send(ours).unwrap();
-    joined.greets_again();
+    joined.repeat_handshake();
     for id in 10..40 {
-        assert_eq!(joined.asked(), CALL.replace('7', &id.to_string()));
+        assert_eq!(joined.next_request(), CALL.replace('7', &id.to_string()));
     }
-    assert_eq!(joined.heard(), CHANGED);
+    assert_eq!(joined.next_output(), CHANGED);
 }
 
 /// Point 4: a request of the old kernel is cancelled, and an answer to it reaches no other kernel.
 #[test]
 fn kernel_requests_end_with_their_kernel() {
     let mut joined = ConnectedClient::new();
-    joined.opened();
+    joined.open_conversation();
     let question = r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#;
-    joined.answers(question);
-    assert_eq!(joined.heard(), question);
-    joined.replaced();
-    joined.greets_again();
-    let back = joined.heard();
+    joined.respond(question);
+    assert_eq!(joined.next_output(), question);
+    joined.replace_kernel();
+    joined.repeat_handshake();
+    let back = joined.next_output();
     assert!(
         back.contains("notifications/cancelled") && back.contains(r#""requestId":3"#),
         "{back}"
     );
-    assert_eq!(joined.heard(), CHANGED);
-    joined.says(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
+    assert_eq!(joined.next_output(), CHANGED);
+    joined.send_line(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
 }
 
 /// Point 4: a kernel of another version ends the conversation, with a message.
 #[test]
 fn a_kernel_of_another_version_ends_the_conversation() {
     let mut joined = ConnectedClient::new();
-    joined.opened();
-    joined.replaced();
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.answers(&WELCOME.replace("2025-11-25", "2025-06-18"));
+    joined.open_conversation();
+    joined.replace_kernel();
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.respond(&WELCOME.replace("2025-11-25", "2025-06-18"));
     let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     let told = failure.to_string();
     assert!(told.contains("2025-06-18 where 2025-11-25"), "{told}");
@@ -238,13 +241,13 @@ fn a_kernel_of_another_version_ends_the_conversation() {
 #[test]
 fn without_a_kernel_all_requests_are_answered() {
     let mut joined = ConnectedClient::new();
-    joined.opened();
+    joined.open_conversation();
     drop(std::mem::replace(&mut joined.next, mpsc::channel().0));
     let (kernel, _) = UnixStream::pair().unwrap();
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
     joined.kernel = BufReader::new(kernel);
-    let lost = joined.heard();
+    let lost = joined.next_output();
     assert!(lost.contains(r#""id":7,"error""#), "{lost}");
     let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     assert_eq!(failure.exit_code(), 3);
@@ -270,9 +273,9 @@ fn the_end_of_the_client_is_a_success() {
 fn requests_of_a_client_that_has_left_are_answered() {
     for answered in [true, false] {
         let mut joined = ConnectedClient::new();
-        joined.opened();
-        joined.says(CALL);
-        assert_eq!(joined.asked(), CALL);
+        joined.open_conversation();
+        joined.send_line(CALL);
+        assert_eq!(joined.next_request(), CALL);
         let ConnectedClient {
             mut kernel,
             input,

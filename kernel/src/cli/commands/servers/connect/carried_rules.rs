@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn an_entry_blocked_by_gemini_is_reported() {
-        let told = |document: Value| blocked_by_client(Client::Gemini, &document, "mgp");
-        let allowed = told(json!({"mcp": {"allowed": ["a"]}})).unwrap();
+        let blocked = |document: Value| blocked_by_client(Client::Gemini, &document, "mgp");
+        let allowed = blocked(json!({"mcp": {"allowed": ["a"]}})).unwrap();
         assert!(allowed.contains("add mgp there"), "{allowed}");
-        assert!(told(json!({"mcp": {"allowed": ["mgp"], "excluded": ["mgp"]}})).is_some());
+        assert!(blocked(json!({"mcp": {"allowed": ["mgp"], "excluded": ["mgp"]}})).is_some());
         for good in [json!({}), json!({"mcp": {"allowed": ["mgp"]}})] {
-            assert_eq!(told(good), None);
+            assert_eq!(blocked(good), None);
         }
     }
 }

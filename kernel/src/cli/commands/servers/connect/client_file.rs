@@ -122,12 +122,12 @@ impl ClientFileEdit {
         let failed = |why: String| Failure::Other(format!("{}: {why}", self.path.display()));
         let mut text = set_entry(self.client, self.text(), name, entry).map_err(failed)?;
         let document = self.document()?;
-        for taken in without {
+        for removed_entries in without {
             // This kernel's entry replaces it.
-            if taken.project.is_none() && taken.name == name {
+            if removed_entries.project.is_none() && removed_entries.name == name {
                 continue;
             }
-            let table = match &taken.project {
+            let table = match &removed_entries.project {
                 None => self.client.table_path(&document),
                 Some(folder) => ["projects", folder, self.client.table()]
                     .map(str::to_owned)
@@ -136,7 +136,7 @@ impl ClientFileEdit {
             let place = EntryLocation {
                 table: &table,
                 shape: self.client.table_form(),
-                name: &taken.name,
+                name: &removed_entries.name,
             };
             text = remove_entry(self.client.document_form(), &text, place)
                 .map_err(|why| failed(why.to_string()))?;
@@ -609,11 +609,12 @@ mod tests {
             fs::read_to_string(&self.path).unwrap()
         }
 
-        fn connect(&self, taken: &[&str]) {
+        fn connect(&self, removed_entries: &[&str]) {
             let file = self.open();
-            let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
+            let removed_entries: Vec<_> =
+                removed_entries.iter().map(|name| doubled(name)).collect();
             let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
-            let text = file.with_entry("mgp", &entry, &taken).unwrap();
+            let text = file.with_entry("mgp", &entry, &removed_entries).unwrap();
             file.write_connected("mgp", &text, None, DOOR).unwrap();
         }
 
@@ -782,17 +783,17 @@ mod tests {
     fn the_entry_never_replaces_another_server() {
         let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
         let name = |text: &str| CursorFile::new(text).open().entry_name(&entry, DOOR);
-        let taken = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
+        let removed_entries = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
         assert_eq!(name("{}").unwrap(), "mgp");
-        assert_eq!(name(taken).unwrap(), "mgp-kernel");
-        let own = taken.replace("mgp-fixture\"", "/old/mgp\", \"args\": [\"stdio\"]");
+        assert_eq!(name(removed_entries).unwrap(), "mgp-kernel");
+        let own = removed_entries.replace("mgp-fixture\"", "/old/mgp\", \"args\": [\"stdio\"]");
         assert_eq!(name(&own).unwrap(), "mgp");
         let ours = own.replace("\"mgp\"", "\"mgp-kernel\"");
         assert_eq!(name(&ours).unwrap(), "mgp-kernel");
-        let both = taken.replace("}}}", "}, \"mgp-kernel\": {\"command\": \"x\"}}}");
+        let both = removed_entries.replace("}}}", "}, \"mgp-kernel\": {\"command\": \"x\"}}}");
         assert!(name(&both).unwrap_err().to_string().contains("rename one"));
 
-        let file = CursorFile::new(taken);
+        let file = CursorFile::new(removed_entries);
         let edit = file.open();
         let text = edit
             .with_entry("mgp-kernel", &entry, &[doubled("mgp")])

@@ -47,27 +47,27 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(level: FindingLevel, check: &'static str, told: impl Into<String>) -> Self {
+    fn new(level: FindingLevel, check: &'static str, description: impl Into<String>) -> Self {
         Self {
             level,
             check,
-            message: told.into(),
+            message: description.into(),
             command: None,
             remedy: None,
             fix_result: None,
         }
     }
 
-    pub(super) fn broken(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Broken, area, told)
+    pub(super) fn broken(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Broken, area, description)
     }
 
-    pub(super) fn warning(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Warning, area, told)
+    pub(super) fn warning(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Warning, area, description)
     }
 
-    pub(super) fn good(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Ok, area, told)
+    pub(super) fn good(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Ok, area, description)
     }
 
     pub(super) fn with_command(self, command: impl Into<String>) -> Self {
@@ -100,8 +100,8 @@ impl Finding {
 
     /// On one line.
     pub(super) fn render(&self) -> String {
-        let told = self.message.replace('\n', " ");
-        let mut text = format!("{}: {told}", self.check);
+        let description = self.message.replace('\n', " ");
+        let mut text = format!("{}: {description}", self.check);
         match (&self.fix_result, &self.command) {
             (Some(done), _) => text += &format!(" ({done})"),
             (None, Some(command)) => text += &format!(" → {command}"),

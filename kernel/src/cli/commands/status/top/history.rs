@@ -49,13 +49,13 @@ pub(super) struct Rates {
 
 impl History {
     /// Adds a sample. Those of another kernel, or from before its restart, are dropped.
-    pub(super) fn add(&mut self, look: &Sample) {
-        let status = &look.status;
+    pub(super) fn add(&mut self, sample: &Sample) {
+        let status = &sample.status;
         let kernel = (status.pid, status.uptime_secs);
         let goes_on = |last: &HistoryEntry| {
             last.kernel_process.0 == kernel.0
                 && last.kernel_process.1 <= kernel.1
-                && last.taken_at_ms <= look.taken_at_ms
+                && last.taken_at_ms <= sample.taken_at_ms
         };
         if !self.0.back().is_some_and(goes_on) {
             self.0.clear();
@@ -65,14 +65,14 @@ impl History {
             Some((server.id.clone(), (server.pid, used.cpu_seconds)))
         });
         self.0.push_back(HistoryEntry {
-            taken_at_ms: look.taken_at_ms,
+            taken_at_ms: sample.taken_at_ms,
             kernel_process: kernel,
-            calls: look.metrics.calls.clone(),
-            total: look.metrics.total(),
+            calls: sample.metrics.calls.clone(),
+            total: sample.metrics.total(),
             kernel_cpu_seconds: status.uses.map(|uses| uses.cpu_seconds),
             server_cpu_seconds: used.collect(),
         });
-        let too_old = |past: &HistoryEntry| past.taken_at_ms + WINDOW_MS < look.taken_at_ms;
+        let too_old = |past: &HistoryEntry| past.taken_at_ms + WINDOW_MS < sample.taken_at_ms;
         while self.0.len() > SAMPLES_MAX || self.0.len() > 2 && self.0.front().is_some_and(too_old)
         {
             self.0.pop_front();
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     /// A sample of one server `it` with so many calls of up to 2.5 ms, and this CPU time.
-    fn look(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> Sample {
+    fn sample_at(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> Sample {
         let uses = Some(ResourcesInUse {
             cpu_seconds,
             ..ResourcesInUse::default()
@@ -209,13 +209,13 @@ mod tests {
     #[test]
     fn rates_are_differences_of_two_samples() {
         let mut history = History::default();
-        history.add(&look(1000, 1, 100, 1.0));
+        history.add(&sample_at(1000, 1, 100, 1.0));
         assert_eq!(
             history.server_rates("it"),
             Rates::default(),
             "one look is no difference"
         );
-        history.add(&look(3000, 3, 120, 1.5));
+        history.add(&sample_at(3000, 3, 120, 1.5));
         let rates = history.server_rates("it");
         assert_eq!((rates.calls, rates.errors), (Some(10.0), Some(2.5)));
         assert_eq!(rates.cpu, Some(0.25));
@@ -224,7 +224,7 @@ mod tests {
         let none = history.server_rates("other");
         assert_eq!((none.calls, none.p50_us, none.cpu), (Some(0.0), None, None));
         // A decision triggers another sample at once, which gives no rate.
-        history.add(&look(3010, 3, 121, 1.5));
+        history.add(&sample_at(3010, 3, 121, 1.5));
         assert_eq!(history.server_rates("it").calls, Some(21.0 / 2.01));
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let mut history = History::default();
         for second in 0..500 {
             let calls = if second < 10 { second } else { 10 };
-            history.add(&look(second * 1000, second, calls, 0.0));
+            history.add(&sample_at(second * 1000, second, calls, 0.0));
         }
         assert_eq!(history.0.len(), 61);
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
             "no call within a minute"
         );
         for step in 0..1000 {
-            history.add(&look(500_000 + step, 500, 10, 0.0));
+            history.add(&sample_at(500_000 + step, 500, 10, 0.0));
         }
         assert_eq!(history.0.len(), SAMPLES_MAX);
     }
@@ -252,16 +252,16 @@ mod tests {
     #[test]
     fn a_restarted_kernel_has_no_rates_of_the_previous_one() {
         let mut history = History::default();
-        history.add(&look(1000, 500, 1000, 9.0));
-        history.add(&look(3000, 1, 3, 0.1));
+        history.add(&sample_at(1000, 500, 1000, 9.0));
+        history.add(&sample_at(3000, 1, 3, 0.1));
         assert_eq!(history.server_rates("it"), Rates::default());
-        history.add(&look(5000, 3, 5, 0.1));
+        history.add(&sample_at(5000, 3, 5, 0.1));
         assert_eq!(history.server_rates("it").calls, Some(1.0));
         // The same process with a longer uptime, but lower counters.
-        history.add(&look(7000, 5, 1, 0.1));
+        history.add(&sample_at(7000, 5, 1, 0.1));
         let odd = history.server_rates("it");
         assert_eq!((odd.calls, odd.errors, odd.p50_us), (None, None, None));
-        let mut other = look(9000, 7, 900, 0.1);
+        let mut other = sample_at(9000, 7, 900, 0.1);
         other.status.pid = 100;
         history.add(&other);
         assert_eq!(history.server_rates("it"), Rates::default());
@@ -271,14 +271,14 @@ mod tests {
     #[test]
     fn a_new_process_has_no_cpu_share_yet() {
         let mut history = History::default();
-        history.add(&look(1000, 1, 0, 1.0));
-        let mut again = look(3000, 3, 0, 5.0);
+        history.add(&sample_at(1000, 1, 0, 1.0));
+        let mut again = sample_at(3000, 3, 0, 5.0);
         again.status.servers[0].pid = Some(8);
         history.add(&again);
         assert_eq!(history.server_rates("it").cpu, None);
-        history.add(&look(5000, 5, 0, 4.0));
+        history.add(&sample_at(5000, 5, 0, 4.0));
         assert_eq!(history.server_rates("it").cpu, None);
-        history.add(&look(7000, 7, 0, 3.0));
+        history.add(&sample_at(7000, 7, 0, 3.0));
         assert_eq!(history.server_rates("it").cpu, None, "it ran backwards");
     }
 

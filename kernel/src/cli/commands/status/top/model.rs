@@ -86,12 +86,12 @@ pub(super) enum Action {
 
 impl Model {
     /// Adds a sample.
-    pub(super) fn add_sample(&mut self, look: Sample) {
+    pub(super) fn add_sample(&mut self, new_sample: Sample) {
         self.unreachable_reason = None;
-        self.history.add(&look);
-        self.summary = Summary::new(&look, &self.history);
-        self.questions = collect(&look.pending, &look.cluster.waiting);
-        self.last_sample = Some(look);
+        self.history.add(&new_sample);
+        self.summary = Summary::new(&new_sample, &self.history);
+        self.questions = collect(&new_sample.pending, &new_sample.cluster.waiting);
+        self.last_sample = Some(new_sample);
         self.rebuild_rows();
         self.close_stale_dialog();
         if self.questions.is_empty() {
@@ -120,9 +120,9 @@ impl Model {
 
     /// Rebuilds the rows.
     fn rebuild_rows(&mut self) {
-        if let Some(look) = &self.last_sample {
+        if let Some(new_sample) = &self.last_sample {
             let order = (self.order, self.reversed);
-            self.rows = build_rows(look, &self.history, &self.filter, order);
+            self.rows = build_rows(new_sample, &self.history, &self.filter, order);
         }
     }
 

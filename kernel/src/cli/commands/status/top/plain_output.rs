@@ -72,25 +72,25 @@ fn render_pending(questions: &[PendingRow]) -> String {
 
 /// One object per sample. Unknown values are null.
 pub(super) fn to_json(model: &Model) -> Value {
-    let Some(look) = model.last_sample() else {
+    let Some(last) = model.last_sample() else {
         return Value::Null;
     };
-    let (status, all) = (&look.status, look.metrics.total());
-    let cluster = look.cluster.id.as_ref().map(|id| {
-        let nodes = look.cluster.nodes.iter();
+    let (status, all) = (&last.status, last.metrics.total());
+    let cluster = last.cluster.id.as_ref().map(|id| {
+        let nodes = last.cluster.nodes.iter();
         let nodes = nodes.map(|node| json!({"name": node.name, "state": node.standing.as_str()}));
-        json!({"id": id, "confirmed": look.cluster.confirmed, "nodes": nodes.collect::<Vec<_>>()})
+        json!({"id": id, "confirmed": last.cluster.confirmed, "nodes": nodes.collect::<Vec<_>>()})
     });
     let mut object = json!({
-        "at": render_rfc3339_ms(look.unix_ms),
+        "at": render_rfc3339_ms(last.unix_ms),
         "version": status.version,
         "pid": status.pid,
         "uptime_secs": status.uptime_secs,
         "agents": status.connections,
-        "under_way": look.metrics.in_flight,
+        "under_way": last.metrics.in_flight,
         "memory_bytes": status.uses.map(|uses| uses.memory_bytes),
         "servers_memory_bytes": total_server_memory(status),
-        "audit_queue": look.metrics.audit_queue,
+        "audit_queue": last.metrics.audit_queue,
         "troubles": status.troubles,
         "cluster": cluster,
         "servers": model.rows.iter().map(server_to_json).collect::<Vec<_>>(),
@@ -152,13 +152,13 @@ mod tests {
     fn model(looks: &[(u64, u64)]) -> Model {
         let mut model = Model::default();
         for (at_ms, ended) in looks {
-            let mut look = Sample {
+            let mut last = Sample {
                 taken_at_ms: *at_ms,
                 unix_ms: 1_000_000_000_500,
                 ..Sample::default()
             };
-            look.status.pid = 7;
-            look.status.servers = vec![Server {
+            last.status.pid = 7;
+            last.status.servers = vec![Server {
                 id: "it\u{1b}[2J".into(),
                 state: "connected".into(),
                 ..Server::default()
@@ -167,14 +167,14 @@ mod tests {
                 finished: *ended,
                 ..CallTotals::default()
             };
-            look.metrics.calls = [("it\u{1b}[2J".to_owned(), calls)].into();
+            last.metrics.calls = [("it\u{1b}[2J".to_owned(), calls)].into();
             let wanted = PendingLogin {
                 why: "its token\u{7} ended".into(),
                 command: "mgp logins add it".into(),
                 ..PendingLogin::default()
             };
-            look.pending.logins = [("it".to_owned(), wanted)].into();
-            model.add_sample(look);
+            last.pending.logins = [("it".to_owned(), wanted)].into();
+            model.add_sample(last);
         }
         model
     }

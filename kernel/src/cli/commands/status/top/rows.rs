@@ -134,8 +134,8 @@ impl SortOrder {
 }
 
 impl Row {
-    fn new(server: &Server, look: &Sample, history: &History) -> Self {
-        let calls = look.metrics.calls.get(&server.id).copied();
+    fn new(server: &Server, current: &Sample, history: &History) -> Self {
+        let calls = current.metrics.calls.get(&server.id).copied();
         let calls = calls.unwrap_or_default();
         Self {
             id: server.id.clone(),
@@ -194,13 +194,13 @@ fn reason_line(server: &Server) -> String {
 
 /// The rows that match the filter, sorted.
 pub(super) fn build_rows(
-    look: &Sample,
+    current: &Sample,
     history: &History,
     filter: &str,
     (order, reversed): (SortOrder, bool),
 ) -> Vec<Row> {
-    let servers = look.status.servers.iter();
-    let rows = servers.map(|server| Row::new(server, look, history));
+    let servers = current.status.servers.iter();
+    let rows = servers.map(|server| Row::new(server, current, history));
     let filter = filter.to_lowercase();
     let mut rows: Vec<Row> = rows.filter(|row| row.matches(&filter)).collect();
     rows.sort_by(|one, other| {
@@ -277,14 +277,14 @@ mod tests {
             next_try_ms: reason.map(|_| 12_000),
             ..Server::default()
         };
-        let mut look = Sample::default();
-        look.status.servers = vec![
+        let mut current = Sample::default();
+        current.status.servers = vec![
             server("Files", "connected", None),
             server("loops", "error", Some("exited \u{1b}[2Jwith 1\nmore")),
         ];
         let history = History::default();
         let found = |filter: &str| {
-            let found = build_rows(&look, &history, filter, (SortOrder::Name, false));
+            let found = build_rows(&current, &history, filter, (SortOrder::Name, false));
             found.into_iter().map(|row| row.id).collect::<Vec<_>>()
         };
         assert_eq!(found("FILE"), ["Files"]);
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(found("error"), ["loops"]);
         assert_eq!(found("").len(), 2);
         assert!(found("nothing of it").is_empty());
-        let reversed = build_rows(&look, &history, "", (SortOrder::Name, true));
+        let reversed = build_rows(&current, &history, "", (SortOrder::Name, true));
         assert_eq!(
             reversed[0].reason,
             "exited with 1 · next try in 12 s · 2 restarts"

@@ -28,17 +28,17 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(look: &Sample, history: &History) -> Self {
-        let cluster = render_cluster(&look.cluster);
+    pub(super) fn new(current: &Sample, history: &History) -> Self {
+        let cluster = render_cluster(&current.cluster);
         Self {
-            kernel: render_kernel(&look.status),
-            calls: render_calls(look, history),
-            usage: render_usage(&look.status, history),
-            files: render_files(look),
+            kernel: render_kernel(&current.status),
+            calls: render_calls(current, history),
+            usage: render_usage(&current.status, history),
+            files: render_files(current),
             is_cluster_degraded: cluster.as_ref().is_some_and(|(_, ails)| *ails),
             cluster: cluster.map(|(text, _)| text),
-            endpoints: render_endpoints(&look.status),
-            failures: render_failures(look),
+            endpoints: render_endpoints(&current.status),
+            failures: render_failures(current),
         }
     }
 
@@ -79,7 +79,7 @@ fn render_agents(connections: u64) -> String {
     }
 }
 
-fn render_calls(look: &Sample, history: &History) -> String {
+fn render_calls(current: &Sample, history: &History) -> String {
     let rates = history.total_rates();
     format!(
         "{} a second, {} errors, p50 {}, p99 {}, {} under way",
@@ -87,7 +87,7 @@ fn render_calls(look: &Sample, history: &History) -> String {
         format_rate(rates.errors),
         format_latency(rates.p50_us),
         format_latency(rates.p99_us),
-        look.metrics.in_flight
+        current.metrics.in_flight
     )
 }
 
@@ -110,8 +110,8 @@ pub(super) fn total_server_memory(status: &KernelStatus) -> u64 {
 }
 
 /// Disk syncs since the kernel's start, because there are few.
-fn render_files(look: &Sample) -> String {
-    let figures = &look.metrics;
+fn render_files(current: &Sample) -> String {
+    let figures = &current.metrics;
     format!(
         "audit sync p99 {}, {} waiting; journal sync p99 {}",
         format_latency(percentile(&figures.audit_syncs, 0.99)),
@@ -156,16 +156,16 @@ fn render_endpoints(status: &KernelStatus) -> String {
     doors.join(", ")
 }
 
-fn render_failures(look: &Sample) -> Vec<String> {
+fn render_failures(current: &Sample) -> Vec<String> {
     let KernelStatus {
         troubles,
         config_problems,
         untrusted,
         ..
-    } = &look.status;
+    } = &current.status;
     let of_files = untrusted.iter().map(|file| &file.why);
     let all = troubles.iter().chain(config_problems).chain(of_files);
-    let all = all.chain(&look.cluster.troubles);
+    let all = all.chain(&current.cluster.troubles);
     all.map(|text| first_line(text, TEXT_WIDTH_MAX)).collect()
 }
 
@@ -203,17 +203,17 @@ mod tests {
             servers: vec![server.clone(), server, Server::default()],
             ..KernelStatus::default()
         };
-        let mut look = Sample {
+        let mut current = Sample {
             status,
             ..Sample::default()
         };
-        look.metrics.audit_syncs.buckets[4] = 3;
-        look.metrics.audit_queue = 2;
-        look.cluster.id = Some("c".into());
-        look.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
+        current.metrics.audit_syncs.buckets[4] = 3;
+        current.metrics.audit_queue = 2;
+        current.cluster.id = Some("c".into());
+        current.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
             .map(node)
             .into();
-        let summary = Summary::new(&look, &History::default());
+        let summary = Summary::new(&current, &History::default());
         let lines: Vec<String> = summary
             .titled_lines()
             .into_iter()
@@ -232,7 +232,7 @@ mod tests {
             ]
         );
         assert!(summary.is_cluster_degraded);
-        look.cluster.id = None;
-        assert_eq!(Summary::new(&look, &History::default()).cluster, None);
+        current.cluster.id = None;
+        assert_eq!(Summary::new(&current, &History::default()).cluster, None);
     }
 }

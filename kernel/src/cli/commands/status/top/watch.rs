@@ -68,7 +68,7 @@ impl Sampler<'_> {
         tokio::pin!(interrupted);
         loop {
             let update = match self.take_sample().await {
-                Ok(look) => Update::Sample(Box::new(look)),
+                Ok(taken) => Update::Sample(Box::new(taken)),
                 Err(failure) => self.on_failure(failure)?,
             };
             self.send(update).await;
@@ -92,9 +92,9 @@ impl Sampler<'_> {
             Some(client) => client,
             None => self.context.connect(ConnectOptions::default()).await?,
         };
-        let look = Sample::take(&mut client, self.since.elapsed()).await?;
+        let taken = Sample::take(&mut client, self.since.elapsed()).await?;
         self.client = Some(client);
-        Ok(look)
+        Ok(taken)
     }
 
     /// Ctrl-C ends the program; other failures are shown, and retried.
@@ -180,7 +180,7 @@ async fn run_screen(
 
 fn apply_update(model: &mut Model, update: Update) {
     match update {
-        Update::Sample(look) => model.add_sample(*look),
+        Update::Sample(taken) => model.add_sample(*taken),
         Update::Unreachable(why) => model.set_unreachable(&why),
         Update::DecisionSent(done) => model.set_note(&done),
     }

@@ -74,14 +74,14 @@ fn question() -> Entry {
 fn model(questions: &[Entry]) -> Model {
     let mut model = Model::default();
     for (at_ms, ended, errors, cpu_seconds) in [(0, 100, 3, 1.0), (2000, 125, 4, 1.2)] {
-        let mut look = Sample {
+        let mut taken = Sample {
             taken_at_ms: at_ms,
             ..Sample::default()
         };
-        look.status.version = "0.1.0".into();
-        look.status.pid = 17553;
-        look.status.uptime_secs = 300 + at_ms / 1000;
-        look.status.doors = vec!["socket /run/mgp.sock".into()];
+        taken.status.version = "0.1.0".into();
+        taken.status.pid = 17553;
+        taken.status.uptime_secs = 300 + at_ms / 1000;
+        taken.status.doors = vec!["socket /run/mgp.sock".into()];
         let loops = Server {
             id: "loops".into(),
             state: "error".into(),
@@ -94,17 +94,17 @@ fn model(questions: &[Entry]) -> Model {
         if let Some(uses) = &mut files.uses {
             uses.cpu_seconds = cpu_seconds;
         }
-        look.status.servers = vec![connected("git"), files, loops];
+        taken.status.servers = vec![connected("git"), files, loops];
         let mut calls = CallTotals {
             finished: ended,
             errors,
             ..CallTotals::default()
         };
         calls.durations.buckets[2] = ended;
-        look.metrics.calls = [("files".to_owned(), calls)].into();
-        look.metrics.in_flight = 1;
-        look.pending.pending = questions.to_vec();
-        model.add_sample(look);
+        taken.metrics.calls = [("files".to_owned(), calls)].into();
+        taken.metrics.in_flight = 1;
+        taken.pending.pending = questions.to_vec();
+        model.add_sample(taken);
     }
     model
 }
@@ -186,11 +186,11 @@ fn a_wide_terminal_has_room_for_reasons() {
 /// Only visible rows are drawn, including the selected one.
 #[test]
 fn only_visible_servers_of_ten_thousand_are_drawn() {
-    let mut look = Sample::default();
+    let mut taken = Sample::default();
     let ids = (0..10_000).map(|at| format!("server-{at:05}"));
-    look.status.servers = ids.map(|id| connected(&id)).collect();
+    taken.status.servers = ids.map(|id| connected(&id)).collect();
     let mut model = Model::default();
-    model.add_sample(look);
+    model.add_sample(taken);
     let mut terminal = terminal(80, 24);
     let lines = screen_lines(&mut terminal, &mut model);
     assert!(lines.iter().any(|line| line.starts_with("> server-00000")));
