@@ -85,8 +85,8 @@ impl Cluster {
                 loop {
                     let view = replication.view();
                     if view.silent_node.is_none() {
-                        // What the logs allow was sent before the view was published: it is in force once this is
-                        // answered.
+                        // The rules of the logs were sent before the view was published: they are in force once
+                        // this is answered.
                         let _in_force = access.flush().await;
                         return;
                     }

@@ -11,7 +11,7 @@ use super::time_values;
 pub enum Audit {
     /// Show the last events.
     Tail(TailAudit),
-    /// Find events by who, what and when, the newest first.
+    /// Find events by agent, server, tool and time, the newest first.
     Find(FindAudit),
     /// Verify every record of the log, with or without a running kernel.
     #[command(after_help = "\
@@ -105,7 +105,7 @@ pub struct FindAudit {
     pub(crate) limit: u64,
 }
 
-/// How what was done ended.
+/// The results of events.
 fn outcome_parser() -> impl TypedValueParser<Value = Outcome> {
     PossibleValuesParser::new(Outcome::ALL.map(Outcome::label)).map(|word| {
         let is_it = |result: &Outcome| result.label().eq_ignore_ascii_case(&word);

@@ -117,7 +117,7 @@ pub struct Add {
     /// Reach it at this address instead of starting a program.
     #[arg(long, conflicts_with = "command")]
     pub url: Option<String>,
-    /// What is spoken at the address: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
+    /// The protocol: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
     #[arg(long, value_name = "TRANSPORT", requires = "url", conflicts_with = "command", value_parser = ["http", "lite", "grpc"])]
     pub(crate) transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
@@ -134,7 +134,7 @@ pub struct Add {
     /// Write it into ./mgp.toml instead of your own file.
     #[arg(long)]
     pub project: bool,
-    /// Its working folder; the folder of the configuration file when not given.
+    /// Its working folder; by default that of the configuration file.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) cwd: Option<String>,
     /// Start it only on request.
@@ -149,7 +149,7 @@ pub struct Add {
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// What is said of one of the registry.
+    /// Options for a server of the registry.
     #[command(flatten)]
     pub from: RegistryOptions,
 }
@@ -176,7 +176,7 @@ pub struct Import {
     /// Show what would be added, and change nothing.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Only this server, by the id it is shown with.
+    /// Only this server, by its displayed id.
     #[arg(long, value_name = "ID")]
     pub only: Vec<String>,
 }
@@ -205,7 +205,7 @@ pub struct Connect {
     /// like the client, which is made.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// What the client sees: this set, one of `mgp sets list`, and nothing else.
+    /// Restrict the client to this set, one of `mgp sets list`.
     #[arg(long, value_name = "NAME", conflicts_with = "undo")]
     pub(crate) set: Option<String>,
     /// Connect over HTTP with a token, instead of starting `mgp stdio`.

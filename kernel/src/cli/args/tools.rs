@@ -29,7 +29,7 @@ pub struct ListTools {
     /// Only those of this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
-    /// What this agent sees, one of `mgp agents list`; agent.local is a client without a name of its own.
+    /// List what this agent sees, one of `mgp agents list`; agent.local is an unnamed client.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 }

@@ -53,7 +53,7 @@ pub(super) fn run_cluster(context: &CliContext, typed: &Cluster) -> Result<(), F
     }
 }
 
-/// Asks the kernel; a name it cannot read is a command line that is wrong.
+/// Sends a request to the kernel; an invalid name is a usage error.
 fn call(
     context: &CliContext,
     method: &str,
@@ -151,7 +151,7 @@ fn leave_cluster(context: &CliContext, typed: &args::Leave) -> Result<(), Failur
     })
 }
 
-/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`, of something that gives; nothing where nobody else has to know.
+/// Which nodes have confirmed a grant: `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`; empty if no other node must.
 pub(super) fn render_reach(by: &Confirmations) -> String {
     let Confirmations {
         nodes,
@@ -167,7 +167,7 @@ pub(super) fn render_reach(by: &Confirmations) -> String {
     }
 }
 
-/// The same of something that takes away: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
+/// The same for a revoke, with bounds: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
 pub(super) fn render_confirmations(by: &Confirmations) -> String {
     let reached = render_reach(by);
     if by.missing.is_empty() || by.of == 0 {
@@ -216,7 +216,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
     )
 }
 
-/// What a bound depends on that this node cannot know.
+/// The condition of a bound that this node cannot check.
 fn demotion_caveat(by: &[String]) -> String {
     match by {
         [] => String::new(),
@@ -235,7 +235,7 @@ mod tests {
 
     /// FED-037.
     #[test]
-    fn who_has_a_revocation_is_told_in_one_line() {
+    fn confirmations_of_a_revoke_are_one_line() {
         let mut by = Confirmations::default();
         assert_eq!(render_confirmations(&by), "");
         by.of = 3;
@@ -259,7 +259,7 @@ mod tests {
 
     /// FED-038.
     #[test]
-    fn who_may_go_on_allowing_is_named() {
+    fn nodes_that_may_still_allow_are_named() {
         let bound = |node: &str, secs, lease_unknown| RevokeBound {
             node: node.into(),
             secs,

@@ -324,7 +324,7 @@ async fn the_user_is_asked_if_the_client_supports_it() {
 }
 
 #[tokio::test]
-async fn resources_templates_prompts_and_completion_are_there() {
+async fn resources_templates_prompts_and_completion_are_served() {
     let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let list = client.request(json!(1), "resources/list", json!({})).await;
     let uri = list["result"]["resources"][0]["uri"].clone();

@@ -33,7 +33,7 @@ pub struct Replay {
     /// than once.
     #[arg(long, value_name = "NAME=FROM")]
     pub(crate) set: Vec<String>,
-    /// Compare, too, whether the server reported progress, of the requests that asked for it.
+    /// Also compare whether the server reported progress for requests that asked for it.
     #[arg(long)]
     pub(crate) notifications: bool,
     /// Write answers that differ into the file.

@@ -57,6 +57,6 @@ pub struct FeatureSetSelection {
 pub struct ForgetScopes {
     /// The server.
     pub server: String,
-    /// One of its sets; all of them when not given.
+    /// One of its sets; all by default.
     pub(crate) set: Option<String>,
 }

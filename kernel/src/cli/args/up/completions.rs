@@ -33,10 +33,10 @@ pub enum CompletionShell {
     Fish,
 }
 
-/// `mgp __complete`: what the scripts of the shells ask.
+/// `mgp __complete`: called by the scripts of the shells.
 #[derive(Debug, Args)]
 pub struct Complete {
-    /// Who asks.
+    /// The calling shell.
     #[arg(value_enum)]
     pub(crate) shell: CompletionShell,
     /// The words up to the cursor, the last one unfinished. From bash: what ends a word for it, and the

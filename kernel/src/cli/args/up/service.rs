@@ -20,7 +20,7 @@ pub enum Service {
     Status,
     /// Stop it and remove the units.
     Remove,
-    /// Run the kernel with the PATH of your shell: this is what the unit starts.
+    /// Run the kernel with the PATH of your shell; the unit starts this.
     #[command(hide = true)]
     Run,
 }
