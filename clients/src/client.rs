@@ -1,4 +1,4 @@
-//! Which clients there are.
+//! The known clients.
 
 use std::fmt;
 
@@ -39,13 +39,13 @@ pub enum Client {
     Continue,
 }
 
-/// A word that is no client's.
+/// An unknown client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.render())]
 pub struct UnknownClient {
     /// The word.
     pub(crate) word: String,
-    /// What was probably meant.
+    /// The probable client.
     pub(crate) nearest: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ impl UnknownClient {
 }
 
 impl Client {
-    /// All of them, the most used first.
+    /// All clients, the most used first.
     pub const ALL: [Self; 16] = [
         Self::ClaudeDesktop,
         Self::ClaudeCode,
@@ -84,7 +84,7 @@ impl Client {
         Self::Continue,
     ];
 
-    /// What it is called on a command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn cli_name(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// What it calls itself.
+    /// Its display name.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -130,10 +130,10 @@ impl Client {
         }
     }
 
-    /// The clients that a word means: `claude` means both of Anthropic's.
+    /// The clients of a word: `claude` means both of Anthropic's.
     ///
     /// # Errors
-    /// [`UnknownClient`] says what was probably meant.
+    /// [`UnknownClient`], with a suggestion.
     pub fn parse(word: &str) -> Result<Vec<Self>, UnknownClient> {
         let small = word.to_lowercase().replace([' ', '_'], "-");
         let found = match small.as_str() {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_found_as_people_write_them() {
+    fn clients_are_found_in_any_spelling() {
         assert_eq!(Client::parse("VS Code"), Ok(vec![Client::VsCode]));
         assert_eq!(Client::parse("Cursor"), Ok(vec![Client::Cursor]));
         assert_eq!(Client::parse("claude").map(|both| both.len()), Ok(2));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_client_is_told_what_was_meant() {
+    fn a_misspelled_client_gets_a_suggestion() {
         let told = |word| Client::parse(word).unwrap_err().to_string();
         assert_eq!(
             told("curser"),

@@ -1,4 +1,4 @@
-//! Where clients keep their servers.
+//! The locations of clients' files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::document::DocumentForm;
 
-/// A system the paths differ on.
+/// Operating systems with different paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Platform {
-    /// Linux and what is like it.
+    /// Linux and similar ones.
     Linux,
     /// macOS.
     Mac,
 }
 
-/// Folders of the user that clients' files are in.
+/// The user's base folders of clients' files.
 #[derive(Clone, Debug)]
 pub struct UserFolders {
     /// `~`.
@@ -29,23 +29,23 @@ pub struct UserFolders {
     pub platform: Platform,
 }
 
-/// Who reads a file.
+/// When a client reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileScope {
-    /// The user's client, wherever it is started.
+    /// Always.
     User,
-    /// The client when it is started in the folder.
+    /// When started in the folder.
     Project,
 }
 
-/// A file a client reads.
+/// A file that a client reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFile {
     /// The client.
     pub client: Client,
-    /// In which case it reads it.
+    /// When it reads it.
     pub scope: FileScope,
-    /// The file; it need not be there.
+    /// The path; the file may not exist.
     pub path: PathBuf,
 }
 
@@ -140,7 +140,7 @@ fn project_files(client: Client) -> &'static [&'static str] {
     }
 }
 
-/// Files of a project that seldom have servers: they are known when they are named, and not looked for.
+/// Files of a project that rarely contain servers: recognized if named, but not searched.
 fn rare_project_files(client: Client) -> &'static [&'static str] {
     match client {
         Client::VsCode => &[".vscode/settings.json"],
@@ -163,7 +163,7 @@ fn rare_project_files(client: Client) -> &'static [&'static str] {
 }
 
 impl Client {
-    /// Whose file this is, as far as its name tells.
+    /// The client of a file by its name.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
         if path.ends_with("claude_desktop_config.json") {
@@ -172,7 +172,7 @@ impl Client {
         if path.extension().is_some_and(|end| end == "code-workspace") {
             return Some(Self::VsCode);
         }
-        // One file for each server, or a file of another client's, in this folder of Continue's.
+        // One file for each server, or another client's file, in this folder of Continue's.
         let yaml = DocumentForm::from_path(path) == DocumentForm::Yaml;
         if yaml
             && path
@@ -185,7 +185,7 @@ impl Client {
         known.find(|client| client.project_file(path).is_some())
     }
 
-    /// Whose a document is, as far as its keys tell.
+    /// The client of a document by its keys.
     #[must_use]
     pub(crate) fn from_document(document: &Value) -> Option<Self> {
         let has = |key: &str| document.get(key).is_some();
@@ -205,7 +205,7 @@ impl Client {
             .filter(|_| !has("mcpServers"))
     }
 
-    /// The folder of the project that a file is of, by its path.
+    /// The folder of the project that a file belongs to, by its path.
     #[must_use]
     pub fn project_folder(path: &Path) -> Option<PathBuf> {
         let inside = Self::ALL
@@ -220,7 +220,7 @@ impl Client {
         path.ancestors().nth(depth).map(Path::to_owned)
     }
 
-    /// The path of a project's file within its folder, where this is one of the client's.
+    /// The path of a project's file within its folder, if it is one of the client's.
     #[must_use]
     pub(crate) fn project_file(self, path: &Path) -> Option<&'static str> {
         let all = project_files(self).iter().chain(rare_project_files(self));
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_its_name_wherever_it_is() {
+    fn a_file_is_recognized_by_its_name_in_any_folder() {
         let of = |path: &str| Client::from_path(Path::new(path));
         assert_eq!(of("/x/.vscode/mcp.json"), Some(Client::VsCode));
         assert_eq!(of("/x/.cursor/mcp.json"), Some(Client::Cursor));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_of_the_project_whose_folder_it_is_below() {
+    fn a_file_belongs_to_the_project_above_it() {
         let of = |path: &str| Client::project_folder(Path::new(path));
         for path in [
             "/x/.vscode/mcp.json",
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_were_moved_are_looked_into_where_they_are() {
+    fn relocated_folders_are_used() {
         let user = UserFolders {
             home: "/home/me".into(),
             config: "/cfg".into(),

@@ -1,30 +1,30 @@
-//! The servers that a client's file names.
+//! The servers in a client's file.
 
 use std::collections::BTreeSet;
 
 use crate::text::ClientText;
 
-/// A server as a client has it written down.
+/// A server as configured in a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientServer {
     /// Its name there.
     pub name: String,
-    /// The folder of the only project it is for, where the user's file says so.
+    /// The folder of its project, if the user's file has one.
     pub project: Option<String>,
-    /// How it is reached.
+    /// Its transport.
     pub(crate) connection: ClientConnection,
-    /// It is not to be started.
+    /// Whether it is disabled.
     pub disabled: bool,
-    /// The setting outside of its entry that says so.
+    /// The setting outside of its entry that disables it.
     pub(crate) disabled_by: Option<&'static str>,
-    /// The tools its client does not offer.
+    /// The tool limits of the client.
     pub tools: ToolLimits,
-    /// What of the entry has no place here.
+    /// Keys of the entry without an equivalent here.
     pub skipped_keys: Vec<SkippedKey>,
 }
 
 impl ClientServer {
-    /// What its client would ask for, by id.
+    /// The ids of the client's inputs that it needs.
     pub fn inputs(&self) -> impl Iterator<Item = &str> {
         let texts: Vec<&ClientText> = match &self.connection {
             ClientConnection::Command {
@@ -47,10 +47,10 @@ impl ClientServer {
     }
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientConnection {
-    /// It is started.
+    /// A program.
     Command {
         /// The program.
         command: ClientText,
@@ -58,39 +58,39 @@ pub enum ClientConnection {
         args: Vec<ClientText>,
         /// Its variables, in the order of the file.
         env: Vec<(String, ClientText)>,
-        /// A file with more of them.
+        /// A file with more variables.
         env_file: Option<ClientText>,
-        /// Where it is started.
+        /// Its working folder.
         cwd: Option<ClientText>,
     },
-    /// It is somewhere.
+    /// A URL.
     Url {
-        /// There.
+        /// The URL.
         url: ClientText,
-        /// What is sent along, in the order of the file.
+        /// Headers of each request, in the order of the file.
         headers: Vec<(String, ClientText)>,
     },
 }
 
-/// Which tools of a server a client offers.
+/// The tools of a server that a client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ToolLimits {
-    /// These and no others, where there is a list.
+    /// Only these, if there is a list.
     pub only: Option<BTreeSet<String>>,
-    /// Not these.
+    /// Hidden tools.
     pub hidden: BTreeSet<String>,
-    /// The settings that say so.
+    /// The keys of these settings.
     pub keys: BTreeSet<String>,
 }
 
 impl ToolLimits {
-    /// Whether any tool is kept back.
+    /// Whether no tool is hidden.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.only.is_none() && self.hidden.is_empty()
     }
 
-    /// Keeps back what the other one does, too.
+    /// Also applies the limits of another one.
     pub fn restrict(&mut self, other: &Self) {
         self.hidden.extend(other.hidden.iter().cloned());
         self.keys.extend(other.keys.iter().cloned());
@@ -101,37 +101,37 @@ impl ToolLimits {
     }
 }
 
-/// A key of an entry that is not taken over.
+/// A key of an entry that is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedKey {
     /// The key.
     pub key: String,
-    /// Why, or what does the same here.
+    /// The reason, or the equivalent here.
     pub reason: &'static str,
 }
 
-/// What a client asks its user for.
+/// A value that a client prompts its user for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInput {
-    /// How values name it.
+    /// The id in references.
     pub id: String,
-    /// The question.
+    /// The prompt.
     pub description: String,
-    /// It must not be seen.
+    /// Whether the answer is secret.
     pub secret: bool,
-    /// What it is where nothing is answered.
+    /// The value without an answer.
     pub default: Option<String>,
-    /// The only answers there are; any, where there are none.
+    /// The allowed answers; any, if empty.
     pub options: Vec<String>,
 }
 
-/// What was found in a file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientDocument {
     /// In the order of the file.
     pub servers: Vec<ClientServer>,
-    /// Entries that no server can be made of, and why.
+    /// Invalid entries, with the reason.
     pub invalid: Vec<(String, &'static str)>,
-    /// What is asked for.
+    /// The declared inputs.
     pub inputs: Vec<ClientInput>,
 }

@@ -1,16 +1,16 @@
-//! The texts of clients' files, read as their clients read them.
+//! Parses clients' files as their clients do.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Longest file that is read, in bytes: Claude Code keeps its history beside its servers, some tens of MiB.
+/// Longest file that is read, in bytes: Claude Code stores its history in the same file, some tens of MiB.
 pub const DOCUMENT_MAX: usize = 64 << 20;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentForm {
-    /// JSON, with the comments and commas that some clients allow.
+    /// JSON, with the comments and trailing commas that some clients allow.
     Json,
     /// TOML.
     Toml,
@@ -21,12 +21,12 @@ pub enum DocumentForm {
 /// A file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// It is not what its name says.
+    /// The text does not have the format.
     #[error("not {form}: {message}")]
     Malformed {
         /// `JSON`, `TOML` or `YAML`.
         form: &'static str,
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
     /// It is longer than [`DOCUMENT_MAX`].
@@ -35,7 +35,7 @@ pub enum DocumentError {
 }
 
 impl DocumentForm {
-    /// What the name of a file says; JSON where it says nothing.
+    /// The format by the file's extension; JSON by default.
     #[must_use]
     pub fn from_path(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -45,8 +45,7 @@ impl DocumentForm {
         }
     }
 
-    /// Reads a text. Of a key that is there twice the last counts, as for the clients. An empty file holds
-    /// nothing.
+    /// Parses a text. The last one of duplicate keys counts, as for the clients. An empty file is an empty document.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -70,7 +69,7 @@ impl DocumentForm {
             Self::Toml => toml::from_str(text)
                 .map_err(|error: toml::de::Error| malformed("TOML", error.message().to_owned())),
             Self::Yaml => serde_saphyr::from_str(text)
-                // The lines around it may hold secrets.
+                // Excerpts of the text may contain secrets.
                 .map_err(|error: serde_saphyr::Error| {
                     malformed("YAML", error.without_snippet().to_string())
                 }),
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_error_repeats_what_stands_in_the_file() {
+    fn no_error_repeats_contents_of_the_file() {
         for (form, text) in [
             (DocumentForm::Json, "{\"TOKEN\": \"s3cret\", s3cret: }"),
             (DocumentForm::Toml, "TOKEN = \"s3cret\"\nTOKEN = s3cret\n"),

@@ -1,4 +1,4 @@
-//! Edits of clients' files that leave every other line, and every comment, as it was.
+//! Edits of clients' files that preserve all other lines and comments.
 
 mod json;
 #[cfg(test)]
@@ -11,41 +11,41 @@ use serde_json::Value;
 
 use crate::document::{DocumentError, DocumentForm};
 
-/// Why an edit was not made. The text is as it was.
+/// Why an edit was rejected. The text is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientEditError {
-    /// The text cannot be edited before it is mended.
+    /// The text must be fixed before it can be edited.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// It is written in a way this cannot edit without changing something else.
+    /// Its form cannot be edited without changing something else.
     #[error("it is written in a way that cannot be edited safely; edit it by hand")]
     UnsupportedStyle,
 }
 
-/// How the entries of a table stand there.
+/// The form of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableForm {
-    /// By name.
+    /// Entries by name.
     Map,
-    /// One after the other, each with its `name`.
+    /// A list of entries, each with its `name`.
     List,
 }
 
-/// An entry of a table of a client's file.
+/// The location of an entry in a client's file.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryLocation<'p> {
-    /// The keys that lead to the table; none for the document itself.
+    /// The keys of the path to the table; empty for the document itself.
     pub table: &'p [String],
-    /// What a table becomes that is not there yet.
+    /// The form of a table that does not exist yet.
     pub shape: TableForm,
     /// The entry's name.
     pub name: &'p str,
 }
 
-/// Puts the entry there, or in place of the one that is there.
+/// Adds or replaces the entry.
 ///
 /// # Errors
-/// [`ClientEditError`]; nothing is half done.
+/// [`ClientEditError`]; nothing is changed then.
 pub fn put_entry(
     form: DocumentForm,
     text: &str,
@@ -55,10 +55,10 @@ pub fn put_entry(
     apply_edit(form, text, place, Some(entry))
 }
 
-/// Takes the entry out. A file without it stays as it is.
+/// Removes the entry. A file without it stays unchanged.
 ///
 /// # Errors
-/// [`ClientEditError`]; nothing is half done.
+/// [`ClientEditError`]; nothing is changed then.
 pub fn remove_entry(
     form: DocumentForm,
     text: &str,
@@ -67,17 +67,17 @@ pub fn remove_entry(
     apply_edit(form, text, place, None)
 }
 
-/// Puts a value at the end of the list `key`, at the top of a document in JSON.
+/// Appends a value to the list `key`, at the top level of a JSON document.
 ///
 /// # Errors
-/// [`ClientEditError`]; nothing is half done.
+/// [`ClientEditError`]; nothing is changed then.
 pub fn append_to_list(text: &str, key: &str, value: &Value) -> Result<String, ClientEditError> {
     let form = DocumentForm::Json;
-    let mut wanted = form.parse(text)?;
-    if wanted.is_null() {
-        wanted = Value::Object(serde_json::Map::new());
+    let mut target = form.parse(text)?;
+    if target.is_null() {
+        target = Value::Object(serde_json::Map::new());
     }
-    let top = wanted
+    let top = target
         .as_object_mut()
         .ok_or(ClientEditError::UnsupportedStyle)?;
     let list = top.entry(key).or_insert(Value::Array(Vec::new()));
@@ -87,12 +87,12 @@ pub fn append_to_list(text: &str, key: &str, value: &Value) -> Result<String, Cl
     list.push(value.clone());
     let edited = json::append(text, key, value).ok_or(ClientEditError::UnsupportedStyle)?;
     match form.parse(&edited) {
-        Ok(read) if read == wanted => Ok(edited),
+        Ok(read) if read == target => Ok(edited),
         Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
 
-/// What an edit makes is read again: it is the document it should be, or the edit is not made.
+/// Parses the result again: unless it is the expected document, the edit is rejected.
 fn apply_edit(
     form: DocumentForm,
     text: &str,
@@ -100,9 +100,9 @@ fn apply_edit(
     entry: Option<&Value>,
 ) -> Result<String, ClientEditError> {
     let document = form.parse(text)?;
-    let wanted =
+    let target =
         expected_document(&document, place, entry).ok_or(ClientEditError::UnsupportedStyle)?;
-    if wanted == document {
+    if target == document {
         return Ok(text.to_owned());
     }
     let edited = match form {
@@ -113,12 +113,12 @@ fn apply_edit(
     let edited = edited.ok_or(ClientEditError::UnsupportedStyle)?;
     let edited = keep_line_ends(text, edited);
     match form.parse(&edited) {
-        Ok(read) if read == wanted => Ok(edited),
+        Ok(read) if read == target => Ok(edited),
         Ok(_) | Err(_) => Err(ClientEditError::UnsupportedStyle),
     }
 }
 
-/// The edited text with the line ends of the text before, where those are all alike.
+/// The edited text with the previous line endings, if those were uniform.
 #[must_use]
 pub fn keep_line_ends(before: &str, edited: String) -> String {
     let windows = before.matches("\r\n").count();
@@ -134,11 +134,11 @@ fn expected_document(
     place: EntryLocation<'_>,
     entry: Option<&Value>,
 ) -> Option<Value> {
-    let mut wanted = document.clone();
-    if wanted.is_null() {
-        wanted = Value::Object(serde_json::Map::new());
+    let mut target = document.clone();
+    if target.is_null() {
+        target = Value::Object(serde_json::Map::new());
     }
-    let mut table = &mut wanted;
+    let mut table = &mut target;
     for (at, key) in place.table.iter().enumerate() {
         let object = table.as_object_mut()?;
         if entry.is_none() && !object.contains_key(key) {
@@ -171,5 +171,5 @@ fn expected_document(
             return None;
         }
     }
-    Some(wanted)
+    Some(target)
 }

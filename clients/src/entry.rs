@@ -1,5 +1,5 @@
-//! One entry of a client's file. The clients' keys differ, and none means something else in another client's
-//! entry, but for the notation of values: so one reader knows them all.
+//! Reads one entry of a client's file. Keys of clients differ, but none has two meanings except for the notation of
+//! values: so one reader covers all clients.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::client_servers::{ClientConnection, ClientServer, SkippedKey, ToolLimits};
 use crate::text::ClientText;
 
-/// Reads an entry key by key, so that what nobody read can be told.
+/// Reads an entry key by key, so that unread keys can be reported.
 pub(crate) struct EntryReader<'v> {
     keys: Map<String, Value>,
     client: Option<Client>,
@@ -18,7 +18,7 @@ pub(crate) struct EntryReader<'v> {
     unset: Vec<String>,
 }
 
-/// Keys without effect here, and what does the same. Of keys that begin alike the first counts.
+/// Keys without an effect here, with the equivalent. The first matching prefix counts.
 const UNSUPPORTED_KEYS: [(&str, &str); 17] = [
     (
         "timeout",
@@ -83,7 +83,7 @@ const UNSUPPORTED_KEYS: [(&str, &str); 17] = [
     ("oauth", "signing in is not taken over"),
     ("auth", "signing in is not taken over"),
 ];
-/// Keys that say nothing a server needs.
+/// Keys that a server does not need.
 const IGNORED_KEYS: [&str; 9] = [
     "description",
     "name",
@@ -144,26 +144,26 @@ impl<'v> EntryReader<'v> {
         })
     }
 
-    /// Lists of tools. The names of each count; one that says more is left to be reported.
+    /// Tool lists. Valid names count; lists with other values are also reported.
     fn read_tool_limits(&mut self) -> ToolLimits {
         let mut limits = ToolLimits::default();
-        let mut taken = BTreeSet::new();
+        let mut read_keys = BTreeSet::new();
         let none = ToolLimits {
             only: Some(BTreeSet::new()),
             ..ToolLimits::default()
         };
         for key in ["disabledTools", "disabled_tools", "excludeTools"] {
-            match self.read_tool_names(key, &mut taken) {
+            match self.read_tool_names(key, &mut read_keys) {
                 Some(names) if names.contains("*") => limits.restrict(&none),
                 Some(names) => limits.hidden.extend(names),
                 None => {}
             }
         }
         for key in ["includeTools", "enabled_tools", "available_tools", "tools"] {
-            let Some(names) = self.read_tool_names(key, &mut taken) else {
+            let Some(names) = self.read_tool_names(key, &mut read_keys) else {
                 continue;
             };
-            // To Goose an empty list is no list, to Copilot `*` is every tool.
+            // For Goose an empty list is no list, for Copilot `*` is every tool.
             let all = (key == "available_tools" && names.is_empty()) || names.contains("*");
             if !all {
                 let only = Some(names);
@@ -174,15 +174,15 @@ impl<'v> EntryReader<'v> {
                 limits.restrict(&other);
             }
         }
-        limits.keys = taken.into_iter().collect();
+        limits.keys = read_keys.into_iter().collect();
         limits
     }
 
-    /// The names of such a list, alone or one; patterns, and what is no name, stay behind.
+    /// The names of such lists; patterns and invalid names remain.
     fn read_tool_names(
         &mut self,
         key: &str,
-        taken: &mut BTreeSet<String>,
+        read_keys: &mut BTreeSet<String>,
     ) -> Option<BTreeSet<String>> {
         let listed = self.keys.get(key)?;
         let listed = if listed.is_string() {
@@ -198,7 +198,7 @@ impl<'v> EntryReader<'v> {
         } else {
             self.keys.insert(key.to_owned(), rest.into())
         };
-        taken.insert(key.to_owned());
+        read_keys.insert(key.to_owned());
         Some(
             names
                 .iter()
@@ -248,7 +248,7 @@ impl<'v> EntryReader<'v> {
             env.extend(self.read_map(key)?);
         }
         let own = |key: &str, env: &[(String, ClientText)]| env.iter().any(|(name, _)| name == key);
-        // Names of variables that the client hands on: Goose's, and Codex's.
+        // Names of variables that the client passes on: Goose's and Codex's.
         for key in ["env_keys", "env_vars"] {
             let names = self.take_key(key);
             let names = names.as_ref().and_then(Value::as_array);
@@ -343,7 +343,7 @@ impl<'v> EntryReader<'v> {
         let table = table
             .as_object()
             .ok_or("its variables or headers are no table")?;
-        // A variable that is null is one the client does not set.
+        // A variable that is null is not set by the client.
         let (unset, values): (Vec<_>, Vec<_>) =
             table.iter().partition(|(_, value)| value.is_null());
         let unset = unset.into_iter().map(|(name, _)| format!("{key}.{name}"));

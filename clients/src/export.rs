@@ -1,6 +1,6 @@
-//! Entries of `mgp.toml` as a client writes them down: the way back of what is taken over.
+//! Exports entries of `mgp.toml` in a client's form: the reverse of an import.
 //!
-//! What is written is read again as the client reads it, and means what it meant, or it is not written.
+//! Each exported text is parsed again as the client does; unless it has the same meaning, it is not exported.
 
 mod configured;
 mod entry_keys;
@@ -17,43 +17,43 @@ use self::entry_keys::EntryKeys;
 use crate::client::Client;
 use crate::variables::{Notation, TextPiece, parse_pieces};
 
-/// A server as a client has it.
+/// An exported server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportedServer {
-    /// Its entry.
+    /// The entry.
     pub entry: Value,
-    /// What the client is to ask for: elements of `inputs`.
+    /// Inputs for the client to prompt for: elements of `inputs`.
     pub inputs: Vec<Value>,
-    /// Variables that have to be set where the client is started, with the key that needs each and what
-    /// its value is here: `secret:NAME`, `file:PATH`.
+    /// Variables to set where the client is started, with the key that needs each and its value here: `secret:NAME`,
+    /// `file:PATH`.
     pub required_variables: Vec<(String, String)>,
-    /// What the client cannot say: a key, and why.
+    /// Keys that the client does not support, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
-/// Why a server cannot be written down for a client.
+/// Why a server cannot be exported to a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The client starts programs only.
+    /// The client supports only programs.
     #[error("{0} starts programs only, and has no place for a URL")]
     NoUrls(Client),
-    /// A part that cannot be left out.
+    /// A required part.
     #[error("`{key}`: {why}")]
     Unsupported {
-        /// Where in the entry.
+        /// The key in the entry.
         key: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// There is neither a command nor a URL.
+    /// Neither a command nor a URL.
     #[error("it has neither a command nor a URL")]
     NoConnection,
 }
 
-/// How entries are written.
+/// The settings of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Exporter<'e> {
-    /// For whom.
+    /// The client.
     pub client: Client,
     /// `~`.
     pub home: &'e Path,
@@ -120,7 +120,7 @@ impl Exporter<'_> {
             match self.export_text(name, value, out) {
                 Ok(text) => drop(env.insert(name.clone(), text.into())),
                 Err(_) if self.entry_keys().env_names.is_some() && value.is_reference() => {
-                    // One that is handed on has the name that the server knows it by.
+                    // A variable that is passed on keeps its name.
                     if !value.is_variable(name) {
                         out.required_variables.push((name.clone(), value.render()));
                     }
@@ -178,7 +178,7 @@ impl Exporter<'_> {
         Ok(entry.into())
     }
 
-    /// Codex takes headers out of variables that it names.
+    /// Codex reads headers from variables that it names.
     fn codex_header(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ impl Exporter<'_> {
         EntryKeys::for_client(self.client)
     }
 
-    /// A text that the entry makes no sense without.
+    /// A text that the entry requires.
     fn required_text(&self, key: &str, text: &ConfiguredText) -> Result<String, ExportError> {
         let mut none = ExportedServer::default();
         let written = self.export_text(key, text, &mut none);
@@ -228,7 +228,7 @@ impl Exporter<'_> {
         })
     }
 
-    /// A text in the client's notation; why not, in words.
+    /// A text in the client's notation, or the reason why that is not possible.
     fn export_text(
         &self,
         key: &str,
@@ -295,7 +295,7 @@ impl Exporter<'_> {
         Ok(written)
     }
 
-    /// A piece as it is written, and as the client reads it then.
+    /// A piece as written, and as the client parses it.
     fn export_piece(
         &self,
         notation: Notation,
@@ -372,7 +372,7 @@ impl Exporter<'_> {
     }
 }
 
-/// What a secret is called as a variable: its own last word, where that is a name, or the key's.
+/// The name of a secret as a variable: the last word of its own name if valid, or that of the key.
 fn variable_name(key: &str, piece: &ConfiguredPiece) -> String {
     let own = match piece {
         ConfiguredPiece::Secret(name) => name.rsplit('/').next().unwrap_or_default(),

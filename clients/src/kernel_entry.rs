@@ -1,10 +1,10 @@
-//! Which entries of a client lead to this kernel, whatever they are called.
+//! Recognizes this kernel's entries in clients' files, under any name.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Whether an entry starts this kernel's program, or has an address at its door.
+/// Whether an entry starts this kernel's program, or has a URL at its endpoint.
 #[must_use]
 pub fn is_kernel_entry(entry: &Value, door: &str) -> bool {
     if let Some(address) = entry_url(entry) {
@@ -15,11 +15,11 @@ pub fn is_kernel_entry(entry: &Value, door: &str) -> bool {
     program.is_some_and(|program| program == "mgp") && words[1..].contains(&"stdio")
 }
 
-/// The words of its command, whichever way the client writes it.
+/// The words of its command, in any client's form.
 #[must_use]
 pub fn command_words(entry: &Value) -> Vec<&str> {
     let command = entry.get("command").or_else(|| entry.get("cmd"));
-    // Zed had the words in a table of their own.
+    // Zed had the words in a separate table.
     let (command, args) = match command.filter(|command| command.is_object()) {
         Some(table) => (table.get("path"), table.get("args")),
         None => (command, entry.get("args")),
@@ -35,7 +35,7 @@ fn string_values(value: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// The scheme, host and port of an address; the names of this machine are one.
+/// The scheme, host and port of a URL; the names of this machine count as equal.
 fn origin(address: &str) -> Option<(&str, String)> {
     let (scheme, rest) = address.split_once("://")?;
     let host = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
@@ -49,7 +49,7 @@ fn origin(address: &str) -> Option<(&str, String)> {
     Some((scheme, host))
 }
 
-/// Where an entry leads that starts nothing.
+/// The URL of an entry that starts no program.
 #[must_use]
 pub fn entry_url(entry: &Value) -> Option<&str> {
     let keys = ["url", "serverUrl", "httpUrl", "uri"];

@@ -6,32 +6,32 @@ use crate::client::Client;
 use crate::document::DocumentForm;
 use crate::edit::TableForm;
 
-/// How the client reaches the kernel.
+/// How the client connects to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelConnection {
     /// It starts this program.
     Command {
-        /// The program, whole: clients pass on a PATH of their own.
+        /// The absolute path: clients have another PATH.
         program: String,
         /// Its arguments.
         args: Vec<String>,
     },
-    /// At this kernel's door.
+    /// Over HTTP.
     Url {
-        /// The door.
+        /// The URL of the endpoint.
         url: String,
-        /// Who comes.
+        /// The agent's token.
         token: String,
     },
 }
 
-/// A client that knows no URLs.
+/// The client does not support URLs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} starts commands only, and has no place for a URL; leave out --http")]
 pub struct UrlsUnsupported(pub Client);
 
 impl Client {
-    /// How its files are written.
+    /// The format of its files.
     #[must_use]
     pub fn document_form(self) -> DocumentForm {
         match self {
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// The table its servers are in.
+    /// The key of its servers.
     #[must_use]
     pub fn table(self) -> &'static str {
         match self {
@@ -76,11 +76,11 @@ impl Client {
         }
     }
 
-    /// Where an entry for all projects stands in a document.
+    /// The path of the table for all projects in a document.
     #[must_use]
     pub fn table_path(self, document: &Value) -> Vec<String> {
         let table = document.get(self.table());
-        // In opencode's newer form `mcp` holds tables, and not servers.
+        // In opencode's newer form `mcp` contains tables, not servers.
         let newer = self == Self::OpenCode
             && table
                 .and_then(|table| table.get("servers"))
@@ -93,7 +93,7 @@ impl Client {
         keys
     }
 
-    /// The entries of a table by their names, whatever shape it has.
+    /// The entries of a table by name, in both forms.
     #[must_use]
     pub fn entries(table: &Value) -> Vec<(&str, &Value)> {
         match table {
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Whether its servers are the values of a table, or the items of a list.
+    /// Whether its servers are a map or a list.
     #[must_use]
     pub fn table_form(self) -> TableForm {
         match self {
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// The entry, in its own words.
+    /// The entry in the client's form.
     ///
     /// # Errors
     /// [`UrlsUnsupported`].
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// An entry at a URL.
+    /// An entry with a URL.
     ///
     /// # Errors
     /// [`UrlsUnsupported`].

@@ -1,7 +1,7 @@
-//! The programs people use agents in, and how each of them writes down its MCP servers: what is to be taken
-//! over from them, how that goes back to them, and how this kernel gets an entry there.
+//! The configuration files of MCP clients: importing their servers, exporting servers to them, and adding this kernel's
+//! entry.
 //!
-//! Nothing here opens a file: texts go in, texts come out.
+//! Nothing here opens a file: functions take and return texts.
 
 mod client;
 mod client_files;

@@ -1,4 +1,4 @@
-//! What would be added to this kernel's servers, out of what was found in all files.
+//! Plans an import: which servers of all files are added to this kernel.
 
 #[cfg(test)]
 mod tests;
@@ -12,14 +12,14 @@ use crate::render::{InputAnswer, RenderError, Renderer};
 use crate::secret_values::{is_secret, url_secrets};
 use crate::text::ClientText;
 
-/// A file that was read, and what it holds.
+/// A parsed file.
 #[derive(Clone, Debug)]
 pub struct ParsedClientFile {
-    /// Whose it is; `None` for a file that was named.
+    /// Its client; `None` for a file that was named.
     pub client: Option<Client>,
     /// The file.
     pub path: PathBuf,
-    /// The folder of the project it is of.
+    /// The folder of its project.
     pub project: Option<PathBuf>,
     /// Which of its servers start in that folder.
     pub project_starts: ProjectStarts,
@@ -33,77 +33,77 @@ pub enum ProjectStarts {
     /// All: the client that reads the file is started there.
     #[default]
     All,
-    /// Those that name a relative path: nobody knows which client reads the file.
+    /// Those with a relative path: the client of the file is unknown.
     Relative,
 }
 
 /// Where a server was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOrigin {
-    /// Whose file.
+    /// The client of the file.
     pub client: Option<Client>,
     /// The file.
     pub path: PathBuf,
-    /// What the server is called there.
+    /// The server's name there.
     pub name: String,
-    /// The only project it is for.
+    /// The folder of its project, if any.
     pub project: Option<String>,
 }
 
-/// A server to be added.
+/// A server to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedServer {
     /// Its id here.
     pub id: String,
-    /// Everywhere it was found.
+    /// All places where it was found.
     pub origins: Vec<ServerOrigin>,
-    /// How it is reached.
+    /// Its transport.
     pub connection: PlannedConnection,
-    /// It stays off.
+    /// Whether it is added disabled.
     pub disabled: bool,
-    /// The setting outside of its entry that switches it off.
+    /// The setting outside of its entry that disables it.
     pub disabled_by: Option<&'static str>,
-    /// The tools that its clients keep back.
+    /// The tool limits of its clients.
     pub tools: ToolLimits,
-    /// Questions whose answers are secrets and stand on its command line.
+    /// Inputs whose secret answers would be on its command line.
     pub exposed_answers: Vec<String>,
-    /// What its entries had that has no place here.
+    /// Keys of its entries without an equivalent here.
     pub skipped_keys: Vec<SkippedKey>,
 }
 
-/// How it is reached, in the words of `mgp.toml`.
+/// The transport in the form of `mgp.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlannedConnection {
-    /// It is started.
+    /// A program.
     Command {
         /// The program and its arguments.
         words: Vec<String>,
         /// `[servers.env]`.
         env: Vec<(String, PlannedValue)>,
-        /// A file with more of them.
+        /// A file with more variables.
         env_file: Option<String>,
         /// `cwd`.
         cwd: Option<String>,
     },
-    /// It is somewhere.
+    /// A URL.
     Url {
-        /// There, in pieces that follow each other.
+        /// The pieces of the URL.
         url: Vec<UrlPiece>,
         /// `[servers.headers]`.
         headers: Vec<(String, PlannedValue)>,
     },
 }
 
-/// A piece of an address.
+/// A piece of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UrlPiece {
-    /// As it is written in `mgp.toml`.
+    /// As written in `mgp.toml`.
     Literal(String),
-    /// A secret, which is kept apart.
+    /// A secret, which is stored separately.
     Secret {
-        /// What it is called in the address.
+        /// Its label in the URL.
         name: String,
-        /// Itself.
+        /// Its value.
         value: String,
     },
 }
@@ -111,22 +111,22 @@ pub enum UrlPiece {
 /// A value of a variable or a header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlannedValue {
-    /// As it is written in `mgp.toml`.
+    /// As written in `mgp.toml`.
     Literal(String),
-    /// A secret, which is kept apart.
+    /// A secret, which is stored separately.
     Secret(String),
 }
 
-/// A server that is not added, and why.
+/// A server that is skipped, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedServer {
     /// Where it was found.
     pub origin: ServerOrigin,
-    /// Why.
+    /// The reason.
     pub reason: SkipReason,
 }
 
-/// Why a server is not added.
+/// Why a server is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// It would start this kernel.
@@ -135,41 +135,41 @@ pub enum SkipReason {
     /// This kernel has it, under this id.
     #[error("it is here already, as {0}")]
     AlreadyPresent(String),
-    /// Some of its values mean nothing here.
+    /// Some of its values cannot be expressed here.
     #[error(transparent)]
     RenderFailed(#[from] RenderError),
-    /// Its entry would not be read.
+    /// Its entry would be invalid.
     #[error("{0}")]
     InvalidEntry(String),
 }
 
-/// What is to be done.
+/// The planned changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// These are added.
+    /// Servers to add.
     pub servers: Vec<PlannedServer>,
-    /// These are not.
+    /// Skipped servers.
     pub skipped: Vec<SkippedServer>,
 }
 
-/// What a plan is made with.
+/// The inputs of a plan.
 #[derive(Clone, Copy)]
 pub struct Planner<'p> {
     /// `~`.
     pub home: &'p Path,
-    /// What was answered, by the file that asks and the id of the input.
+    /// The answers, by file and id of the input.
     pub answers: &'p BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
     /// Whether a command is this kernel's own program.
     pub is_kernel_command: fn(&[String]) -> bool,
-    /// This kernel's own door.
+    /// This kernel's own endpoint.
     pub endpoint: &'p str,
-    /// The id of the server that is reached so, with the same variables and headers, and in the same folder.
+    /// The id of an existing server with the same transport, variables, headers and folder.
     pub find_existing: &'p dyn Fn(&PlannedConnection) -> Option<String>,
 }
 
 impl Planner<'_> {
-    /// One server for each way a server is reached, whatever it is called and wherever it was found; `taken`
-    /// are the ids there are.
+    /// Plans one server for each transport, under whatever names and in whatever files it was found; `taken` are the
+    /// existing ids.
     #[must_use]
     pub fn plan(&self, files: &[ParsedClientFile], taken: &BTreeSet<String>) -> Plan {
         let mut plan = Plan::default();
@@ -225,9 +225,9 @@ impl Planner<'_> {
             .find(|planned| planned.connection == reach);
         if let Some(planned) = same {
             planned.origins.push(origin);
-            // A server that one client uses is wanted.
+            // A server that one client enables is enabled.
             planned.disabled &= server.disabled;
-            // What one client keeps back stays kept back.
+            // A tool that one client hides is hidden.
             planned.tools.restrict(&server.tools);
             for left in &server.skipped_keys {
                 if !planned.skipped_keys.contains(left) {
@@ -339,7 +339,7 @@ fn plan_command(
     }
     let starts_there =
         server.project.is_some() || file.project_starts == ProjectStarts::All || relative;
-    // A path that is relative starts at the folder of the project, as for the client.
+    // Relative paths start at the folder of the project, as in the client.
     let from_folder = |path: String| match &folder {
         Some(folder) if !path.starts_with(['/', '~', '$']) => resolve_in_folder(folder, &path),
         Some(_) | None => path,
@@ -355,12 +355,12 @@ fn plan_command(
     })
 }
 
-/// Whether a word names a place from the working folder on.
+/// Whether a word is a path relative to the working folder.
 fn is_relative(word: &str) -> bool {
     word == "." || word == ".." || word.starts_with("./") || word.starts_with("../")
 }
 
-/// A program with a slash is a path; another one is looked up in PATH.
+/// A program with a slash is a path; others are looked up in PATH.
 fn is_relative_program(program: &str) -> bool {
     program.contains('/') && !program.starts_with(['/', '~', '$'])
 }
@@ -376,7 +376,7 @@ fn resolve_in_folder(folder: &Path, path: &str) -> String {
     }
 }
 
-/// The address, with its secrets apart.
+/// The URL, with its secrets separated.
 fn plan_url(renderer: &Renderer<'_>, url: &ClientText) -> Result<Vec<UrlPiece>, RenderError> {
     let text = renderer.render(url)?;
     let mut pieces = Vec::new();
@@ -418,7 +418,7 @@ fn plan_values(
         .iter()
         .map(|(name, text)| Ok((name.clone(), value(name, text)?)))
         .collect::<Result<Vec<_>, _>>()?;
-    // The order says nothing, and differs between clients.
+    // The order has no meaning, and differs between clients.
     values.sort();
     Ok(values)
 }
@@ -426,7 +426,7 @@ fn plan_values(
 /// Longest id, in bytes.
 const ID_MAX: usize = 48;
 
-/// An id that the server may have and nobody has: its name, then with the client's, then with a number.
+/// A valid, free id: its name, then with the client's, then with a number.
 fn free_id(name: &str, client: Option<Client>, taken: &BTreeSet<String>) -> String {
     let name = sanitize_id(name);
     let of_client = client.map(|client| join_id(&name, client.cli_name()));
@@ -442,7 +442,7 @@ fn join_id(name: &str, end: &str) -> String {
     format!("{}-{end}", &name[..name.len().min(room)])
 }
 
-/// The letters, digits, dots, dashes and underscores of a name; dashes for runs of anything else.
+/// A name with only letters, digits, dots, dashes and underscores; other runs become dashes.
 fn sanitize_id(name: &str) -> String {
     let mut id = String::new();
     for c in name.chars() {

@@ -1,4 +1,4 @@
-//! Values as `mgp.toml` has them: `${NAME}`, `${NAME:-default}`, `$$`, and `file:PATH` for what lies in a file.
+//! Renders values for `mgp.toml`: `${NAME}`, `${NAME:-default}`, `$$`, and `file:PATH` for contents of a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,48 +6,48 @@ use std::path::Path;
 use crate::text::ClientText;
 use crate::variables::TextPiece;
 
-/// What a person answered to a question of a client.
+/// An answer to a client's input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputAnswer {
     /// The answer.
     pub text: String,
-    /// It must not be seen.
+    /// Whether it is secret.
     pub secret: bool,
 }
 
-/// What stands for the parts of a value that are no text.
+/// Resolves references in values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renderer<'r> {
     /// `~`.
     pub(crate) home: &'r Path,
-    /// The folder of the project the file is of, if it is of one.
+    /// The folder of the file's project, if any.
     pub(crate) project: Option<&'r Path>,
-    /// What was answered, by the id of the input.
+    /// The answers, by the id of the input.
     pub(crate) answers: Option<&'r BTreeMap<String, InputAnswer>>,
 }
 
-/// Why a value has no like in `mgp.toml`.
+/// Why a value cannot be expressed in `mgp.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// The folder of a project, in a file of no project.
+    /// It refers to the folder of a project, but the file belongs to none.
     #[error("it names the folder of a project, and the file is of none")]
     NoFolder,
-    /// Nobody answered.
+    /// An input without an answer.
     #[error("nobody said what ${{input:{0}}} is")]
     Unanswered(String),
-    /// A program's path that starts nowhere.
+    /// A relative path of a program without a base folder.
     #[error("its command is a path relative to a folder that the file does not name")]
     RelativeCommand,
-    /// A file's content can only be a value of its own.
+    /// A file's contents within other text.
     #[error("it puts the content of a file amid other text")]
     FileNotWholeValue,
-    /// A default with a `}`.
+    /// A default that contains a `}`.
     #[error("its text has a brace where mgp.toml can have none")]
     Brace,
 }
 
 impl Renderer<'_> {
-    /// The value as it is written in `mgp.toml`, where it means what it meant to the client.
+    /// The value for `mgp.toml`, with the same meaning.
     ///
     /// # Errors
     /// [`RenderError`].
@@ -60,7 +60,7 @@ impl Renderer<'_> {
         escape_reference(&rendered)
     }
 
-    /// The value itself, where no variable is in it.
+    /// The literal value, if it has no variables.
     #[must_use]
     pub(crate) fn literal_value(&self, text: &ClientText) -> Option<String> {
         let pieces = text.0.iter().map(|piece| match piece {
@@ -104,7 +104,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// Whether a value holds what was answered unseen.
+    /// Whether a value contains a secret answer.
     pub(crate) fn has_secret_answer(&self, text: &ClientText) -> bool {
         text.input_ids()
             .any(|id| self.answer(id).is_some_and(|answer| answer.secret))
@@ -126,7 +126,7 @@ fn escape(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// A text that would be taken for a reference, such as the `file:./dev.db` of a database, says that it is none.
+/// Escapes a text that would be taken for a reference, such as the `file:./dev.db` of a database.
 fn escape_reference(text: &str) -> Result<String, RenderError> {
     if !["file:", "keyring:", "secret:"]
         .iter()

@@ -1,7 +1,7 @@
-//! Values that look like secrets. A guess, made so that a secret is rather kept apart than left in a file that
-//! people copy and show around.
+//! Heuristics for values that look like secrets, which prefer storing a value as a secret over leaving it in a file
+//! that people copy and share.
 
-/// Beginnings of tokens that their makers gave a form to be known by.
+/// Prefixes of tokens with a known format.
 const TOKEN_PREFIXES: [&str; 17] = [
     "sk-",
     "sk_live_",
@@ -21,7 +21,7 @@ const TOKEN_PREFIXES: [&str; 17] = [
     "eyJ",
     "-----BEGIN",
 ];
-/// Words in the names of what holds a secret.
+/// Words in the names of secrets.
 const SECRET_WORDS: [&str; 15] = [
     "key",
     "token",
@@ -39,12 +39,12 @@ const SECRET_WORDS: [&str; 15] = [
     "signature",
     "sig",
 ];
-/// Words that say that it is something about a secret and not the secret.
+/// Words in names of metadata about a secret.
 const METADATA_WORDS: [&str; 9] = [
     "path", "file", "url", "uri", "name", "id", "header", "limit", "env",
 ];
 
-/// Whether the value of a variable or a header of this name is one that others must not see.
+/// Whether the value of a variable or a header of this name must be hidden.
 #[must_use]
 pub fn is_secret(name: &str, value: &str) -> bool {
     !value.is_empty()
@@ -55,7 +55,7 @@ pub fn is_secret(name: &str, value: &str) -> bool {
             || url_secrets(value).next().is_some())
 }
 
-/// Whether what is called so is a secret, as far as names tell.
+/// Whether a name is that of a secret.
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
     let words = split_words(name);
@@ -68,7 +68,7 @@ pub fn is_secret_name(name: &str) -> bool {
     named && !about
 }
 
-/// Whether a word alone looks like a secret, whatever it is called.
+/// Whether a word alone looks like a secret.
 #[must_use]
 pub fn is_secret_word(word: &str) -> bool {
     let value = word
@@ -76,7 +76,7 @@ pub fn is_secret_word(word: &str) -> bool {
         .map_or(word, |(_, value)| value.trim());
     [word, value].into_iter().any(|value| is_secret("", value))
         || word.split_once(':').is_some_and(|(name, value)| {
-            // `Authorization: Bearer x`, as a word behind `--header`.
+            // `Authorization: Bearer x`, as a word after `--header`.
             is_secret_name(name)
                 && !value.starts_with("//")
                 && !value.contains("${")
@@ -84,7 +84,7 @@ pub fn is_secret_word(word: &str) -> bool {
         })
 }
 
-/// `Bearer x`, as a header has it, with something in the place of x.
+/// `Bearer x`, as in a header, with any x.
 fn has_scheme(value: &str) -> bool {
     let (scheme, rest) = value.split_once(' ').unwrap_or_default();
     let known = ["bearer", "basic", "token", "apikey", "api-key", "bot"];
@@ -94,17 +94,17 @@ fn has_scheme(value: &str) -> bool {
         && !rest.contains([' ', '{'])
 }
 
-/// A part of an address that is a secret.
+/// A secret part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlSecret<'u> {
-    /// What to call it.
+    /// Its label.
     pub(crate) name: &'u str,
-    /// Itself, a part of the address.
+    /// The part of the URL.
     pub(crate) value: &'u str,
 }
 
 impl UrlSecret<'_> {
-    /// What stands right before it.
+    /// The text directly before it.
     pub(crate) fn prefix(&self) -> String {
         match self.name {
             "user" => "//".to_owned(),
@@ -114,7 +114,7 @@ impl UrlSecret<'_> {
     }
 }
 
-/// The parts of an address that others must not see, in their order.
+/// The secret parts of a URL, in order.
 pub(crate) fn url_secrets(url: &str) -> impl Iterator<Item = UrlSecret<'_>> {
     let rest = url.split_once("://").map_or("", |(scheme, rest)| {
         let is_scheme = scheme
@@ -148,7 +148,7 @@ pub(crate) fn url_secrets(url: &str) -> impl Iterator<Item = UrlSecret<'_>> {
         .filter(move |secret| !open(secret.value))
 }
 
-/// Whether a part of a word was drawn and not written by a person: the only key that some addresses have.
+/// Whether a path segment is random, as the keys in some URLs are.
 #[must_use]
 pub fn is_random(segment: &str) -> bool {
     let runs = segment.split(|c: char| !c.is_ascii_alphanumeric());
@@ -180,7 +180,7 @@ fn has_password(value: &str) -> bool {
     })
 }
 
-/// The words of `GITHUB_TOKEN`, `X-Api-Key` and `apiKey`, in small letters.
+/// The words of `GITHUB_TOKEN`, `X-Api-Key` and `apiKey`, in lower case.
 fn split_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small_before = false;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_their_names_and_by_their_beginnings() {
+    fn secrets_are_recognized_by_names_and_prefixes() {
         let secret = [
             ("GITHUB_PERSONAL_ACCESS_TOKEN", "x"),
             ("apiKey", "x"),

@@ -1,4 +1,4 @@
-//! Where in a client's file its servers are.
+//! Finds the servers in a client's file.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::client_servers::{ClientDocument, ClientInput, ClientServer};
 use crate::entry::EntryReader;
 
-/// The servers a document names. A document that is nobody's in particular may name them as any client does.
+/// The servers of a document. One of an unknown client may have any client's form.
 #[must_use]
 pub fn read_document(document: &Value, client: Option<Client>) -> ClientDocument {
     let mut found = ClientDocument::default();
@@ -47,7 +47,7 @@ pub fn read_document(document: &Value, client: Option<Client>) -> ClientDocument
     found
 }
 
-/// Where in a document servers are, by the keys that lead there.
+/// The paths of the tables of servers in a document.
 pub(crate) fn entry_tables(document: &Value, client: Option<Client>) -> Vec<Vec<String>> {
     let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let known: [&[&str]; 7] = [
@@ -55,22 +55,22 @@ pub(crate) fn entry_tables(document: &Value, client: Option<Client>) -> Vec<Vec<
         &["servers"],
         &["context_servers"],
         &["mcp_servers"],
-        // opencode's newer form, which VS Code's settings have, too.
+        // opencode's newer form, also in VS Code's settings.
         &["mcp", "servers"],
-        // A workspace of VS Code.
+        // A VS Code workspace.
         &["settings", "mcp", "servers"],
         &["extensions"],
     ];
     let is_table = |keys: &Vec<String>| {
         value_at(document, keys).is_some_and(|table| table.is_object() || table.is_array())
     };
-    // Settings of other clients have keys of these names for other things.
+    // Settings of other clients have keys of these names with other meanings.
     let means = |keys: &&&[&str]| {
         keys != &&&["extensions"][..] || client.is_none_or(|c| c == Client::Goose)
     };
     let mut tables: Vec<Vec<String>> = known.iter().filter(means).map(|keys| owned(keys)).collect();
     tables.retain(is_table);
-    // In the newer form `mcp` holds tables, and not servers.
+    // In the newer form `mcp` contains tables, not servers.
     if client == Some(Client::OpenCode) && !tables.contains(&owned(&["mcp", "servers"])) {
         tables.extend([owned(&["mcp"])].into_iter().filter(is_table));
     }
@@ -92,7 +92,7 @@ fn project_folder(path: &[String]) -> Option<&str> {
     }
 }
 
-/// What a client says of a server outside of its entry.
+/// Settings about a server outside of its entry.
 fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut ClientServer) {
     let list = |path: &[&str]| -> Option<BTreeSet<&str>> {
         let value = path.iter().try_fold(document, |value, key| value.get(*key));
@@ -109,7 +109,7 @@ fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut Cli
         server.disabled_by = Some(by);
     };
     let name = server.name.as_str();
-    // Gemini CLI; a file that is nobody's may be its own.
+    // Gemini CLI; the file of an unknown client may be its own.
     if list(&["mcp", "excluded"]).is_some_and(|names| names.contains(name)) {
         switch_off("mcp.excluded");
     } else if list(&["mcp", "allowed"]).is_some_and(|names| !names.contains(name)) {

@@ -1,21 +1,20 @@
-//! Values of clients' entries, with what stands in them for something else.
+//! Values of clients' entries, split into literals and references.
 
 use crate::client::Client;
 use crate::variables::{self, Notation, TextPiece};
 
-/// A value as it was written, taken apart.
+/// A value as pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientText(pub Vec<TextPiece>);
 
 impl ClientText {
-    /// Reads a value as this client does; a file of nobody's in particular is read in the notation that most
-    /// have in common.
+    /// Parses a value as this client does; that of an unknown client in the common notation.
     pub(crate) fn parse(text: &str, client: Option<Client>) -> Self {
         let notation = client.map_or(Notation::Any, Notation::for_client);
         Self(variables::parse_pieces(text, notation))
     }
 
-    /// A text that means itself.
+    /// A literal text.
     #[must_use]
     pub(crate) fn literal(text: impl Into<String>) -> Self {
         Self(vec![TextPiece::Literal(text.into())])
@@ -29,7 +28,7 @@ impl ClientText {
         }])
     }
 
-    /// Itself, where nothing in it stands for something else.
+    /// The text, if it has no references.
     #[must_use]
     pub(crate) fn as_literal(&self) -> Option<&str> {
         match self.0.as_slice() {
@@ -39,7 +38,7 @@ impl ClientText {
         }
     }
 
-    /// The questions that it holds the answers of.
+    /// The ids of inputs that it refers to.
     pub(crate) fn input_ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             TextPiece::Input(id) => Some(id.as_str()),

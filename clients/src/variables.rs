@@ -1,34 +1,34 @@
-//! Variables in values, in the notations of the clients. What looks like a variable and is none of the
-//! client's stays as it is: the client, too, hands it on.
+//! Variables in values, in the notations of the clients. Text that only looks like a variable is preserved: the client
+//! passes it on, too.
 
 use crate::client::Client;
 
 /// A part of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TextPiece {
-    /// Itself.
+    /// Literal text.
     Literal(String),
     /// A variable of the environment.
     Variable {
         /// Its name.
         name: String,
-        /// What stands for it where it is not set.
+        /// The value if it is not set.
         default: Option<String>,
     },
-    /// What the client asks its user for, by the id of the question.
+    /// An answer of the user, by the id of the input.
     Input(String),
-    /// The content of a file.
+    /// The contents of a file.
     File(String),
-    /// The folder of the project, which a kernel for the whole machine has none of.
+    /// The folder of the project, which a kernel for the whole machine does not have.
     Folder,
     /// `~`.
     Home,
 }
 
-/// How variables are written.
+/// The notation of variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notation {
-    /// Not at all.
+    /// No variables.
     Plain,
     /// `${V}`, `${V:-default}`.
     Shell,
@@ -40,12 +40,12 @@ pub(crate) enum Notation {
     Braces,
     /// `${{ secrets.V }}`.
     Secrets,
-    /// Of a file that is nobody's in particular: `${V}`, `${V:-default}`, and what is only [`Self::Named`].
+    /// For a file of an unknown client: `${V}`, `${V:-default}`, and unambiguous [`Self::Named`] forms.
     Any,
 }
 
 impl Notation {
-    /// How a client writes variables in values.
+    /// The notation of a client.
     pub(crate) fn for_client(client: Client) -> Self {
         match client {
             Client::ClaudeCode | Client::Copilot => Self::Shell,
@@ -64,7 +64,7 @@ impl Notation {
     }
 }
 
-/// The parts of a value.
+/// Splits a value into pieces.
 pub(crate) fn parse_pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
     let mut pieces = PieceBuilder::default();
     let mut rest = text;
@@ -175,7 +175,7 @@ fn parse_named(inner: &str) -> Option<TextPiece> {
     match inner.split_once(':') {
         Some(("env", name)) if is_name(name) => Some(TextPiece::Variable {
             name: name.to_owned(),
-            // These clients put nothing where a variable is not set.
+            // These clients use an empty text for unset variables.
             default: Some(String::new()),
         }),
         Some(("input", id)) => Some(TextPiece::Input(id.to_owned())),
@@ -189,7 +189,7 @@ fn parse_named(inner: &str) -> Option<TextPiece> {
     }
 }
 
-/// Continue's `${{ secrets.NAME }}`, and `${{ inputs.NAME }}` of what its hub fills in.
+/// Continue's `${{ secrets.NAME }}`, and `${{ inputs.NAME }}`, which its hub fills in.
 fn parse_continue(text: &str) -> (Option<TextPiece>, &str) {
     let inner = text
         .strip_prefix("${{")
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_notation_is_read_as_its_client_reads_it() {
+    fn each_notation_is_parsed_as_by_its_client() {
         let text = "a${V:-x}$W{env:U}${env:T}";
         let read = |notation| parse_pieces(text, notation);
         assert_eq!(read(Notation::Plain), [literal(text)]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_nobodys_may_be_written_in_either_common_notation() {
+    fn files_of_unknown_clients_may_use_both_common_notations() {
         assert_eq!(
             parse_pieces("${V:-x}${input:k}${env:T}$W", Notation::Any),
             [
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_variable_stays() {
+    fn text_that_only_looks_like_a_variable_is_preserved() {
         for text in ["$", "${", "${}", "${1}", "$ 5", "100%", "${a b}", "ü${é}"] {
             for notation in [Notation::Shell, Notation::Dollar, Notation::Named] {
                 assert_eq!(parse_pieces(text, notation), [literal(text)]);

@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! A running kernel is asked only over its socket, with MCP and MGP; there is no private way in.
+//! A running kernel is controlled only over its socket, with MCP and MGP; there is no private protocol.
 
 pub mod args;
 mod client;
@@ -26,10 +26,10 @@ use failure::Failure;
 use old_spellings::OldSpelling;
 use print::print_error;
 
-/// Reads what was typed.
+/// Parses the command line.
 ///
 /// # Errors
-/// The exit code, where it is help that was asked for or nothing that can be done; either has been shown.
+/// The exit code, if help was requested or the command line is invalid; either has been printed.
 pub fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let words = move_help_to_option(words.into_iter().collect());
     let (words, spelling) = old_spellings::modernize(words);
@@ -49,7 +49,7 @@ pub fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit
     };
     let behind = words.iter().position(|word| word == "--");
     let options = &words[..behind.unwrap_or(words.len())];
-    // Help and the version are asked for, and come on stdout.
+    // Requested help and version are printed on stdout.
     if error.use_stderr() && options.iter().any(|word| word == "--json") {
         let text = error.render().to_string();
         let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
@@ -73,7 +73,7 @@ fn move_help_to_option(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Carries out what was typed.
+/// Runs the command.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let json = cli.options.json;
@@ -94,7 +94,7 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Invocation::Command(command) => {
             if matches!(&command, Command::Up(up) if up.own_session) {
-                // A leader of a group has no session of its own to begin; then it stays where it is.
+                // A process group leader cannot start a session; then it keeps its session.
                 let _ = nix::unistd::setsid();
             }
             CliContext::new(cli.options).and_then(|context| {
@@ -111,13 +111,13 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Says on stderr what went wrong.
+/// Prints the failure on stderr.
 fn print_failure(failure: &Failure, json: bool) {
     match (failure, json) {
         (Failure::OutputClosed, _) => {}
         (failure, true) => print_error(failure.to_json()),
         (failure, false) => {
-            // What failed may be told in the words of others.
+            // The message may contain foreign text.
             let told = text_format::indent_continuations(&failure.to_string(), "     | ");
             print_error(format_args!("mgp: {told}"));
         }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_of_a_command_can_be_asked_for_in_front() {
+    fn help_may_precede_the_command() {
         for (typed, read) in [
             ("mgp help", "mgp --help"),
             ("mgp help servers add", "mgp servers add --help"),

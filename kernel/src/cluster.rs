@@ -1,5 +1,5 @@
-//! This node's part in a cluster: its actors, started together. Which of them hears what of the others is in
-//! [`events`]; what they publish is followed in [`members`], [`imports`] and [`exports`].
+//! Starts the actors of the cluster. [`events`] connects their events; [`members`], [`imports`] and [`exports`]
+//! follow what they publish.
 
 mod addresses;
 mod admission;
@@ -52,26 +52,26 @@ use self::addresses::LastAddresses;
 use self::forgotten_nodes::ForgottenNodes;
 use self::reachability::ReachReports;
 use crate::config::ClusterConfig;
-use crate::tree::{RootActor, TreeHandle};
+use crate::supervision_tree::{RootActor, TreeHandle};
 
-/// Bytes that messages of all links may take together: sixteen of the longest, so that a few large answers do
-/// not stop each other, and a crowd of them does not stop the kernel.
+/// Bytes for the messages of all links together: sixteen of the longest, so that a few large answers do not block each
+/// other, and many of them do not exhaust the kernel.
 const LINKS_MEMORY: u64 = 256 << 20;
-/// What this node shares, in the data folder.
+/// This node's shares, in the data folder.
 pub(crate) const SHARES_FILE: &str = "shares.json";
-/// Whether this node is seen on the local network.
+/// Whether the node is visible on the local network.
 pub(crate) const LAN_FILE: &str = "lan";
 /// The logs, and the name of their witness.
 pub(crate) const LOG_PREFIX: &str = "cluster/logs/logs";
 /// The folder of the logs, the index and the names, in the data folder.
 const FOLDER: &str = "cluster";
 
-/// The actors of the cluster, and what they publish.
 #[derive(Debug)]
+/// The cluster as this node sees it: its actors, and what they publish.
 pub struct Cluster {
     /// This node.
     pub local_node: NodeId,
-    /// Its key, as others know it.
+    /// Its public key.
     pub key: PublicKey,
     /// `[cluster]`.
     pub(crate) config: ClusterConfig,
@@ -79,41 +79,41 @@ pub struct Cluster {
     pub links: LinksHandle,
     /// The logs.
     pub replication: ReplicationHandle,
-    /// The tools of all nodes.
+    /// The tools that peers share.
     pub tool_index: ToolIndexHandle,
-    /// What this node shares.
+    /// This node's shares.
     pub shares: SharesHandle,
-    /// How nodes come in.
+    /// Admission of nodes.
     pub pairing: PairingHandle,
-    /// Whether this node is seen on the local network.
+    /// Discovery on the local network.
     pub lan: LanHandle,
-    /// What other nodes are called.
+    /// The names of other nodes.
     pub(crate) names: Arc<Snapshot<PublishedNames>>,
-    /// What they share.
+    /// The tools that other nodes share.
     pub(crate) imported_tools: Arc<Snapshot<PeerTools>>,
     /// This node's servers.
     servers: Arc<ServerTable>,
-    /// Who takes the calls of other nodes' agents, once there is somebody.
+    /// Receives calls of other nodes' agents, once set.
     inbound_calls: OnceLock<EventSink<InboundNodeCall>>,
-    /// Where members were last.
+    /// The last addresses of members.
     addresses: LastAddresses,
-    /// What linked nodes say of themselves.
+    /// The last reports of linked nodes.
     reports: ReachReports,
-    /// Members of before that are listed no more.
+    /// Former members that are no longer listed.
     forgotten: ForgottenNodes,
-    /// Whether new calls of other nodes' agents are taken.
+    /// Whether new calls of other nodes' agents are rejected.
     draining: AtomicBool,
-    /// Whether others are told that nothing is shared.
+    /// Whether peers are told that nothing is shared.
     exports_withdrawn: AtomicBool,
-    /// One opens or closes the socket at a time.
+    /// Serializes opening and closing of the socket.
     socket_lock: Mutex<()>,
-    /// Something of what this node has to share has changed.
+    /// Notified when this node's exports change.
     export_wakeup: Notify,
     started_at: Instant,
     access: AccessHandle,
 }
 
-/// What the cluster's actors need of the kernel.
+/// Dependencies of the cluster's actors.
 #[derive(Debug)]
 pub struct ClusterDeps<'a> {
     /// The node's key.
@@ -124,9 +124,9 @@ pub struct ClusterDeps<'a> {
     pub data_dir: PathBuf,
     /// The witnesses of its files.
     pub witnesses: Witnesses,
-    /// What servers of other nodes are reached by.
+    /// Connects to servers of other nodes.
     pub connector: &'a Connector,
-    /// What other nodes are called.
+    /// The names of other nodes.
     pub names: Arc<Snapshot<PublishedNames>>,
     /// This node's servers.
     pub servers: Arc<ServerTable>,
@@ -134,25 +134,24 @@ pub struct ClusterDeps<'a> {
     pub access: AccessHandle,
     /// The audit log.
     pub audit: AuditHandle,
-    /// Other entries wait for the operator than before.
+    /// Notified when pending entries change.
     pub pending_changed: EventSink<()>,
 }
 
-/// Where the logs are, in the data folder.
 pub(crate) fn logs_folder(data_dir: &Path) -> PathBuf {
     data_dir.join(FOLDER).join("logs")
 }
 
-/// What became of the calls of other nodes that were taken, when the kernel ends.
+/// The state of accepted calls from other nodes at the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingCallsAtShutdown {
-    /// Their callers have the answers.
+    /// All callers have their answers.
     AllAnswered,
-    /// Some have none.
+    /// Some calls have no answer.
     SomeUnanswered,
 }
 
-/// What goes on for as long as the kernel does.
+/// Tasks that run as long as the kernel.
 pub(crate) type FollowerTasks = Vec<SupervisedTask<()>>;
 
 fn failed_start(error: impl std::error::Error + Send + Sync + 'static) -> SpawnErr {
@@ -160,75 +159,75 @@ fn failed_start(error: impl std::error::Error + Send + Sync + 'static) -> SpawnE
 }
 
 impl Cluster {
-    /// Starts all of it. No socket is open before somebody invites, joins, or did so in an earlier life.
+    /// Starts all actors. No socket is open before this node has invited or joined.
     ///
     /// # Errors
-    /// An actor that cannot be started; files that cannot be read, in words for who starts the kernel.
+    /// An actor that cannot be started; a description of files that cannot be read.
     pub async fn start(
-        needs: ClusterDeps<'_>,
+        deps: ClusterDeps<'_>,
         root: &mut Vec<RootActor>,
     ) -> Result<Arc<Self>, SpawnErr> {
-        let (here, key) = (needs.key.node_id(), needs.key.public_key());
+        let (here, key) = (deps.key.node_id(), deps.key.public_key());
         let late: Arc<OnceLock<Weak<Self>>> = Arc::default();
         let life = LifeId(randomness::random_bytes());
-        let (folder, name) = (needs.data_dir.join(FOLDER), needs.config.node_name());
+        let (folder, name) = (deps.data_dir.join(FOLDER), deps.config.node_name());
         let (links, links_cell) = LinksActor::start(LinksStart {
-            key: needs.key.clone(),
+            key: deps.key.clone(),
             name: name.clone(),
             role: ReportedRole::Member,
             instance: life,
-            table: needs.connector.links.clone(),
+            table: deps.connector.links.clone(),
             events: weak_sink(&late, Self::on_links_event),
             memory: Credit::new(LINKS_MEMORY),
             times: LinkTimeouts::default(),
-            relay: needs.config.relay,
+            relay: deps.config.relay,
         })
         .await?;
-        let standalone = ClusterView::standalone(here, needs.config.lease);
+        let standalone = ClusterView::standalone(here, deps.config.lease);
         let replication = ReplicationStart {
-            key: needs.key.clone(),
+            key: deps.key.clone(),
             instance: life,
-            folder: logs_folder(&needs.data_dir),
-            witness: needs.witnesses.witness(LOG_PREFIX),
-            lease: needs.config.lease,
+            folder: logs_folder(&deps.data_dir),
+            witness: deps.witnesses.witness(LOG_PREFIX),
+            lease: deps.config.lease,
             clock: boottime_now,
             view: Arc::new(Snapshot::new(standalone)),
-            access: needs.access.clone(),
+            access: deps.access.clone(),
             events: weak_sink(&late, Self::on_replication_event),
-            audit: needs.audit.clone(),
+            audit: deps.audit.clone(),
         };
         let started = ReplicationActor::start(replication).await;
         let (replication, replication_cell) = started.map_err(failed_start)?;
         let (tool_index, index_cell) = ToolIndexHandle::start(ToolIndexStart {
             node: here,
             folder: folder.join("index"),
-            published: needs.connector.peer_tools.clone(),
-            names: needs.names.clone(),
+            published: deps.connector.peer_tools.clone(),
+            names: deps.names.clone(),
             events: weak_sink(&late, Self::on_tool_index_event),
             control: weak_sink(&late, Self::send_control),
-            audit: needs.audit.clone(),
+            audit: deps.audit.clone(),
         })
         .await?;
         let (shares, shares_cell) = SharesHandle::start(SharesStart {
-            file: needs.data_dir.join(SHARES_FILE),
-            witness: needs.witnesses.witness(SHARES_FILE),
+            file: deps.data_dir.join(SHARES_FILE),
+            witness: deps.witnesses.witness(SHARES_FILE),
             changed: weak_sink(&late, Self::on_shares_changed),
-            audit: needs.audit.clone(),
+            audit: deps.audit.clone(),
         })
         .await?;
         tool_index.set_shares(shares.current());
         let pairing = PairingStart {
-            key: needs.key.clone(),
+            key: deps.key.clone(),
             links: links.clone(),
             events: weak_sink(&late, Self::on_pairing_event),
-            pending_changed: needs.pending_changed,
-            audit: needs.audit.clone(),
+            pending_changed: deps.pending_changed,
+            audit: deps.audit.clone(),
         };
         let (pairing, pairing_cell) = PairingActor::start(pairing).await?;
         let lan = LanStart {
             node: here,
-            folder: needs.data_dir.clone(),
-            witness: needs.witnesses.witness(LAN_FILE),
+            folder: deps.data_dir.clone(),
+            witness: deps.witnesses.witness(LAN_FILE),
             addresses: weak_sink(&late, Self::on_node_discovered),
         };
         let (lan, lan_cell) = lan.start().await?;
@@ -243,16 +242,16 @@ impl Cluster {
         let cluster = Arc::new(Self {
             local_node: here,
             key,
-            config: needs.config.clone(),
+            config: deps.config.clone(),
             links,
             replication,
             tool_index,
             shares,
             pairing,
             lan,
-            names: needs.names,
-            imported_tools: needs.connector.peer_tools.clone(),
-            servers: needs.servers,
+            names: deps.names,
+            imported_tools: deps.connector.peer_tools.clone(),
+            servers: deps.servers,
             inbound_calls: OnceLock::new(),
             addresses: LastAddresses::load(folder.join("addresses.json")),
             reports: ReachReports::default(),
@@ -262,13 +261,13 @@ impl Cluster {
             socket_lock: Mutex::default(),
             export_wakeup: Notify::new(),
             started_at: Instant::now(),
-            access: needs.access,
+            access: deps.access,
         });
         let _ = late.set(Arc::downgrade(&cluster));
         Ok(cluster)
     }
 
-    /// From now on calls of other nodes' agents are taken, and all that is published is followed.
+    /// Accepts calls of other nodes' agents, and follows all published state.
     pub(crate) fn spawn_followers(
         self: &Arc<Self>,
         calls: EventSink<InboundNodeCall>,
@@ -295,16 +294,16 @@ impl Cluster {
         ]
     }
 
-    /// What this node is called: as its cluster says, or as it wants to be.
+    /// This node's name: as the cluster knows it, else as configured.
     #[must_use]
     pub fn name(&self) -> NodeName {
         let view = self.replication.view();
-        let mut told = members::all_node_names(&view);
-        let own = told.remove(&self.local_node);
+        let mut known_names = members::all_node_names(&view);
+        let own = known_names.remove(&self.local_node);
         own.unwrap_or_else(|| self.config.node_name())
     }
 
-    /// What nodes are called, for who reads names.
+    /// The names of nodes, for the resolution of typed names.
     pub(crate) fn node_naming(self: &Arc<Self>) -> NodeNaming {
         let cluster = self.clone();
         NodeNaming::new(move || {
@@ -319,14 +318,17 @@ impl Cluster {
         })
     }
 
-    /// The nodes without a link, with what they shared when they were last heard.
+    /// The nodes without a link, with their last known shares.
     fn unreachable_nodes(&self, names: &NodeNames) -> BTreeMap<NodeId, UnavailableNode> {
-        let (linked, held) = (self.links.linked_nodes(), self.imported_tools.load());
+        let (linked, peer_tools) = (self.links.linked_nodes(), self.imported_tools.load());
         let away = names.iter().map(|(_, node)| node);
         let away = away.filter(|node| !linked.contains(node));
         let known = away.map(|node| {
-            let hidden = held.hidden.get(&node);
-            let servers = held.servers.keys().filter(|server| server.node == node);
+            let hidden = peer_tools.hidden.get(&node);
+            let servers = peer_tools
+                .servers
+                .keys()
+                .filter(|server| server.node == node);
             let servers = servers.map(|server| &server.server);
             let before = hidden.into_iter().flat_map(|hidden| hidden.servers.keys());
             let known = UnavailableNode {
@@ -338,7 +340,7 @@ impl Cluster {
         known.collect()
     }
 
-    /// What other nodes share, for who searches.
+    /// The tools that other nodes share, for the search.
     pub(crate) fn remote_tools(&self) -> RemoteTools {
         RemoteTools {
             tools: self.imported_tools.clone(),
@@ -346,7 +348,7 @@ impl Cluster {
         }
     }
 
-    /// What another node is called here: its name, or the beginning of its id while it has none.
+    /// The name of another node, or a prefix of its id while it has none.
     #[must_use]
     pub(crate) fn node_label(&self, node: NodeId) -> String {
         if node == self.local_node {
@@ -355,13 +357,13 @@ impl Cluster {
         self.names.load().names.render(node)
     }
 
-    /// Where a link last proved another node to be.
+    /// The last address at which a link proved the node's identity.
     #[must_use]
     pub(crate) fn last_address(&self, node: NodeId) -> Option<SocketAddr> {
         self.addresses.get(node)
     }
 
-    /// Lists these nodes no more, also after a restart.
+    /// Removes these nodes from lists, also after a restart.
     ///
     /// # Errors
     /// The disk's.
@@ -371,32 +373,31 @@ impl Cluster {
         self.forgotten.add(nodes, is_known).await
     }
 
-    /// Whether a node that is out is listed no more.
+    /// Whether a former node is no longer listed.
     pub(crate) fn is_forgotten(&self, node: NodeId) -> bool {
         self.forgotten.contains(node)
     }
 
-    /// Whether new calls of other nodes' agents are taken no more.
+    /// Whether new calls of other nodes' agents are rejected.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Calls of other nodes' agents that are under way here.
+    /// Calls of other nodes' agents in flight here.
     pub(crate) fn in_flight_calls(&self) -> u64 {
         let links = self.links.linked_nodes().into_iter();
         let links = links.filter_map(|node| self.links.link(node));
         links.map(|link| link.incoming.in_flight()).sum()
     }
 
-    /// Before a graceful end: others are told that they need not wait for this node's word.
+    /// Before a graceful shutdown: tells peers that they need not wait for this node.
     pub(crate) async fn announce_shutdown(&self) {
         if self.replication.view().cluster.is_some() {
             self.replication.retire(kernel_principal()).await;
         }
     }
 
-    /// Ends all links. Where each call that was taken is answered, callers are told so: they may make again what has
-    /// no answer.
+    /// Ends all links. If each accepted call was answered, callers learn that they may repeat calls without an answer.
     pub(crate) async fn shutdown(&self, calls: PendingCallsAtShutdown) {
         let why = match calls {
             PendingCallsAtShutdown::AllAnswered => LinkClose::Shutdown,
@@ -406,7 +407,7 @@ impl Cluster {
     }
 }
 
-/// What the kernel does by itself.
+/// The author of the kernel's own decisions.
 fn kernel_principal() -> RequestedBy {
     RequestedBy {
         principal: Principal::Operator("kernel".into()),
@@ -414,7 +415,7 @@ fn kernel_principal() -> RequestedBy {
     }
 }
 
-/// Sends events to the cluster once it is there. Its actors do not keep it.
+/// Sends events to the cluster once it exists. Weak, so that its actors do not keep it alive.
 fn weak_sink<E: 'static>(
     late: &Arc<OnceLock<Weak<Cluster>>>,
     take: fn(&Arc<Cluster>, E),

@@ -1,10 +1,10 @@
-//! Reads `mgp.toml` (MGP §15.2): which servers there are and how the kernel behaves.
+//! Reads `mgp.toml` (MGP §15.2): servers and settings of the kernel.
 //!
-//! One broken entry never stops the others: each server is read for itself, and everything that is
-//! wrong is told with its file, line and column.
+//! A broken entry does not affect the others: each server is read separately, and every problem is reported with its
+//! file, line and column.
 
 mod changes;
-/// Edits of a file that keep its comments.
+/// Edits of a file that preserve comments.
 pub mod edit;
 mod file;
 mod kernel;
@@ -58,35 +58,35 @@ pub use sections::{
 use self::file::ParsedFile;
 use crate::trust::{self, FILE_BYTES_MAX, ProjectFile, TrustStore};
 
-/// The configuration as it was read. Holds secrets: its `Debug` shows names only.
+/// The loaded configuration. Contains secrets: its `Debug` shows names only.
 pub struct LoadedConfig {
     /// The kernel's own sections.
     pub kernel: KernelConfig,
-    /// What stands in those sections, key by key.
+    /// The keys of those sections, as written.
     pub(crate) written_keys: WrittenKeys,
     /// Every server, in the order of the files, the strongest file first.
     pub servers: Vec<Result<ServerSpec, BrokenServer>>,
-    /// Everything that is wrong, in the order of the files and lines.
+    /// All problems, in the order of the files and lines.
     pub(crate) problems: Vec<Problem>,
-    /// The files in force and the places to watch.
+    /// The files in force and the paths to watch.
     pub(crate) files: Vec<ConfigFile>,
-    /// What became of the project's file.
+    /// The result for the project's file.
     pub project: ProjectFile,
-    /// The secrets that were had by their names.
+    /// The resolved named secrets.
     resolved_secrets: Vec<String>,
 }
 
-/// A server that cannot be started as it is configured.
+/// A server with an invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenServer {
-    /// Its id, when it has a usable one.
+    /// Its id, if valid.
     pub id: Option<ServerId>,
-    /// The first thing that is wrong with it.
+    /// Its first problem.
     pub(crate) problem: Problem,
 }
 
 impl LoadedConfig {
-    /// The configuration of a kernel that has no file.
+    /// A configuration without files.
     #[must_use]
     pub(crate) fn without_files(kernel: KernelConfig, servers: Vec<ServerSpec>) -> Self {
         Self {
@@ -100,13 +100,13 @@ impl LoadedConfig {
         }
     }
 
-    /// Whether the kernel may start, or take this over, with what was read.
+    /// Whether the kernel may start with, or apply, this configuration.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.problems.iter().all(|p| p.severity != Severity::Fatal)
     }
 
-    /// The files in force: all that are there but a project's that is left out.
+    /// The files in force: all that exist, except an untrusted project's.
     pub(crate) fn files_in_force(&self) -> impl Iterator<Item = &ConfigFile> {
         let holds = |f: &&ConfigFile| {
             f.kind != ConfigKind::Project || self.project.effective_text.is_some()
@@ -114,14 +114,14 @@ impl LoadedConfig {
         self.files.iter().filter(|f| f.exists).filter(holds)
     }
 
-    /// Values of variables and headers: they may be secrets, and so are in no record.
+    /// Values of variables and headers: they may be secrets, and so are masked.
     #[must_use]
     pub(crate) fn secrets(&self) -> Vec<String> {
         let servers = self.servers.iter().filter_map(|s| s.as_ref().ok());
         let of = |spec: &ServerSpec| match &spec.transport {
             ServerTransport::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
             ServerTransport::Http { headers, .. } => {
-                // Of `Bearer SECRET`, the secret may stand alone somewhere.
+                // Of `Bearer SECRET`, the secret may appear alone somewhere.
                 let last = |value: &String| value.rsplit(' ').next().map(str::to_owned);
                 let alone = headers.values().filter_map(last);
                 headers.values().cloned().chain(alone).collect()
@@ -135,7 +135,7 @@ impl LoadedConfig {
         let own = own.chain(self.kernel.telemetry.headers.values().cloned());
         let own = own
             .chain(sections::mcpl::inference::provider_keys(&self.kernel.mcpl.inference).cloned());
-        // Those within a longer text may stand alone somewhere, too.
+        // Secrets within longer texts may appear alone, too.
         let had = self.resolved_secrets.iter().cloned();
         servers
             .flat_map(of)
@@ -161,13 +161,11 @@ impl fmt::Debug for LoadedConfig {
     }
 }
 
-/// Looks the configuration up and reads it; the strongest file wins for each server id and each key. A
-/// project's file is read as far as its user trusts it; where that is its version before, `held` has to
-/// be that version's text.
+/// Finds and reads the configuration; the strongest file wins for each server id and each key. A project's file is read
+/// as far as its user trusts it; if that is its previous version, `held` must be that version's text.
 ///
 /// # Errors
-/// When a file that was asked for by name is missing. Everything else that is wrong is in
-/// [`LoadedConfig::problems`].
+/// If a file that was named explicitly is missing. All other problems are in [`LoadedConfig::problems`].
 pub(crate) fn load_with_env(
     look_up: &ConfigLookup,
     env: &Env<'_>,
@@ -177,7 +175,7 @@ pub(crate) fn load_with_env(
     let store = TrustStore::open(look_up.trust_file().as_deref());
     let mut loaded = LoadedConfig::without_files(KernelConfig::default(), Vec::new());
     let mut parts = Vec::new();
-    // The weakest first, for the stronger ones to write over its keys.
+    // The weakest first; stronger ones override its keys.
     for file in files.iter().rev().filter(|f| f.exists) {
         let text = match file.kind {
             ConfigKind::Project => {
@@ -220,7 +218,7 @@ pub(crate) fn load_with_env(
     })
 }
 
-/// Agents that are held to a set which no file has: they see nothing.
+/// Agents with an assigned set that no file defines: they see nothing.
 fn agents_with_unknown_sets(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Problem> {
     let lost = sets
         .by_agent
@@ -241,7 +239,7 @@ fn agents_with_unknown_sets(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Proble
     lost.into_iter().map(problem).collect()
 }
 
-/// The same for whom the values of secrets do not matter: each is what `variables` says of its name.
+/// Like [`load_with_env`], if values of secrets do not matter: each is the variable of its name.
 ///
 /// # Errors
 /// As [`load_with_env`].
@@ -253,7 +251,7 @@ pub fn load(
     load_with_env(look_up, &variables, held)
 }
 
-/// What would be wrong with one server if `path` held `text`, wherever its variables come from.
+/// The problem of one server if `path` contained `text`, with any variables.
 #[must_use]
 pub(crate) fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem> {
     let ParsedFile {
@@ -265,8 +263,7 @@ pub(crate) fn check_server(text: &str, path: &Path, id: &str) -> Option<Problem>
     its_own.next().map(|b| b.problem).or_else(fatal)
 }
 
-/// Everything that would be wrong if `path` held `text`, wherever its variables come from. Nothing it refers to is
-/// opened.
+/// All problems if `path` contained `text`, with any variables. Nothing it refers to is opened.
 #[must_use]
 pub(crate) fn check_text(text: &str, path: &Path) -> Vec<Problem> {
     parse_file_alone(text, path).problems

@@ -1,4 +1,4 @@
-//! Where the configuration comes from, and what it says right now.
+//! The source of the configuration, and its current status.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -16,16 +16,16 @@ use tokio::sync::mpsc;
 use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, KernelConfig, LoadedConfig, Mention, WrittenKeys};
 
-/// An editor writes a file in several steps; they are taken up together.
+/// Editors write a file in several steps; these are applied together.
 const DEBOUNCE: Duration = Duration::from_millis(150);
 
 /// The configuration of a running kernel.
 pub struct ConfigSource {
     look_up: Option<ConfigLookup>,
-    /// What the kernel was started with.
+    /// The configuration of this start.
     started_with: (KernelConfig, WrittenKeys),
     server_ids: Mutex<BTreeSet<ServerId>>,
-    /// What the project's file said when it was last in force.
+    /// The text of the project's file that is in force.
     project_text: Mutex<Option<String>>,
     status: RwLock<ConfigStatus>,
 }
@@ -36,22 +36,22 @@ impl std::fmt::Debug for ConfigSource {
     }
 }
 
-/// The configuration in force, in words.
+/// The configuration in force, for display.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ConfigStatus {
     /// Files in force, the most important first.
     pub(crate) files: Vec<String>,
-    /// Those of a project that are not in force as they are.
+    /// Project files that are not in force as they are on disk.
     pub(crate) untrusted: Vec<Untrusted>,
-    /// Where a new server is written down.
+    /// The file that receives new servers.
     pub(crate) servers_file: Option<String>,
-    /// What is wrong with them.
+    /// Problems of these files.
     pub(crate) problems: Vec<String>,
-    /// Whom and what they name.
+    /// The agents and servers that they name.
     pub(crate) mentions: Vec<Mention>,
-    /// Where agents come in.
+    /// Where clients connect.
     pub(crate) endpoints: Vec<String>,
-    /// What of them waits for the kernel's next start.
+    /// Changes that apply at the next start.
     pub(crate) pending_restart: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl ConfigSource {
             started_with: (loaded.kernel.clone(), loaded.written_keys.clone()),
             server_ids: Mutex::default(),
             project_text: Mutex::default(),
-            // Who starts the kernel has told it already.
+            // The start has already reported the problems.
             status: RwLock::new(ConfigStatus {
                 untrusted: untrusted_project(loaded).into_iter().collect(),
                 ..ConfigStatus::default()
@@ -74,11 +74,11 @@ impl ConfigSource {
         source
     }
 
-    /// Reads the files again; `None` when there are none, or one that was asked for is gone.
+    /// Reads the files again; `None` without files, or if a file named explicitly is gone.
     #[must_use]
     pub(crate) fn reload(&self) -> Option<LoadedConfig> {
         let look_up = self.look_up.as_ref()?;
-        let held = self
+        let project_text = self
             .project_text
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -86,17 +86,17 @@ impl ConfigSource {
         match config::load_with_env(
             look_up,
             &KernelLookup::for_look_up(look_up),
-            held.as_deref(),
+            project_text.as_deref(),
         ) {
             Ok(loaded) => Some(loaded),
             Err(error) => {
-                tracing::error!(%error, "the configuration stays as it was");
+                tracing::error!(%error, "the configuration was not changed");
                 None
             }
         }
     }
 
-    /// Takes note of what was read; answers what is wrong with it.
+    /// Stores the status of what was read; returns its problems.
     pub(crate) fn apply(&self, loaded: &LoadedConfig) -> Vec<String> {
         let ids = loaded.servers.iter().filter_map(|server| match server {
             Ok(spec) => Some(spec.id.clone()),
@@ -110,16 +110,16 @@ impl ConfigSource {
         for problem in &problems {
             tracing::warn!("{problem}");
         }
-        let mut held = self
+        let mut project_text = self
             .project_text
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        held.clone_from(&loaded.project.effective_text);
+        project_text.clone_from(&loaded.project.effective_text);
         let untrusted = untrusted_project(loaded);
         let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
         for news in untrusted
             .iter()
-            .filter(|one| !status.untrusted.contains(one))
+            .filter(|entry| !status.untrusted.contains(entry))
         {
             tracing::warn!("{}", news.why);
         }
@@ -133,7 +133,7 @@ impl ConfigSource {
             let waiting = self.pending_restart(loaded);
             for news in waiting
                 .iter()
-                .filter(|one| !status.pending_restart.contains(one))
+                .filter(|entry| !status.pending_restart.contains(entry))
             {
                 tracing::warn!("{news}");
             }
@@ -142,13 +142,11 @@ impl ConfigSource {
         problems
     }
 
-    /// What of it waits for the kernel's next start.
     fn pending_restart(&self, loaded: &LoadedConfig) -> Vec<String> {
         let (kernel, written) = &self.started_with;
         config::pending_restart((kernel, written), (&loaded.kernel, &loaded.written_keys))
     }
 
-    /// Where agents come in, for the operator.
     pub(crate) fn set_endpoints(&self, doors: Vec<String>) {
         self.status
             .write()
@@ -156,7 +154,6 @@ impl ConfigSource {
             .endpoints = doors;
     }
 
-    /// The configuration in force, in words.
     #[must_use]
     pub(crate) fn status(&self) -> ConfigStatus {
         self.status
@@ -165,7 +162,7 @@ impl ConfigSource {
             .clone()
     }
 
-    /// Every server the files name, usable or not.
+    /// All servers in the files, valid or not.
     #[must_use]
     pub(crate) fn server_ids(&self) -> BTreeSet<ServerId> {
         self.server_ids
@@ -175,7 +172,7 @@ impl ConfigSource {
     }
 }
 
-/// The project's file, where it is not in force as it is.
+/// The project's file, if it is not in force as it is on disk.
 fn untrusted_project(loaded: &LoadedConfig) -> Option<Untrusted> {
     let untrusted = loaded.project.untrusted.as_ref()?;
     Some(Untrusted {
@@ -185,76 +182,79 @@ fn untrusted_project(loaded: &LoadedConfig) -> Option<Untrusted> {
     })
 }
 
-/// Where a new server is written down: into the one file that was named, else into the user's.
+/// New servers are written to the file that was named explicitly, else to the user's.
 fn file_for_new_servers(look_up: &ConfigLookup) -> Option<String> {
     let named = look_up.explicit_file().map(|(_, path)| path);
     let file = named.or_else(|| look_up.user_file());
     file.map(|path| path.display().to_string())
 }
 
-/// Reloads when one of the files changes, appears or goes. Runs until dropped.
+/// Reloads when one of the files is changed, created or removed. Runs until dropped.
 pub(crate) async fn watch_files<F, T, E>(files: Vec<PathBuf>, reload: impl Fn() -> F)
 where
     F: Future<Output = Result<T, E>>,
     E: Display,
 {
     let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
-    let ours = move |path: &PathBuf| names.contains(path);
-    let Some((_watcher, mut changes)) = start_watcher(&files, ours) else {
+    let is_watched = move |path: &PathBuf| names.contains(path);
+    let Some((_watcher, mut changes)) = start_watcher(&files, is_watched) else {
         return;
     };
     while wait_for_settled_change(&mut changes).await {
         if let Err(error) = reload().await {
-            tracing::error!(%error, "the configuration was not taken up");
+            tracing::error!(%error, "the configuration was not applied");
         }
     }
 }
 
-/// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
+/// Reloads the certificates of the HTTP listener when they change; connections stay open. Runs until dropped.
 pub(crate) async fn watch_certificates(tls: Option<ListenerTls>) {
     let Some(tls) = tls else { return };
-    // Whatever changes beside them: they may be links, and what is changed their target.
+    // Any change in their folders: the files may be links whose targets change.
     let Some((_watcher, mut changes)) = start_watcher(&tls.files().all_files(), |_| true) else {
         return;
     };
     while wait_for_settled_change(&mut changes).await {
         let again = tls.clone();
         match mgp_runtime::task::run_blocking("source.certificates", move || again.reload()).await {
-            Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
+            Ok(Ok(true)) => tracing::info!("the HTTP listener uses its new certificate"),
             Ok(Ok(false)) | Err(_) => {}
-            Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),
+            Ok(Err(error)) => {
+                tracing::error!("the HTTP listener keeps its previous certificates: {error}")
+            }
         }
     }
 }
 
-/// Watches the folders of these files, for the paths that are `ours`; `None`, and told, when the
-/// system does not.
+/// Watches the folders of these files for paths that `is_watched` accepts. Logs a failure and returns `None`.
 fn start_watcher(
     files: &[PathBuf],
-    ours: impl Fn(&PathBuf) -> bool + Send + 'static,
+    is_watched: impl Fn(&PathBuf) -> bool + Send + 'static,
 ) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
-    let (told, changes) = mpsc::channel(1);
+    let (sender, changes) = mpsc::channel(1);
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(&ours)) {
-            // One pending change covers any number of them.
-            let _ = told.try_send(());
+        if event.is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(&is_watched)) {
+            // One pending change covers any number of changes.
+            let _ = sender.try_send(());
         }
     });
     let Ok(mut watcher) = watcher else {
-        tracing::warn!("changes of the files are not noticed; use `mgp/kernel/reload`");
+        tracing::warn!(
+            "the configuration files cannot be watched; use `mgp/kernel/reload` after a change"
+        );
         return None;
     };
     // Folders are watched, not files: editors replace files.
     let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
     for folder in folders.into_iter().filter(|f| f.is_dir()) {
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-            tracing::warn!(folder = %folder.display(), %error, "changes in there are not noticed");
+            tracing::warn!(folder = %folder.display(), %error, "this folder cannot be watched");
         }
     }
     Some((watcher, changes))
 }
 
-/// Waits for changes, and until they are through; false when there will be none any more.
+/// Waits for a change and until it settles; false when no more changes will come.
 async fn wait_for_settled_change(changes: &mut mpsc::Receiver<()>) -> bool {
     if changes.recv().await.is_none() {
         return false;

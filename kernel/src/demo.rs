@@ -1,4 +1,4 @@
-//! `mgp demo`: a kernel with one built-in server, so that there is something to try at once.
+//! `mgp demo`: a kernel with one built-in server, to try things out.
 
 mod banner;
 mod prompts;
@@ -33,22 +33,20 @@ use crate::paths::{SOCKET_NAME, temporary_folder};
 /// The id of the built-in server.
 const SERVER: &str = "demo";
 
-/// What `mgp demo` runs. The folder is removed when this is dropped.
+/// A prepared demo. Its folder is removed when this is dropped.
 pub(crate) struct Demo {
-    /// The configuration; no file stands behind it.
+    /// The configuration, without a file.
     pub(crate) loaded: LoadedConfig,
     /// Holds the socket and the data.
     pub(crate) folder: TempDir,
 }
 
 impl Demo {
-    /// Where the socket goes.
     #[must_use]
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join(SOCKET_NAME)
     }
 
-    /// Where the data goes.
     #[must_use]
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
@@ -58,7 +56,7 @@ impl Demo {
 /// Prepares a demo whose server is `program __demo-server` in the current folder.
 ///
 /// # Errors
-/// When there is no room for a folder, or no current folder.
+/// If the temporary folder cannot be created, or there is no current folder.
 pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
     let folder = temporary_folder("mgp-demo-")?;
     let mut kernel = KernelConfig::default();
@@ -98,7 +96,7 @@ pub(crate) fn prepare(program: &Path) -> io::Result<Demo> {
     Ok(Demo { loaded, folder })
 }
 
-/// The address, or any free port when it is taken.
+/// The address, or any free port if it is taken.
 fn available_port(address: SocketAddr) -> SocketAddr {
     match TcpListener::bind(address) {
         Ok(_) => address,
@@ -109,14 +107,14 @@ fn available_port(address: SocketAddr) -> SocketAddr {
 /// Runs the built-in server on stdin and stdout until stdin ends.
 ///
 /// # Errors
-/// Those of stdin and stdout, or when there is no such folder.
+/// Those of stdin and stdout, or if there is no such folder.
 pub(crate) fn run(root: &Path) -> io::Result<()> {
     let root = root.canonicalize()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(tokio::io::stdin(), tokio::io::stdout(), root));
-    // Stdin is read on a thread of its own, which nobody waits for.
+    // Stdin is read on its own thread, which cannot be joined.
     runtime.shutdown_background();
     served
 }
@@ -127,7 +125,7 @@ mod tests {
     use crate::paths::SOCKET_PATH_MAX;
 
     #[test]
-    fn a_demo_takes_another_port_when_the_usual_one_is_taken() {
+    fn a_demo_uses_another_port_if_the_usual_one_is_taken() {
         let taken = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demo_is_one_server_in_a_folder_that_goes_away() {
+    fn a_demo_is_one_server_in_a_temporary_folder() {
         let demo = prepare(Path::new("/usr/bin/mgp")).unwrap();
         let folder = demo.folder.path().to_owned();
         assert!(demo.loaded.is_usable() && demo.loaded.servers.len() == 1);

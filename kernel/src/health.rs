@@ -1,5 +1,5 @@
-//! How the kernel and its servers are, and their end, for who speaks MGP: `mgp/health/*` and
-//! `mgp/lifecycle/*` (MGP §11.3, §11.4). Everybody is told of the servers it may see, and of no other.
+//! Health of the kernel and its servers, and their shutdown, for MGP clients: `mgp/health/*` and
+//! `mgp/lifecycle/*` (MGP §11.3, §11.4). Callers see only servers that are visible to them.
 
 pub mod metrics;
 pub mod telemetry;
@@ -30,26 +30,25 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
-/// Longest time that is heeded for calls under way when the kernel is told to end: all of it must end
-/// before its farewell does.
+/// Longest accepted drain time of the kernel: it must end before the whole shutdown does.
 pub(crate) const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(12);
-/// Longest time that is heeded when one server is told to end.
+/// Longest accepted drain time of one server.
 const SERVER_STOP_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// What the kernel calls itself.
+/// The name of the kernel in results.
 const KERNEL: &str = "mgp";
 
-/// Answers who asks how things are.
+/// Answers health and lifecycle methods.
 #[derive(Debug)]
 pub(crate) struct HealthMethods {
     /// All servers.
     pub servers: Arc<ServerTable>,
-    /// Who is connected, and who may know of which server.
+    /// Connected clients, and who may see which server.
     pub(crate) directory: Arc<Directory>,
-    /// What is wrong with the kernel's files.
+    /// Problems with the kernel's files.
     pub(crate) storage_health: StorageHealth,
-    /// How long servers have for their end.
+    /// The drain timeouts of servers.
     pub(crate) connector: Arc<Connector>,
-    /// Ends the kernel.
+    /// Shuts the kernel down.
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -62,7 +61,7 @@ struct KernelResources {
 }
 
 impl HealthMethods {
-    /// `mgp/health/ping`: never waits for anybody.
+    /// `mgp/health/ping`: never waits.
     ///
     /// # Errors
     /// Unknown server.
@@ -103,7 +102,7 @@ impl HealthMethods {
     /// `mgp/lifecycle/shutdown`, by the operator alone: of the kernel, or of one server.
     ///
     /// # Errors
-    /// For who is not the operator; unknown server.
+    /// A caller that is not the operator; unknown server.
     pub(crate) fn shutdown(&self, request: &Request) -> Outcome {
         if !request.caller.operator {
             let who = &request.caller.agent;
@@ -112,10 +111,10 @@ impl HealthMethods {
             return Err(Refusal::Forbidden(why));
         }
         let shutdown: Shutdown = mcp::parse_params(request.params.as_deref())?;
-        let asked = shutdown.timeout_ms.map(Duration::from_millis);
+        let requested = shutdown.timeout_ms.map(Duration::from_millis);
         let (pending, time) = match &shutdown.server_id {
             None => {
-                let time = asked
+                let time = requested
                     .unwrap_or(self.connector.drain_timeout)
                     .min(SHUTDOWN_TIMEOUT_MAX);
                 self.connector.set_shutdown_drain_timeout(time);
@@ -125,7 +124,7 @@ impl HealthMethods {
             }
             Some(id) => {
                 let server = self.find(&request.caller, id)?;
-                let time = asked.unwrap_or(self.connector.drain_timeout);
+                let time = requested.unwrap_or(self.connector.drain_timeout);
                 let time = time.min(SERVER_STOP_TIMEOUT_MAX);
                 let (reply, _stopped) = Reply::new();
                 let stop = ServerMsg::StopWithin(shutdown.reason.into(), time, reply);
@@ -156,7 +155,7 @@ impl HealthMethods {
             .iter()
             .map(|server| (server.id.as_str(), server.link().is_some()))
             .collect();
-        // What the whole machine does is the operator's business.
+        // Usage of the whole machine is for the operator only.
         let (pending, resources) = if caller.operator {
             let pending = servers.iter().map(|server| in_flight_calls(server)).sum();
             let open_connections = self.directory.len() as u64;
@@ -188,8 +187,8 @@ impl HealthMethods {
         if let Some(link) = &link
             && let Some(era) = link.family_negotiating(Features::LIFECYCLE)
         {
-            let asked = link.request_without_timeout(era, Status::METHOD, Some("{}"));
-            if let Ok(Ok(answer)) = tokio::time::timeout(PING_TIMEOUT, asked).await {
+            let requested = link.request_without_timeout(era, Status::METHOD, Some("{}"));
+            if let Ok(Ok(answer)) = tokio::time::timeout(PING_TIMEOUT, requested).await {
                 return Ok(to_caller_version(&answer, caller));
             }
         }
@@ -233,8 +232,8 @@ impl HealthMethods {
             .ok_or_else(|| Refusal::UnknownServer(id.to_owned()))
     }
 
-    /// The kernel is as its servers are: one that should be up and is not, or is not well, leaves it with
-    /// less than it should have. So does a disk that does not take what is to be written down.
+    /// The kernel is degraded if a server that should be up is not, or is unhealthy, or if a disk does not accept
+    /// writes.
     fn overall_health(&self, servers: &[Arc<ServerHandle>]) -> Health {
         let ails = |server: &Arc<ServerHandle>| match server.state() {
             LifecycleState::Connected => last_known_health(server) != Health::Healthy,
@@ -251,7 +250,7 @@ impl HealthMethods {
         }
     }
 
-    /// How many tools of a server there are for this caller when the server is up.
+    /// The number of a running server's tools that this caller sees.
     fn tool_count(&self, caller: &Caller, server: &ServerHandle) -> u64 {
         let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
         let tools = server.tools();
@@ -263,7 +262,7 @@ impl HealthMethods {
     }
 }
 
-/// As it was found the last time; who is not connected is not well.
+/// The last health check; a server that is not connected is unhealthy.
 fn last_known_health(server: &ServerHandle) -> Health {
     match server.state() {
         LifecycleState::Connected => server.health().unwrap_or_default(),
@@ -293,7 +292,7 @@ fn in_flight_calls(server: &ServerHandle) -> u64 {
     server.in_flight()
 }
 
-/// What a server of the other era said, without the words that only that one has.
+/// Removes members that the caller's protocol version does not have.
 fn to_caller_version(answer: &[u8], caller: &Caller) -> Bytes {
     let answer = String::from_utf8_lossy(answer);
     to_legacy_result(&answer, caller.version)

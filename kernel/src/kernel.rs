@@ -1,4 +1,4 @@
-//! A whole kernel: one lock, two doors, one tree; from its start to its end.
+//! The life of a kernel: start, supervision tree, listeners and shutdown.
 
 mod announcement;
 mod audit_log;
@@ -60,24 +60,23 @@ use listeners::BoundListeners;
 use process_marks::ProcessMarks;
 use witnessed_files::WitnessReport;
 
-/// How long calls under way may take when their server is to stop.
+/// Time for in-flight calls of a server that is stopped.
 const SERVER_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same when the whole kernel is to end, and nobody said how long that may take: it ends within two
-/// seconds, whatever hangs.
+/// The same when the kernel shuts down and no time is configured: it ends within two seconds, whatever hangs.
 const SHUTDOWN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the last answers may take to callers at other nodes once the servers have stopped: a way there and back.
+/// Time for the last answers to callers at other nodes after the servers have stopped: one round trip.
 const REMOTE_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// The exit code of a server that could not be started in its sandbox.
+/// Exit code of the launcher when a server cannot be started in its sandbox.
 const SANDBOX_START_FAILED: u8 = 126;
-/// How long the end of the kernel may take in all.
+/// Limit of the whole shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a kernel until it is told to stop.
+/// Runs a kernel until it is shut down.
 ///
 /// # Errors
-/// In words, why it could not start.
+/// Describes why it could not start.
 pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
-    // What our parent left open is none of our children's business.
+    // Children must not inherit descriptors that the parent left open.
     close_fds::set_fds_cloexec(3, &[]);
     machine::raise_file_limit();
     log_to_stderr(&options);
@@ -89,27 +88,27 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    // Before anything of the folder is touched: a socket that is in use is that of a kernel that runs.
-    let doors = runtime.block_on(listeners::bind_listeners(&mut options))?;
+    // Before anything in the folder is touched: a socket in use belongs to a running kernel.
+    let listeners = runtime.block_on(listeners::bind_listeners(&mut options))?;
     data_folder::check_disk_space(&options.data_dir)?;
     let data_dir = &options.data_dir;
-    let mut found = data_folder::missing_files(&options);
+    let mut missing_files = data_folder::missing_files(&options);
     let WitnessReport {
         witnesses,
-        failures: faults,
+        failures: missing_witnessed,
         audit_notes: notes,
     } = witnessed_files::open_and_check(data_dir)?;
-    found.extend(faults);
+    missing_files.extend(missing_witnessed);
     KeyRotation::new(data_dir).apply_at_start(
         &data_folder::grants_file(data_dir),
         &cluster::logs_folder(data_dir),
         witnesses.witness(data_folder::GRANTS_JOURNAL),
     )?;
-    let mark = secrets::to_hex(&randomness::random_bytes::<16>());
-    let marks = ProcessMarks::load_and_sweep(&options.data_dir, mark);
-    // First: what the others make is how the log's next start knows that there was one.
+    let process_mark = secrets::to_hex(&randomness::random_bytes::<16>());
+    let marks = ProcessMarks::load_and_sweep(&options.data_dir, process_mark);
+    // First: the files that the others create tell the next start that a log existed.
     let audit = audit_log::open(&options)?;
-    let mut kept = StoredState {
+    let mut stored = StoredState {
         marks,
         mcpl: data_folder::load_mcpl(&options.data_dir, &witnesses, &audit)?,
         audit,
@@ -120,32 +119,32 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
         key: secrets::load_node_key(&options.data_dir)?,
         registrations: data_folder::load_registrations(&options.data_dir, &witnesses)?,
         unaudited_decisions: Vec::new(),
-        missing_files: found,
+        missing_files,
         witnesses,
     };
-    kept.report(&notes);
-    if kept.audit.is_enabled() {
+    stored.report(&notes);
+    if stored.audit.is_enabled() {
         let log = LogFolder::new(&options.data_dir);
-        kept.unaudited_decisions = kept.replicas.find_unaudited(&log)?;
+        stored.unaudited_decisions = stored.replicas.find_unaudited(&log)?;
     }
-    if let Some(shortened) = kept.replicas.shortened_error() {
+    if let Some(shortened) = stored.replicas.shortened_error() {
         return Err(shortened.to_string());
     }
-    let outcome = runtime.block_on(serve(options, kept, doors));
+    let outcome = runtime.block_on(serve(options, stored, listeners));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(announced);
     outcome
 }
 
-/// The guard process: ends the kernel's children when the kernel dies.
+/// Runs the guard process, which ends the kernel's children when the kernel dies.
 #[must_use]
 pub(crate) fn run_guard() -> ExitCode {
     mgp_transports::guard::run(std::io::stdin());
     ExitCode::SUCCESS
 }
 
-/// The launcher of a sandboxed server, or without a command the trial of what this machine can do.
-/// Comes back when the server has ended, or was not started.
+/// Launches a sandboxed server; without a command, probes what this machine supports.
+/// Returns when the server has ended or could not be started.
 #[must_use]
 pub(crate) fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
     if command.is_empty() {
@@ -163,17 +162,17 @@ pub(crate) fn run_sandbox_launcher(command: &[OsString]) -> ExitCode {
 
 fn log_to_stderr(options: &KernelOptions) {
     let level = options.loaded.kernel.log.level;
-    // A second kernel in one process, as in a test, keeps the first one's log.
+    // A second kernel in one process, as in a test, uses the first one's log.
     let wanted = Targets::new()
         .with_default(level)
-        // Its spans would stand before each line.
+        // Its spans would precede each line.
         .with_target("ractor", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .fmt_fields(sanitized_fields())
-        // It would panic on what it says of a stderr that cannot be written.
+        // With a stderr that cannot be written, reporting the error would panic.
         .log_internal_errors(false);
     let (lines, json) = match options.loaded.kernel.log.format {
         LogFormat::Text => (Some(lines), None),
@@ -186,7 +185,7 @@ fn log_to_stderr(options: &KernelOptions) {
         .try_init();
 }
 
-/// What earlier lives left in the data folder.
+/// The state that earlier runs left in the data folder.
 struct StoredState {
     marks: ProcessMarks,
     seal: SealKey,
@@ -199,20 +198,20 @@ struct StoredState {
     mcpl: StoredMcpl,
     /// Decisions that are not in the audit log.
     unaudited_decisions: Vec<Operation>,
-    /// What was there before, and is missing: in words.
+    /// Descriptions of files that existed before and are missing.
     missing_files: Vec<String>,
     witnesses: Witnesses,
 }
 
 impl StoredState {
-    /// Reports what is missing, and records what else was noted.
+    /// Reports what is missing, and records the other notes.
     fn report(&mut self, notes: &[String]) {
         let shortened = [self.registrations.loss(), self.mcpl.push.loss()];
         let shortened = shortened.into_iter().flatten().map(ToOwned::to_owned);
         self.missing_files.extend(shortened);
-        for found in &self.missing_files {
-            tracing::error!("{found}");
-            self.audit.record(audit::state_damaged_event(found));
+        for missing in &self.missing_files {
+            tracing::error!("{missing}");
+            self.audit.record(audit::state_damaged_event(missing));
         }
         for note in notes {
             tracing::info!("{note}");
@@ -229,21 +228,21 @@ impl StoredState {
 
 async fn serve(
     options: KernelOptions,
-    kept: StoredState,
-    mut doors: BoundListeners,
+    stored: StoredState,
+    mut listeners: BoundListeners,
 ) -> Result<(), String> {
     let closing = CancellationToken::new();
-    doors.issue_tokens(&options)?;
-    let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
-    let witnesses = kept.witnesses.clone();
+    listeners.issue_tokens(&options)?;
+    let (audit, marks) = (stored.audit.clone(), stored.marks.clone());
+    let witnesses = stored.witnesses.clone();
     let settle = {
         let data_dir = options.data_dir.clone();
         move || witnessed_files::record_all(&data_dir, &witnesses)
     };
-    let started = Box::pin(components::start(&options, kept, &closing))
+    let started = Box::pin(components::start(&options, stored, &closing))
         .await
         .map_err(describe_spawn_error)?;
-    let open = doors.open(&options, &started, &closing);
+    let open = listeners.open(&options, &started, &closing);
     started.source.set_endpoints(describe_listeners(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(ConfigLookup::trust_file);
@@ -259,7 +258,7 @@ async fn serve(
         task::spawn_supervised("source.files", config_source::watch_files(files, reload)),
         task::spawn_supervised(
             "source.certificates",
-            config_source::watch_certificates(doors.tls()),
+            config_source::watch_certificates(listeners.tls()),
         ),
         task::spawn_supervised("marks.sweep", marks.clone().resweep()),
     ];
@@ -274,10 +273,10 @@ async fn serve(
     drop((watching, started.followers));
     started.node_endpoint.close();
     let end = async {
-        // Others hear that this node says nothing more while its servers stop.
+        // Peers learn that this node is leaving while its servers stop.
         tokio::join!(
             started.cluster.announce_shutdown(),
-            doors.stop_accepting(started.tree.stop_servers())
+            listeners.stop_accepting(started.tree.stop_servers())
         );
         let answered =
             tokio::time::timeout(REMOTE_ANSWER_TIMEOUT, started.node_endpoint.drain()).await;
@@ -286,7 +285,7 @@ async fn serve(
             Ok(false) | Err(_) => PendingCallsAtShutdown::SomeUnanswered,
         };
         started.cluster.shutdown(calls).await;
-        doors.disconnect_all().await;
+        listeners.disconnect_all().await;
         started.telemetry.flush().await;
         started.guard.dismiss();
         settle();
@@ -294,7 +293,7 @@ async fn serve(
     };
     tokio::select! {
         ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, end) => {
-            // Who did not end in time is looked for at the next start.
+            // After a timeout the next start looks for remaining processes.
             if ended.is_ok() {
                 marks.remove_file();
             }
@@ -304,7 +303,7 @@ async fn serve(
     }
 }
 
-/// The words of what failed, without those of who started it.
+/// The error of the actor, without the text that ractor adds.
 fn describe_spawn_error(error: SpawnErr) -> String {
     if let SpawnErr::StartupFailed(why) = error {
         return why.to_string();
@@ -312,9 +311,9 @@ fn describe_spawn_error(error: SpawnErr) -> String {
     error.to_string()
 }
 
-fn describe_listeners(doors: &OpenListeners) -> Vec<String> {
-    let mut out = vec![format!("socket {}", doors.socket.display())];
-    out.extend(doors.http.as_ref().map(|http| {
+fn describe_listeners(listeners: &OpenListeners) -> Vec<String> {
+    let mut out = vec![format!("socket {}", listeners.socket.display())];
+    out.extend(listeners.http.as_ref().map(|http| {
         let token = http
             .token_file
             .as_ref()
@@ -325,7 +324,7 @@ fn describe_listeners(doors: &OpenListeners) -> Vec<String> {
     out
 }
 
-/// Resolves when the kernel is to end: a signal, the operator, who started it, or a pillar that fell.
+/// Resolves when the kernel must shut down: a signal, the operator, the parent, or the loss of a root actor.
 async fn wait_for_shutdown(closing: &CancellationToken, ends_with_stdin: bool) {
     tokio::select! {
         () = wait_for_signal() => closing.cancel(),
@@ -335,7 +334,7 @@ async fn wait_for_shutdown(closing: &CancellationToken, ends_with_stdin: bool) {
     }
 }
 
-/// A terminal that closes says so more than once, so only a person's word is a second one.
+/// A terminal that closes may send SIGHUP more than once, so only SIGINT and SIGTERM count as a second signal.
 async fn wait_for_second_signal() {
     wait_for_signal().await;
 }
@@ -353,7 +352,7 @@ async fn wait_for_signal() {
     }
 }
 
-/// Resolves when the terminal is closed, for a kernel that was not started to outlive it (`nohup`).
+/// Resolves when the terminal closes, unless the kernel was started to outlive it (`nohup`).
 async fn wait_for_hangup() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if ignores_signal(&status, nix::libc::SIGHUP) {
@@ -365,18 +364,18 @@ async fn wait_for_hangup() {
     }
 }
 
-/// Resolves when the other end of stdin is closed, or when there is none: nobody would end this kernel then.
+/// Resolves when stdin is closed, or at once without stdin: nobody could end this kernel then.
 async fn wait_for_stdin_end() {
     let pipe = std::io::stdin().as_fd().try_clone_to_owned();
     let Ok(mut pipe) = pipe.and_then(pipe::Receiver::from_owned_fd) else {
         return;
     };
-    let mut said = [0; 64];
-    // What may be said there is not for a kernel.
-    while matches!(pipe.read(&mut said).await, Ok(1..)) {}
+    let mut ignored = [0; 64];
+    // Input is ignored.
+    while matches!(pipe.read(&mut ignored).await, Ok(1..)) {}
 }
 
-/// Whether a process with this `/proc/PID/status` ignores a signal.
+/// Whether a process with this `/proc/PID/status` ignores the signal.
 fn ignores_signal(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -388,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read_off_the_mask() {
+    fn ignored_signals_are_read_from_the_mask() {
         let status = "Name:\tmgp\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
         assert!(ignores_signal(status, 1) && ignores_signal(status, 13));
         assert!(!ignores_signal(status, 15) && !ignores_signal("", 1));

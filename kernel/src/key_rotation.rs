@@ -1,8 +1,8 @@
-//! Another key for this node: made while the kernel runs, taken at its next start.
+//! Rotation of this node's key: a new key is created while the kernel runs, and used from its next start.
 //!
-//! Two files beside `node.key` say how far that is. `node.key.proposed`: the key before may have signed this one
-//! or not; the logs of the cluster say which. `node.key.next`: this is the key from the next start on. Whatever
-//! ends the kernel in between, its start finds one of these and goes on from there.
+//! Two files besides `node.key` hold the progress. `node.key.proposed`: the previous key may have signed this one or
+//! not, which the cluster's logs show. `node.key.next`: the key from the next start on. Wherever the kernel is
+//! interrupted, the next start finds one of them and continues.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -22,7 +22,7 @@ use mgp_store::witnesses::Witness;
 /// The file of the node's key, in the data folder.
 pub(crate) const NODE_KEY: &str = "node.key";
 
-/// The key that this node is to have, and how far that is.
+/// The next key of this node, and the progress of the rotation.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRotation {
     current_path: PathBuf,
@@ -40,7 +40,7 @@ impl KeyRotation {
         }
     }
 
-    /// The key from the next start on, where there is another one.
+    /// The key from the next start on, if it changes.
     pub(crate) fn next_key(&self) -> Result<Option<PublicKey>, String> {
         if self.next_path.exists() {
             Ok(Some(read_key(&self.next_path)?.public_key()))
@@ -49,7 +49,7 @@ impl KeyRotation {
         }
     }
 
-    /// Makes a key. It is nobody's before [`Self::decide`]; while one is made, no other is.
+    /// Creates a key, not in use before [`Self::confirm`]; at most one is proposed at a time.
     pub(crate) fn propose(&self) -> io::Result<PublicKey> {
         let bytes = randomness::random_bytes::<32>();
         let mut open = OpenOptions::new();
@@ -64,18 +64,18 @@ impl KeyRotation {
         Ok(NodeKey::new(&bytes).public_key())
     }
 
-    /// The key that was made is that of the next start.
+    /// Confirms the proposed key for the next start.
     pub(crate) fn confirm(&self) -> io::Result<()> {
         fs::rename(&self.proposed_path, &self.next_path)?;
         atomic_file::sync_folder(&self.next_path)
     }
 
-    /// It is not.
+    /// Discards the proposed key.
     pub(crate) fn discard_proposed(&self) -> io::Result<()> {
         fs::remove_file(&self.proposed_path)
     }
 
-    /// At the start, before anything is read that the key has signed: this node's own grants, and the logs of
+    /// Applied at the start, before anything is read that the key has signed: this node's own grants, and the logs of
     /// its cluster.
     pub(crate) fn apply_at_start(
         &self,
@@ -104,9 +104,9 @@ impl KeyRotation {
         Ok(())
     }
 
-    /// The kernel ended between making the key and deciding on it: it is the key if the one before signed it.
+    /// The kernel was interrupted between proposal and decision: the key counts if the previous one signed it.
     fn settle_proposed(&self, logs: &Path) -> Result<(), String> {
-        // A file that was not finished is of a key that nothing signed.
+        // An incomplete file holds a key that nothing signed.
         let signed = match (read_key(&self.current_path), read_key(&self.proposed_path)) {
             (Ok(before), Ok(next)) => has_rekeyed(logs, before.node_id(), next.public_key()),
             (Ok(_) | Err(_), _) => Ok(false),
@@ -125,7 +125,7 @@ impl KeyRotation {
     }
 }
 
-/// The key in a file, which is there.
+/// Reads the key in an existing file.
 fn read_key(path: &Path) -> Result<NodeKey, String> {
     let text = regular_file::read_to_string(path).map_err(|e| explain_io_error(path, &e))?;
     let pairs = text.trim().as_bytes().chunks(2);
@@ -146,7 +146,7 @@ mod tests {
     struct NodeFolder(tempfile::TempDir);
 
     impl NodeFolder {
-        /// Of a node that has a key.
+        /// A node that has a key.
         fn new() -> Self {
             let folder = Self(tempfile::tempdir().unwrap());
             fs::write(folder.0.path().join(NODE_KEY), "07".repeat(32) + "\n").unwrap();
@@ -161,7 +161,7 @@ mod tests {
             self.0.path().join("grants.journal")
         }
 
-        /// What a start does. The key after it opens the grants.
+        /// Simulates a start. The resulting key opens the grants.
         fn start(&self) -> NodeKey {
             let logs = self.0.path().join("cluster").join("logs");
             let witness = Witness::default();
@@ -174,9 +174,9 @@ mod tests {
         }
     }
 
-    /// A kernel that ends before the key is decided on goes on under the one it has.
+    /// A kernel interrupted before the decision keeps its key.
     #[test]
-    fn a_key_that_nothing_signed_is_dropped() {
+    fn an_unsigned_key_is_dropped() {
         let folder = NodeFolder::new();
         let (renewed, before) = (folder.renewed(), folder.start().node_id());
         renewed.propose().unwrap();
@@ -187,9 +187,9 @@ mod tests {
         renewed.propose().unwrap();
     }
 
-    /// Once it is decided on, each further start finds the new one, also where an earlier one was cut short.
+    /// Once confirmed, each further start finds the new key, also after an interrupted start.
     #[test]
-    fn a_key_that_was_decided_on_is_taken_at_the_next_start() {
+    fn a_confirmed_key_is_used_at_the_next_start() {
         let folder = NodeFolder::new();
         let (renewed, before) = (folder.renewed(), folder.start().node_id());
         let next = renewed.propose().unwrap();
@@ -200,7 +200,7 @@ mod tests {
             let now = folder.start().node_id();
             assert!(now == next.node_id() && now != before);
             assert_eq!(renewed.next_key().unwrap(), None);
-            // As if the start had ended before its last step.
+            // As if the start had been interrupted before its last step.
             fs::write(&renewed.next_path, &copy).unwrap();
         }
     }

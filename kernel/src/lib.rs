@@ -1,4 +1,4 @@
-//! Who is there: the configuration, the command line and the kernel itself.
+//! The program `mgp`: the configuration, the command line and the kernel itself.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
@@ -12,5 +12,5 @@ mod key_rotation;
 pub mod operator;
 pub mod paths;
 pub mod routes;
-pub mod tree;
+pub mod supervision_tree;
 pub mod trust;

@@ -1,4 +1,4 @@
-//! What the operator asks of the kernel itself: `mgp/kernel/*`, `mgp/servers/*`, `mgp/agents/*` and the like.
+//! Methods of the operator: `mgp/kernel/*`, `mgp/servers/*`, `mgp/agents/*` and the like.
 
 mod agents;
 
@@ -66,61 +66,59 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::config_source::ConfigSource;
-use crate::tree::TreeHandle;
+use crate::supervision_tree::TreeHandle;
 
-/// Longest an operator's request waits for a server to settle; a start has its own limit below it.
+/// Limit for a request that waits for a server to settle; a start has its own, lower limit.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Faults of the log that are named; a log with more is read at the command line.
+/// Faults of the log that are reported; more are read at the command line.
 const FAULTS_MAX: usize = 100;
-/// Lines shown when nobody says how many.
+/// Log lines returned by default.
 const DEFAULT_LOG_LINES: usize = 100;
 
-/// Answers the operator.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// All servers.
     pub servers: Arc<ServerTable>,
-    /// What is offered right now.
+    /// The published catalog.
     pub(crate) catalog: Arc<Snapshot<PublishedCatalog>>,
-    /// Who is connected.
+    /// The connected clients.
     pub(crate) directory: Arc<Directory>,
-    /// What was done.
+    /// The audit log.
     pub audit: AuditHandle,
-    /// What is found in that.
+    /// The index of the audit log.
     pub(crate) audit_views: OnceLock<AuditViews>,
-    /// What is wrong with the kernel's files.
+    /// Problems with the kernel's files.
     pub(crate) storage_health: StorageHealth,
-    /// What waits for a person.
+    /// Pending entries.
     pub(crate) approvals: ApprovalsHandle,
-    /// The servers that speak MCPL.
+    /// The MCPL servers.
     pub(crate) mcpl: Arc<McplHost>,
-    /// The definitions of tools that were approved.
+    /// Pinned definitions of tools.
     pub(crate) pins: PinsHandle,
-    /// What servers may do.
+    /// Permissions of servers.
     pub(crate) permissions: PermissionsHandle,
     /// The index of all tools.
     pub(crate) search: SearchHandle,
-    /// Servers that were registered.
+    /// Registered servers.
     pub(crate) registrar: Arc<Registrar>,
     /// The supervision tree.
     pub(crate) tree: TreeHandle,
     /// The logins of servers.
     pub(crate) logins: Arc<Logins>,
-    /// What servers and the kernel use.
+    /// Resource usage of servers and of the kernel.
     pub(crate) resource_usage: Arc<ResourceMonitor>,
-    /// Where the kernel keeps what lasts.
+    /// The folder for persistent state.
     pub(crate) data_dir: PathBuf,
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub(crate) source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub(crate) agents: AgentRegistryHandle,
-    /// Who is signed in to the console.
+    /// Sessions of the console.
     pub(crate) console: Arc<Console>,
-    /// This node's part in a cluster.
+    /// The cluster as this node sees it.
     pub cluster: Arc<Cluster>,
-    /// Who and what there is, by name.
+    /// Names that users may type.
     pub(crate) name_sources: NameSources,
-    /// Ends the kernel.
+    /// Shuts the kernel down.
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -130,7 +128,7 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub(crate) async fn status(&self, request: &Request) -> Outcome {
-        let look = self.resource_usage.sample().await;
+        let usage = self.resource_usage.sample().await;
         let configured = self.source.status();
         let mut clients = self.directory.list_clients(request.caller.connection);
         let connections = clients.len() as u64;
@@ -159,12 +157,12 @@ impl Operator {
             index: self.coverage(),
             actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.live_count()))),
             troubles: self.file_failures(),
-            uses: Some(look.kernel()),
-            servers: self.server_reports(&look),
+            uses: Some(usage.kernel()),
+            servers: self.server_reports(&usage),
         })
     }
 
-    /// What is wrong with the files of the data folder, those of the cluster's logs included.
+    /// Problems with the files of the data folder, including those of the cluster's logs.
     fn file_failures(&self) -> Vec<String> {
         let view = self.cluster.replication.view();
         let shortened = view.loss.iter().map(ToString::to_string);
@@ -175,7 +173,7 @@ impl Operator {
             .collect()
     }
 
-    /// `mgp/kernel/stop`: answered before the kernel ends.
+    /// `mgp/kernel/stop`: answered before the kernel shuts down.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
@@ -214,7 +212,7 @@ impl Operator {
     /// `mgp/audit/replay`.
     ///
     /// # Errors
-    /// When no log is kept or it cannot be read.
+    /// Without a log, or if it cannot be read.
     pub(crate) async fn replay(&self, request: &Request) -> Outcome {
         json(&self.audit.replay(&read(request)?).await?)
     }
@@ -222,9 +220,9 @@ impl Operator {
     /// `mgp/audit/find`.
     ///
     /// # Errors
-    /// When no log is kept, for a cursor that is none, and when too many ask.
+    /// Without a log, for an invalid cursor, or with too many concurrent searches.
     pub(crate) async fn find_records(&self, request: &Request) -> Outcome {
-        // Opened for the first question: its database takes tens of megabytes, and work with each record.
+        // Opened by the first search: its database takes tens of megabytes, and work for each record.
         let views = || AuditViews::start(&self.data_dir, &self.audit);
         json(
             &self
@@ -238,28 +236,28 @@ impl Operator {
     /// `mgp/audit/last`.
     ///
     /// # Errors
-    /// When no log is kept.
+    /// Without a log.
     pub(crate) fn last_record(&self) -> Outcome {
         json(&self.audit.last_record()?)
     }
 
-    /// `mgp/audit/verify`: reads all of the log, and tells meanwhile how far it is.
+    /// `mgp/audit/verify`: reads the whole log and reports progress.
     ///
     /// # Errors
-    /// When no log is kept, it cannot be read, or another one reads it; cancelled.
+    /// Without a log, if it cannot be read or is being read by another request, or when cancelled.
     pub(crate) async fn verify_log(&self, request: &Request) -> Outcome {
         let began = monotonic_now();
-        let (so_far, mut heard) = watch::channel((0, 0));
+        let (report_progress, mut progress) = watch::channel((0, 0));
         let telling = async {
-            while heard.changed().await.is_ok() {
-                let (read, of) = *heard.borrow_and_update();
-                let said = format!("{read} of {of} files");
-                server_starts::notify_progress(request, read as u64, Some(of as u64), &said);
+            while progress.changed().await.is_ok() {
+                let (read, of) = *progress.borrow_and_update();
+                let message = format!("{read} of {of} files");
+                server_starts::notify_progress(request, read as u64, Some(of as u64), &message);
             }
             std::future::pending::<()>().await;
         };
         let found = tokio::select! {
-            found = self.audit.verify(so_far) => found?,
+            found = self.audit.verify(report_progress) => found?,
             () = telling => return Err(Refusal::Cancelled),
             () = request.call.wait_until_cancelled() => return Err(Refusal::Cancelled),
         };
@@ -280,10 +278,10 @@ impl Operator {
     /// `mgp/audit/acknowledge`.
     ///
     /// # Errors
-    /// When no log is kept, or it cannot be read or written.
+    /// Without a log, or if it cannot be read or written.
     pub(crate) async fn acknowledge(&self, request: &Request) -> Outcome {
-        let asked = read(request)?;
-        json(&self.audit.acknowledge(&asked, &request.trace.id).await?)
+        let params = read(request)?;
+        json(&self.audit.acknowledge(&params, &request.trace.id).await?)
     }
 
     /// `mgp/servers/list`.
@@ -291,8 +289,8 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub(crate) async fn list_servers(&self) -> Outcome {
-        let look = self.resource_usage.sample().await;
-        let mut servers = self.server_reports(&look);
+        let usage = self.resource_usage.sample().await;
+        let mut servers = self.server_reports(&usage);
         let registrations = self.registrar.registrations.lock().await;
         for server in &mut servers {
             let id = ServerId::new(server.id.clone());
@@ -323,7 +321,7 @@ impl Operator {
     /// `mgp/servers/logs`.
     ///
     /// # Errors
-    /// Unknown server; cancelled, when it was following.
+    /// Unknown server; cancelled while following.
     pub(crate) async fn logs(&self, request: &Request) -> Outcome {
         let logs: servers::Logs = read(request)?;
         let handle = self.find_server(&logs.id)?;
@@ -333,27 +331,27 @@ impl Operator {
             return json(&LogLines { lines });
         }
         let newest = *handle.log.follow().borrow();
-        let told = AtomicU64::new(lines.first().map_or(newest, |line| line.seq - 1));
+        let last_sent = AtomicU64::new(lines.first().map_or(newest, |line| line.seq - 1));
         tokio::select! {
-            () = self.follow_log(request, &handle, &told) => json(&LogLines::default()),
+            () = self.follow_log(request, &handle, &last_sent) => json(&LogLines::default()),
             () = request.call.wait_until_cancelled() => Err(Refusal::Cancelled),
         }
     }
 
-    /// Passes on what a server writes, from the line after `told` on; resolves when there will be no more.
-    async fn follow_log(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
+    /// Forwards what a server writes after line `last_sent`; resolves when no more lines will come.
+    async fn follow_log(&self, request: &Request, handle: &ServerHandle, last_sent: &AtomicU64) {
         let mut newest = handle.log.follow();
         loop {
-            self.push_new_lines(request, handle, told);
+            self.push_new_lines(request, handle, last_sent);
             if newest.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    fn push_new_lines(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
-        for new in handle.log.lines_after(told.load(Ordering::Relaxed)) {
-            told.store(new.seq, Ordering::Relaxed);
+    fn push_new_lines(&self, request: &Request, handle: &ServerHandle, last_sent: &AtomicU64) {
+        for new in handle.log.lines_after(last_sent.load(Ordering::Relaxed)) {
+            last_sent.store(new.seq, Ordering::Relaxed);
             self.push_log_line(request, handle.id.as_str(), to_protocol_line(&new));
         }
     }
@@ -369,22 +367,22 @@ impl Operator {
         }
     }
 
-    fn server_reports(&self, look: &ResourceSnapshot) -> Vec<Server> {
+    fn server_reports(&self, usage: &ResourceSnapshot) -> Vec<Server> {
         let servers = self.servers.load();
         let reports = servers
             .values()
-            .map(|handle| self.server_report(handle, look));
+            .map(|handle| self.server_report(handle, usage));
         reports.collect()
     }
 
-    /// A server, with what it uses where that is in the look.
-    fn server_report(&self, handle: &Arc<ServerHandle>, look: &ResourceSnapshot) -> Server {
-        let shown = self.catalog.load();
-        let counts = shown.offer_counts(&handle.id);
+    /// A server, with its resource usage if the snapshot has it.
+    fn server_report(&self, handle: &Arc<ServerHandle>, usage: &ResourceSnapshot) -> Server {
+        let published_catalog = self.catalog.load();
+        let counts = published_catalog.offer_counts(&handle.id);
         Server {
-            replicas: self.replica_locations(&shown.catalog, &handle.id),
+            replicas: self.replica_locations(&published_catalog.catalog, &handle.id),
             login: self.logins.wanted_login(&handle.id),
-            ..handle.report(counts.unwrap_or_default(), look)
+            ..handle.report(counts.unwrap_or_default(), usage)
         }
     }
 
@@ -425,8 +423,7 @@ fn to_protocol_line(line: &mgp_transports::log::LogLine) -> LogLine {
     }
 }
 
-/// Params of an operator's request; `_meta` and `trace_id`, which any request may carry, are none of its
-/// own.
+/// Parses the params of an operator's request, without `_meta` and `trace_id`, which any request may carry.
 fn read<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     let mut params: serde_json::Map<String, serde_json::Value> =
         mcp::parse_params(request.params.as_deref())?;

@@ -1,4 +1,4 @@
-//! Where the kernel's socket and the things that last are.
+//! The locations of the kernel's socket and of its persistent state.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -17,30 +17,29 @@ use tempfile::TempDir;
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// The socket's name in its folder.
 pub(crate) const SOCKET_NAME: &str = "mgp.sock";
-/// The file that says where the last kernel had its things.
+/// Stores the locations of the last kernel.
 const LAST_USED: &str = "places.json";
 /// Longest file that is read, in bytes: two paths have 8 KiB at most.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// What the places depend on when nobody names them.
+/// The base directories for default locations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BaseDirs {
-    /// `$XDG_RUNTIME_DIR` when it is this user's folder, or the one that the system has at its usual
-    /// place.
+    /// `$XDG_RUNTIME_DIR` if it is this user's folder, else the system's usual one.
     pub(crate) runtime: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub(crate) data_home: Option<PathBuf>,
-    /// `$HOME`; that of the password database where it is not set or belongs to somebody else.
+    /// `$HOME`, or the home in the password database if it is not set or belongs to another user.
     pub home: Option<PathBuf>,
     /// The home in the password database.
     pub(crate) account_home: Option<PathBuf>,
-    /// What the last kernel that was started without names leaves to those who know less.
+    /// Saved by the last kernel that was started with default locations.
     pub(crate) last_used: LastUsed,
-    /// The user's number.
+    /// The uid.
     pub(crate) uid: u32,
 }
 
-/// There is no home to keep anything in.
+/// No home for persistent state.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "neither HOME nor XDG_DATA_HOME is set: name a folder with MGP_DATA_DIR or with `dir` in [data]"
@@ -60,7 +59,7 @@ impl BaseDirs {
         let user = geteuid();
         let account = User::from_uid(user).ok().flatten().map(|user| user.dir);
         let account = account.filter(|home| home.is_dir());
-        // Another user's home, as `sudo` may leave it, is no place for what is ours.
+        // Another user's home, as `sudo` may leave it, must not receive this user's files.
         let home = folder("HOME").filter(|home| account.is_none() || !is_owned_by_other(home));
         let usual = || Some(PathBuf::from(format!("/run/user/{user}")));
         let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir() && !is_owned_by_other(p));
@@ -79,8 +78,8 @@ impl BaseDirs {
         }
     }
 
-    /// Where a kernel listens: as configured, or in the runtime folder, or below the home where that
-    /// folder in /tmp is somebody else's.
+    /// The socket: as configured, in the runtime folder, or below the home if that folder in /tmp belongs to another
+    /// user.
     #[must_use]
     pub(crate) fn socket(&self, configured: Option<&Path>) -> PathBuf {
         if let Some(path) = configured {
@@ -91,7 +90,7 @@ impl BaseDirs {
         home.unwrap_or(runtime).join(SOCKET_NAME)
     }
 
-    /// The owner's folder for what lives as long as the session.
+    /// The owner's folder for state of the session.
     #[must_use]
     pub(crate) fn runtime_folder(&self) -> PathBuf {
         match &self.runtime {
@@ -100,7 +99,7 @@ impl BaseDirs {
         }
     }
 
-    /// What keeps the socket from its usual place, and what to do; in words.
+    /// Why the socket is not at its usual location, with the remedy.
     #[must_use]
     pub(crate) fn socket_path_problem(&self) -> Option<String> {
         let folder = self.runtime_folder();
@@ -113,11 +112,10 @@ impl BaseDirs {
         })
     }
 
-    /// The folder for what lasts, chosen like the socket; without a name it is where the last kernel
-    /// had it, while that is there.
+    /// The folder for persistent state, chosen like the socket; by default the one of the last kernel, while it exists.
     ///
     /// # Errors
-    /// When none is configured and there is no home.
+    /// If none is configured and there is no home.
     pub(crate) fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHomeError> {
         if let Some(path) = configured.or(self.last_used.data_dir.as_deref()) {
             return Ok(path.to_owned());
@@ -126,14 +124,14 @@ impl BaseDirs {
         data_home.or_else(|| self.home_folder()).ok_or(NoHomeError)
     }
 
-    /// The folder below the home that depends on no other variable.
+    /// The folder below the home, which depends on no other variable.
     #[must_use]
     pub(crate) fn home_folder(&self) -> Option<PathBuf> {
         self.home.as_deref().map(user_data_folder)
     }
 
-    /// Where a kernel of this user is recorded, in the order of looking: below the home of the
-    /// password database, which all clients know, and below `HOME` where that is another one.
+    /// Folders that record a kernel of this user, in lookup order: below the home of the password database, which all
+    /// clients know, and below `HOME` if that differs.
     #[must_use]
     pub(crate) fn record_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<_> = self
@@ -147,18 +145,17 @@ impl BaseDirs {
     }
 }
 
-/// Where a kernel that was started without names had its things, for one that is started by who knows
-/// less.
+/// The locations of a kernel that was started with defaults, for a later start with fewer variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastUsed {
     /// The data folder.
     pub(crate) data_dir: Option<PathBuf>,
-    /// `$XDG_CONFIG_HOME`, where it was set.
+    /// `$XDG_CONFIG_HOME`, if it was set.
     pub(crate) config_home: Option<PathBuf>,
 }
 
 impl LastUsed {
-    /// What is kept below a home, as far as it is still there and nobody else's.
+    /// Reads the stored locations that still exist and are not another user's.
     #[must_use]
     pub(crate) fn read(folder: &Path) -> Self {
         let kept: Self = read_owned_json(folder, LAST_USED).unwrap_or_default();
@@ -168,7 +165,7 @@ impl LastUsed {
         }
     }
 
-    /// Keeps it for the next kernel.
+    /// Stores the locations for the next kernel.
     ///
     /// # Errors
     /// Those of the file system.
@@ -185,32 +182,32 @@ fn user_data_folder(home: &Path) -> PathBuf {
     home.join(".local/share/mgp")
 }
 
-/// Whether a folder is there and is another user's.
+/// Whether a folder exists and belongs to another user.
 fn is_owned_by_other(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.uid() != geteuid().as_raw())
 }
 
-/// Whether something is there that another user made, or leads elsewhere.
+/// Whether something exists that another user created, or that is a link.
 fn is_foreign_or_link(path: &Path) -> bool {
     let taken = |found: fs::Metadata| found.uid() != geteuid().as_raw() || !found.is_dir();
     fs::symlink_metadata(path).is_ok_and(taken)
 }
 
-/// Whether this is a folder that only this user changes.
+/// Whether this is a folder that only this user can change.
 #[must_use]
 pub(crate) fn is_exclusively_owned(path: &Path) -> bool {
-    let own = |found: fs::Metadata| {
+    let is_private = |found: fs::Metadata| {
         let others = found.permissions().mode() & 0o022;
         found.is_dir() && found.uid() == geteuid().as_raw() && others == 0
     };
-    fs::symlink_metadata(path).is_ok_and(own)
+    fs::symlink_metadata(path).is_ok_and(is_private)
 }
 
-/// A folder that only this user enters, for a kernel that leaves nothing: in the usual place of such folders, or in
-/// `/tmp` where that has too long a name for a socket. It is removed when this is dropped.
+/// A temporary folder that only this user can enter: in the usual place, or in `/tmp` if that path is too long for a
+/// socket. Removed when dropped.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created.
 pub(crate) fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
     let make = |base: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(base);
     let folder = make(&env::temp_dir())?;
@@ -221,11 +218,11 @@ pub(crate) fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
     }
 }
 
-/// Makes sure that a folder is there and nobody but its owner can look into it.
+/// Creates a folder if absent, and checks that only its owner can read it.
 ///
 /// # Errors
-/// When it cannot be made, is no folder, belongs to somebody else or is open to others: somebody may
-/// have put it there to listen in.
+/// If it cannot be created, is no folder, belongs to another user or is open to others, who may have put it there to
+/// intercept connections.
 pub(crate) fn ensure_private_folder(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_err() {
         atomic_file::create_folder(path)?;
@@ -244,7 +241,7 @@ pub(crate) fn ensure_private_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads JSON from a file that nobody else can have written, in such a folder.
+/// Reads JSON from a file that no other user can have written, in such a folder.
 #[must_use]
 pub(crate) fn read_owned_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     if !is_exclusively_owned(folder) {
@@ -281,7 +278,7 @@ pub(crate) fn write_owned_json(
 mod tests {
     use super::*;
 
-    /// A number that no folder in /tmp is named after.
+    /// A uid without a folder in /tmp.
     const UID: u32 = 4_000_000_001;
 
     fn bases() -> BaseDirs {
@@ -310,9 +307,9 @@ mod tests {
         );
     }
 
-    /// Somebody else's folder is left alone, and what to do about it is said.
+    /// Another user's folder is not used, and the remedy is reported.
     #[test]
-    fn a_runtime_folder_of_somebody_else_is_passed_over() {
+    fn a_runtime_folder_of_another_user_is_skipped() {
         let root = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/usr", root.path().join("mgp")).unwrap();
         let bases = BaseDirs {
@@ -332,9 +329,9 @@ mod tests {
         assert_eq!(bases.socket_path_problem(), None);
     }
 
-    /// All look below the home of the password database first.
+    /// The home of the password database comes first.
     #[test]
-    fn records_lie_below_the_account_and_below_home() {
+    fn records_are_below_the_account_home_and_below_home() {
         let folder = |home: &str| PathBuf::from(home).join(".local/share/mgp");
         assert_eq!(bases().record_folders(), [folder("/home/ada")]);
         let account = |home: &str| BaseDirs {
@@ -347,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_as_configured_or_below_the_data_home() {
+    fn persistent_state_is_as_configured_or_below_the_data_home() {
         let dir = |b: &BaseDirs| b.data_dir(None).ok();
         assert_eq!(dir(&bases()), Some("/home/ada/.local/share/mgp".into()));
         let data_home = Some("/data".into());
@@ -371,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_last_used_counts_as_long_as_it_is_there() {
+    fn last_used_locations_count_while_they_exist() {
         let root = tempfile::tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let place = |name: &str| {
@@ -392,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_folder_is_made_and_an_open_one_is_refused() {
+    fn a_private_folder_is_created_and_an_open_one_rejected() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("a/b");
         ensure_private_folder(&folder).unwrap();

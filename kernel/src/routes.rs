@@ -1,5 +1,5 @@
-//! Every method agents may call: who may, and who answers it. What servers may send stands in the other
-//! table, [`mgp_servers::link::SERVER_METHODS`].
+//! The table of all methods that agents may call: audience and handler of each. Methods of servers are in the
+//! other table, [`mgp_servers::link::SERVER_METHODS`].
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ use crate::health::metrics::KernelMetrics;
 use crate::health::telemetry::Tracing;
 use crate::operator::{self, Operator};
 
-/// Answered by a function of the calls, which may wait.
+/// Answered asynchronously by a function of `mgp_calls`.
 macro_rules! call {
     ($answer:path $(, $more:expr)?) => {
         |table, request| {
@@ -48,7 +48,7 @@ macro_rules! call {
     };
 }
 
-/// Taken note of where the caller is a host of MCPL.
+/// Handled if the caller is an MCPL host.
 macro_rules! host {
     ($note:path) => {
         |table, caller, params| {
@@ -59,7 +59,7 @@ macro_rules! host {
     };
 }
 
-/// Answered by the operator's part of the kernel, which may wait.
+/// Answered asynchronously by the operator's methods.
 macro_rules! operate {
     ($answer:ident()) => {
         |table, _| {
@@ -75,11 +75,11 @@ macro_rules! operate {
     };
 }
 
-/// What agents may call: the method, and which clients know it; `None` for everything else.
-fn agent_route(method: &str, era: ProtocolFamily) -> Option<Route> {
+/// Methods of agents, by protocol family; `None` for unknown ones.
+fn agent_route(method: &str, family: ProtocolFamily) -> Option<Route> {
     use Capability::{Completions, Logging, Prompts, ResourceUpdates, Resources, Tools};
     use ProtocolFamily::{Legacy, Stateless};
-    Some(match (method, era) {
+    Some(match (method, family) {
         ("ping", Legacy) => mcp_route(|_, _| ready_outcome(Ok(empty_result()))),
         ("server/discover", Stateless) => mcp_route(discover),
         ("tools/call", _) => mcp_route(call_tool)
@@ -181,7 +181,7 @@ fn agent_route(method: &str, era: ProtocolFamily) -> Option<Route> {
     })
 }
 
-/// What the operator may call, in either era; `None` for everything else.
+/// Methods of the operator, in both protocol families; `None` for unknown ones.
 fn operator_route(method: &str) -> Option<Route> {
     Some(match method {
         "mgp/kernel/status" => operator(operate!(status)),
@@ -256,7 +256,7 @@ fn operator_route(method: &str) -> Option<Route> {
     })
 }
 
-/// What agents tell: the notification, and who takes note of it; `None` for what nobody reads.
+/// Handlers of agents' notifications; `None` for those that are ignored.
 fn agent_notification_handler(method: &str) -> Option<NotificationHandler> {
     Some(match method {
         "notifications/progress" => |_, caller, params| {
@@ -283,7 +283,7 @@ fn agent_notification_handler(method: &str) -> Option<NotificationHandler> {
     })
 }
 
-/// What agents tell that are hosts of MCPL; for all others nobody reads it.
+/// Handlers of notifications from MCPL hosts; those of other agents are ignored.
 fn host_notification_handler(method: &str) -> Option<NotificationHandler> {
     Some(match method {
         "featureSets/update" => host!(mcpl::feature_sets::update),
@@ -300,26 +300,25 @@ type Handler = fn(&RoutingTable, Request) -> AnswerFuture;
 type NotificationHandler = fn(&RoutingTable, &Arc<Caller>, Option<&str>);
 type Recheck = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
 
-/// A method that may be called.
 struct Route {
     audience: RouteAudience,
-    /// What the one server of a view must be able to do.
+    /// What the single server of a view must support.
     capability: Option<Capability>,
-    /// Its results are the kernel's own, which come without what each result of the caller's era has.
+    /// Results that the kernel makes lack the members that each result of the caller's protocol has.
     is_kernel_result: bool,
     handler: Handler,
-    /// Asked again when the call has waited for its client.
+    /// Repeats the checks when a call resumes after waiting for its client.
     recheck: Option<Recheck>,
 }
 
-/// For whom a method is there. To all others it is one that does not exist: what is there is not shown.
+/// The callers that may use a method. For all others it does not exist, so that nothing is disclosed.
 enum RouteAudience {
     Everybody,
-    /// Who agreed to this, and the operator.
+    /// Clients that negotiated these features, and the operator.
     Negotiated(Features),
-    /// Who agreed to discovery, or may register servers.
+    /// Clients that negotiated discovery or may register servers.
     Discovery,
-    /// Agents that are hosts of MCPL.
+    /// Agents that are MCPL hosts.
     McplHosts,
     Operator,
 }
@@ -354,12 +353,12 @@ impl Route {
         self
     }
 
-    const fn with_recheck(mut self, still: Recheck) -> Self {
-        self.recheck = Some(still);
+    const fn with_recheck(mut self, recheck: Recheck) -> Self {
+        self.recheck = Some(recheck);
         self
     }
 
-    /// Its result comes from a server.
+    /// The result comes from a server.
     const fn into_relayed(mut self) -> Self {
         self.is_kernel_result = false;
         self
@@ -433,43 +432,38 @@ const fn operator(handler: Handler) -> Route {
     Route::new(RouteAudience::Operator, true, handler)
 }
 
-/// The routing table of a kernel.
 #[derive(Debug)]
 pub(crate) struct RoutingTable {
-    /// What agents ask.
     pub(crate) calls: Arc<Context>,
-    /// What the operator asks.
     pub(crate) operator: Arc<Operator>,
-    /// What is asked about health, and of the end.
     pub(crate) health: Arc<HealthMethods>,
-    /// What is counted.
     pub(crate) metrics: Arc<KernelMetrics>,
-    /// Begins the spans of requests.
+    /// Starts the spans of requests.
     pub(crate) tracing: Tracing,
 }
 
 impl RoutingTable {
     fn dispatch(&self, mut request: Request) -> AnswerFuture {
-        let (activity, came) = (&request.caller.activity, request.call.started_at());
-        activity.record_request(&request.method, came);
-        let era = request.caller.version.family();
-        let route = agent_route(&request.method, era);
+        let (activity, started_at) = (&request.caller.activity, request.call.started_at());
+        activity.record_request(&request.method, started_at);
+        let family = request.caller.version.family();
+        let route = agent_route(&request.method, family);
         let Some(route) = route.filter(|route| route.is_visible_to(&self.calls, &request.caller))
         else {
             return ready_outcome(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
         self.metrics.requests.increment(&request.method);
         let sampled = self.tracing.start_span(&mut request);
-        let answering = (route.handler)(self, request);
-        let answering = match sampled {
-            Some(sampled) => sampled.wrap(answering),
-            None => answering,
+        let answer = (route.handler)(self, request);
+        let answer = match sampled {
+            Some(sampled) => sampled.wrap(answer),
+            None => answer,
         };
-        match era {
+        match family {
             ProtocolFamily::Stateless if route.is_kernel_result => {
-                Box::pin(async move { answering.await.map(|result| add_result_type(&result)) })
+                Box::pin(async move { answer.await.map(|result| add_result_type(&result)) })
             }
-            ProtocolFamily::Stateless | ProtocolFamily::Legacy => answering,
+            ProtocolFamily::Stateless | ProtocolFamily::Legacy => answer,
         }
     }
 }
@@ -485,7 +479,7 @@ impl Routes for RoutingTable {
         }
         match agent_notification_handler(method) {
             Some(note) => note(self, caller, params),
-            None => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
+            None => tracing::debug!(agent = %caller.agent, method, "a notification was ignored"),
         }
     }
 
@@ -526,7 +520,7 @@ impl Routes for RoutingTable {
     fn recheck(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
         let route = agent_route(method, caller.version.family());
         match route.and_then(|route| route.recheck) {
-            Some(still) => still(&self.calls, caller, params),
+            Some(recheck) => recheck(&self.calls, caller, params),
             None => Ok(()),
         }
     }
@@ -548,17 +542,20 @@ impl Routes for RoutingTable {
     }
 }
 
-/// A call of a tool: of a server's, or of one that stands for a method of the operator's.
+/// Calls a tool of a server, or one that maps to a method of the operator.
 fn call_tool(table: &RoutingTable, request: Request) -> AnswerFuture {
     let calls = table.calls.clone();
-    let meant = operator::tools::as_method_request(&request);
-    let route = meant.and_then(|meant| {
-        let route = agent_route(&meant.method, meant.caller.version.family())?;
-        Some((route, meant))
+    let method_request = operator::tools::as_method_request(&request);
+    let route = method_request.and_then(|method_request| {
+        let route = agent_route(
+            &method_request.method,
+            method_request.caller.version.family(),
+        )?;
+        Some((route, method_request))
     });
     match route {
-        Some((route, meant)) => {
-            let answer = (route.handler)(table, meant);
+        Some((route, method_request)) => {
+            let answer = (route.handler)(table, method_request);
             Box::pin(async move { tools::answer_as_tool(&calls, &request, answer).await })
         }
         None => Box::pin(async move { tools::call(&calls, &request).await }),
@@ -578,7 +575,7 @@ fn discover(table: &RoutingTable, request: Request) -> AnswerFuture {
     ready_outcome(initialize::discover(&table.calls, &request.caller))
 }
 
-/// A result of 2026-07-28 says that it is one, and that it is whole (`resultType`).
+/// A result of 2026-07-28 declares that it is complete (`resultType`).
 fn add_result_type(result: &[u8]) -> Bytes {
     let result = String::from_utf8_lossy(result);
     versions::to_stateless_result(&result, versions::StatelessExtras::default()).into()

@@ -1,6 +1,6 @@
-//! Which files of projects hold: a `./mgp.toml` comes with whatever was cloned or unpacked, so
-//! it counts only once its user has seen what it would start. What was seen is known by its path and
-//! the hash of its bytes.
+//! Trust in project files: a `./mgp.toml` comes with whatever was cloned or unpacked, so it counts only after
+//! its user has reviewed what it would start. Reviewed files are identified by path and
+//! the hash of their bytes.
 
 mod ownership;
 mod project;

@@ -1,13 +1,13 @@
-//! Which tests failed and what they printed, out of what the test programs print.
+//! Collects the failed tests and their output from the output of test programs.
 
 use std::fmt;
 
-/// Lines kept of what one test printed: a panic with its message, and no flood.
+/// Lines of output per test: a panic with its message.
 const LINES_PER_TEST: usize = 12;
-/// Tests that are told by name: more than these have one cause.
+/// Tests reported by name: more failures usually have one cause.
 const NAMED_TESTS_MAX: usize = 8;
 
-/// The tests that failed, in their order.
+/// The failed tests, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failures {
     tests: Vec<Failure>,
@@ -21,7 +21,7 @@ struct Failure {
 }
 
 impl Failures {
-    /// Takes a line of output into account: `---- NAME stdout ----` begins what a failed test printed.
+    /// Parses a line of output: `---- NAME stdout ----` starts the output of a failed test.
     pub(crate) fn read_line(&mut self, line: &str) {
         let line = line.trim_end();
         let begins = line.strip_prefix("---- ");
@@ -38,7 +38,7 @@ impl Failures {
         }
     }
 
-    /// The names of those that failed.
+    /// The names of the failed tests.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().map(|failure| failure.name.as_str())
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_test_is_told_with_what_it_printed() {
+    fn a_failed_test_is_reported_with_its_output() {
         let mut failures = Failures::default();
         let output = "test a ... ok\ntest b::c ... FAILED\n\nfailures:\n\n---- b::c stdout ----\n\n\
                       thread 'b::c' panicked at b.rs:3:\nleft: 1\n\n\nfailures:\n    b::c\n\n\

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: what strangers send, thrown at what reads it (`tests/fuzz`).
+//! `cargo xtask fuzz`: fuzzes the parsers of foreign input (`tests/fuzz`).
 
 use std::path::Path;
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use crate::step::Step;
 use crate::target_folder;
 
-/// Where it is, from the root of the project.
+/// The fuzz crate, from the root of the project.
 const FOLDER: &str = "tests/fuzz";
-/// What there is: a file of `targets` for each.
+/// The targets: one file in `targets` each.
 const TARGETS: [&str; 17] = [
     "audit_log",
     "bearer_tokens",
@@ -28,12 +28,12 @@ const TARGETS: [&str; 17] = [
     "torn",
     "validators",
 ];
-/// Longest input, in bytes: what has no bound is shown by a few thousand already.
+/// Longest input, in bytes: enough to show missing bounds.
 const INPUT_BYTES_MAX: &str = "-max_len=8192";
-/// Longest that one input may take, in seconds: some ten thousand times what it should.
+/// Limit for one input, in seconds: some ten thousand times the expected time.
 const INPUT_TIMEOUT_SECS: &str = "-timeout=10";
 
-/// A step for each target that is named, or for all of them.
+/// A step for each named target, or for all.
 pub(crate) fn steps(named: &[String], seconds: u64) -> Result<Vec<Step>, String> {
     if let Some(unknown) = named.iter().find(|name| !TARGETS.contains(&name.as_str())) {
         let all = TARGETS.join(", ");
@@ -47,13 +47,13 @@ pub(crate) fn steps(named: &[String], seconds: u64) -> Result<Vec<Step>, String>
     Ok(steps.collect())
 }
 
-/// What was found before is tried again first; an input that fails lies in `artifacts` then, for a test.
+/// Earlier findings are run first; a failing input is stored in `artifacts`, for a test.
 fn fuzz(name: &str, seconds: u64) -> Command {
     let corpus = Path::new(FOLDER).join("corpus").join(name);
-    // Without it the program says so, and stops.
+    // If this fails, the program reports it.
     let _ = std::fs::create_dir_all(&corpus);
     let mut command = Command::new("cargo");
-    // The kernel has no unsafe code: panics, differences and time are looked for.
+    // The kernel has no unsafe code: panics, differences and timeouts are the findings.
     command.args(["+nightly", "fuzz", "run", "--fuzz-dir", FOLDER]);
     command.args(["--sanitizer", "none", name]).arg(&corpus);
     command.arg(Path::new(FOLDER).join("seeds").join(name));
@@ -66,7 +66,7 @@ fn fuzz(name: &str, seconds: u64) -> Command {
         "-print_final_stats=1",
     ]);
     command.env("CARGO_TARGET_DIR", target_folder().join("fuzz"));
-    // Another tool chain than the one that runs this.
+    // The toolchain differs from the one that runs this.
     command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     command
 }
@@ -75,9 +75,9 @@ fn fuzz(name: &str, seconds: u64) -> Command {
 mod tests {
     use super::*;
 
-    /// What is not in the list is never run; each begins with something that it takes.
+    /// Unlisted targets would never run; each starts with a valid seed.
     #[test]
-    fn every_target_is_run_and_has_a_seed() {
+    fn every_target_is_listed_and_has_a_seed() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("..")
             .join(FOLDER);

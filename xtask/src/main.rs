@@ -1,4 +1,4 @@
-//! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
+//! Tasks of this workspace. `cargo xtask test` is the gate: its result decides.
 
 mod failures;
 mod fuzz;
@@ -29,35 +29,35 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that can run here, and say plainly what could not run and why.
+    /// Run all tests that can run here, and report what could not run and why.
     Test {
         /// Leave out third-party servers and clients, the conformance suite and the model checks.
         #[arg(long)]
         quick: bool,
     },
-    /// Play many nodes of one cluster over a bad network, many times; a seed that fails is printed.
+    /// Simulate many nodes of one cluster over a bad network, many times; a failing seed is printed.
     Simulate {
         /// How many runs.
         #[arg(long, default_value_t = 1_000_000)]
         seeds: u64,
     },
-    /// Measure a cluster of real kernels, each in a network namespace of its own, and print the figures beside
-    /// what they may be: some twenty minutes, and two with --quick.
+    /// Measure a cluster of real kernels, each in its own network namespace, and print the results with their bounds:
+    /// about twenty minutes, or two with --quick.
     ///
-    /// Exits with 1 when a bound was missed, and with 77 when nothing could be run here.
+    /// Exits with 1 if a bound was missed, and with 77 if nothing could be run here.
     ClusterTest {
         /// Given on: `--quick`, `--json FILE`, or the parts to measure; `--help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         given: Vec<OsString>,
     },
-    /// Measure the program's size, its memory while nothing happens, and the instructions of a call (with valgrind), and
-    /// compare them with tests/src/bin/mgp-footprint/expected.txt: two minutes after a release build.
+    /// Measure the program's size, its idle memory and the instructions of a call (with valgrind), and compare them with
+    /// tests/src/bin/mgp-footprint/expected.txt: two minutes after a release build.
     ///
     /// Exits with 1 when a figure has grown by more than 3 %.
     Footprint,
-    /// Throw hostile bytes at what reads those of strangers: each target for a minute, or one for as long as it is given.
+    /// Fuzz the parsers of foreign input: each target for a minute, or for the given time.
     ///
-    /// It takes nightly Rust and cargo-fuzz. What was found is tried again first; an input that fails is kept in
+    /// Requires nightly Rust and cargo-fuzz. Earlier findings are run first; a failing input is stored in
     /// tests/fuzz/artifacts.
     Fuzz {
         /// How long each target, in seconds.
@@ -66,31 +66,31 @@ enum Task {
         /// Which targets; all of tests/fuzz/targets when none is named.
         targets: Vec<String>,
     },
-    /// Make small mistakes in engine, screening, protocol and mcpl, one at a time, and see whether a test notices each.
+    /// Mutate engine, screening, protocol and mcpl, and check that a test notices each mutant.
     ///
-    /// It takes cargo-mutants, and some ten seconds for each mutant. A mutant that was caught is not tried again; what
-    /// was found is in the folder `mutants` of the target folder. Exits with 1 when a mutant of a decision has neither
-    /// a test nor a reason (xtask/src/mutants/reasons.txt).
+    /// Requires cargo-mutants, and about ten seconds for each mutant. A caught mutant is not tested again; results are
+    /// in the folder `mutants` of the target folder. Exits with 1 if a mutant of a decision has neither a test nor a
+    /// reason (xtask/src/mutants/reasons.txt).
     Mutants(mutants::Options),
-    /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and take over what they had: two minutes, with
+    /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and import their servers: two minutes, with
     /// some 700 MB of programs in the user's cache.
     ClientTest,
-    /// Generate clients from the OpenAPI document of a kernel and use them, and try its door by it: two minutes, with
+    /// Generate clients from the OpenAPI document of a kernel, and test the HTTP endpoint with them: two minutes, with
     /// some 300 MB of programs in the user's cache.
     OpenapiTest,
-    /// Run the examples of the guides with the newest Python SDKs that pip finds, of 1.x and of all: the gate runs them
-    /// with pinned ones.
+    /// Run the examples of the guides with the newest Python SDKs that pip finds, of 1.x and of all: the gate uses
+    /// pinned ones.
     SdkTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
-    /// Make what is handed to people, in the folder `package` of the target folder.
+    /// Build release packages in the folder `package` of the target folder.
     Package {
         #[command(subcommand)]
         what: package::PackageKind,
     },
     /// List the requirement rows of docs/requirements that no test names in its doc line.
     ///
-    /// Exits with 1 when there are any.
+    /// Exits with 1 if there are any.
     Rows {
         /// Print every row, with its tests, as JSON.
         #[arg(long)]
@@ -98,12 +98,12 @@ enum Task {
     },
 }
 
-/// The profile of what plays and checks many courses.
+/// The optimised profile of simulations and model checks.
 const CHECKS: &str = "checks";
 const SIMULATOR: &str = "simulator";
-/// Runs of the simulator in the gate: as many as two cores play in half a minute.
+/// Runs of the simulator in the gate: two cores need half a minute.
 const SEEDS: u64 = 2_000;
-/// Steps of which it plays every course that a few nodes can take: one more takes three times as long.
+/// Steps up to which all interleavings of a few nodes are checked: one more takes three times as long.
 const STEPS: u64 = 5;
 const PEERS: &str = "third-party servers and clients";
 
@@ -145,7 +145,7 @@ fn run(steps: impl IntoIterator<Item = Step>) -> ExitCode {
     run_groups(steps.into_iter().map(|step| vec![step]).collect())
 }
 
-/// Runs the steps of a group at the same time, one group after the other.
+/// Runs the steps of a group concurrently, one group after the other.
 fn run_groups(groups: Vec<Vec<Step>>) -> ExitCode {
     let mut summary = Summary::default();
     for group in groups {
@@ -166,8 +166,8 @@ fn run_groups(groups: Vec<Vec<Step>>) -> ExitCode {
     ExitCode::from(u8::from(!summary.is_success()))
 }
 
-/// Everything in its order: what is quick to say no comes first, and what waits for the network goes beside what
-/// needs the processor.
+/// All steps in order: fast failures come first, and steps that wait for the network run next to those that need the
+/// processor.
 fn steps(quick: bool) -> Vec<Vec<Step>> {
     let left_out = |step: Step| {
         if quick {
@@ -201,7 +201,7 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
                 build_only(model_check_command()),
             )),
         ],
-        // Tests wait for processes and clocks most of the time, and the others take what they leave.
+        // Tests mostly wait for processes and clocks, and the others use the remaining CPU time.
         vec![
             Step::new("tests", test_command(quick))
                 .with_test_count()
@@ -219,15 +219,15 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
     ]
 }
 
-/// Says itself what it could not install.
+/// Reports itself what it could not install.
 fn install_peers() -> Command {
     built_program("mgp-peers")
 }
 
-/// The tests that run examples of docs/ written in Python.
+/// The tests that run Python examples of docs/.
 const EXAMPLES: [&str; 3] = ["story::", "registering::", "streaming::"];
 
-/// With the SDKs that `mgp-peers` installs, in place of the pinned ones.
+/// Uses the SDKs that `mgp-peers` installs, instead of the pinned ones.
 fn sdk_test() -> ExitCode {
     let built = cargo_command(&["build", "--workspace", "--bins"]).status();
     if !built.is_ok_and(|status| status.success()) {
@@ -266,20 +266,20 @@ fn build_binaries() -> Step {
     )
 }
 
-/// All that the tests are and run, in one go: dev-dependencies ask for more features of libraries than programs do,
-/// and programs that were built before them would have nearly every library built twice.
+/// Builds all tests and programs at once: dev-dependencies enable more features of libraries, and programs built before
+/// them would compile nearly every library twice.
 fn build_programs() -> Step {
     let build = ["build", "--workspace", "--bins", "--tests"];
     Step::new("programs and tests", cargo_command(&build))
 }
 
-/// A program as the whole workspace was built: asked for alone, cargo picks other features of its dependencies, and
-/// builds them anew.
+/// A program built with the whole workspace: building it alone would select other features, and rebuild its
+/// dependencies.
 fn built_program(name: &str) -> Command {
     Command::new(target_folder().join("debug").join(name))
 }
 
-/// A program of its own, as every step is.
+/// A separate process, like every step.
 fn rows_command() -> Command {
     let mut rows = built_program("xtask");
     rows.arg("rows");
@@ -287,7 +287,7 @@ fn rows_command() -> Command {
 }
 
 fn test_command(quick: bool) -> Command {
-    // No example in a comment is code, and looking for one takes a minute.
+    // Comments contain no doc tests, and looking for them takes a minute.
     let mut tests = cargo_command(&["test", "--workspace", "--tests", "--no-fail-fast"]);
     tests.env("RUST_TEST_THREADS", test_threads().to_string());
     if quick {
@@ -296,14 +296,14 @@ fn test_command(quick: bool) -> Command {
     tests
 }
 
-/// How many tests of a program run at the same time: most wait half of their time for processes and clocks. With twice
-/// as many as there are cores some miss their deadlines.
+/// Concurrent tests of a program: most wait half of their time for processes and clocks. With twice as many as cores,
+/// some miss their deadlines.
 fn test_threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     cores + cores.div_ceil(2)
 }
 
-/// The same, built and not run.
+/// The same, without running it.
 fn build_only(tests: Command) -> Command {
     let own = |argument: &&OsStr| *argument != "--";
     let mut build = Command::new(tests.get_program());
@@ -314,7 +314,7 @@ fn build_only(tests: Command) -> Command {
     build
 }
 
-/// The same, whenever nobody else needs the processor.
+/// The same with low priority.
 fn with_low_priority(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "19"]).arg(command.get_program());
@@ -323,7 +323,7 @@ fn with_low_priority(command: &Command) -> Command {
     nice
 }
 
-/// The variables that are set for a command.
+/// The environment variables set for a command.
 fn command_variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     let all = command.get_envs();
     all.filter_map(|(name, value)| Some((name, value?)))
@@ -342,7 +342,7 @@ fn test_command_for(names: &[&str]) -> Command {
     tests
 }
 
-/// In a target folder of their own: other flags would make the everyday one cold.
+/// In a separate target folder: other flags would invalidate the usual one.
 fn model_check_command() -> Command {
     let mut checks = cargo_command(&[
         "test",
@@ -358,7 +358,7 @@ fn model_check_command() -> Command {
     checks
 }
 
-/// Built with optimisations: it spends its time in what it simulates.
+/// Built with optimisations, because simulating takes the time.
 fn simulator_command(seeds: u64) -> Command {
     let engine = ["test", "-p", "mgp-engine", "--test", "sim", "--profile"];
     let mut simulator = cargo_command(&[&engine[..], &[CHECKS, "--", "--nocapture"]].concat());
@@ -367,8 +367,7 @@ fn simulator_command(seeds: u64) -> Command {
     simulator
 }
 
-/// With the kernel as it is given to people. The program that measures ends with its own code.
-/// Builds all programs for release and runs one of them.
+/// Builds all programs for release and runs one of them. The exit code is that of the program.
 fn run_release_program(name: &str, given: &[OsString]) -> ExitCode {
     let built = cargo_command(&["build", "--release", "--workspace", "--bins"]).status();
     if !built.is_ok_and(|status| status.success()) {
@@ -385,7 +384,6 @@ fn run_release_program(name: &str, given: &[OsString]) -> ExitCode {
     code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Where what is built lies.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: small mistakes made on purpose, one at a time, and whether a test notices each (`docs/mutants.md`).
+//! `cargo xtask mutants`: mutation tests of the decision code (`docs/mutants.md`).
 
-mod batches;
+mod batch_table;
 mod copy;
 mod figures;
 mod reasons;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use self::batches::{Batch, Kind};
+use self::batch_table::{Batch, Kind};
 use self::figures::BatchResults;
 use self::reasons::Reasons;
 use self::results::Results;
@@ -31,9 +31,9 @@ pub(crate) struct Options {
     paths: Vec<PathBuf>,
 }
 
-/// How cargo-mutants ends when it tried everything: all were caught, some were missed, some timed out.
+/// Exit codes of complete runs of cargo-mutants: all caught, some missed, some timed out.
 const COMPLETE_EXIT_CODES: [i32; 3] = [0, 2, 3];
-/// How it ends when the tests fail without a mutant.
+/// Its exit code if the tests fail without a mutant.
 const BASELINE_FAILED: i32 = 4;
 
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn try_run(options: &Options) -> Result<ExitCode, String> {
-    let chosen = batches::select_batches(&options.paths)?;
+    let chosen = batch_table::select_batches(&options.paths)?;
     if options.list {
         chosen.iter().for_each(|batch| println!("{batch}"));
         return Ok(ExitCode::SUCCESS);
@@ -95,7 +95,7 @@ fn list_mutants(batch: &Batch) -> Result<Vec<String>, String> {
     Ok(names.lines().map(str::to_owned).collect())
 }
 
-/// Tries all mutants that were not caught before. Each costs an incremental build and the tests of its batch.
+/// Tests all mutants that were not caught before. Each costs an incremental build and the tests of its batch.
 fn test_batch(batch: &Batch) -> Result<(), String> {
     let folder = results_folder(batch);
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -143,7 +143,7 @@ fn cargo_mutants_command(batch: &Batch) -> Command {
     command
 }
 
-/// Where a batch has its results.
+/// The results of a batch.
 fn results_folder(batch: &Batch) -> PathBuf {
     root().join(batch.name().replace('/', "-"))
 }

@@ -1,5 +1,5 @@
-//! What is handed to people: an archive of the program, a Debian package, an image, what they are made of, and
-//! their checksums.
+//! Release packages: an archive of the program, a Debian package, an image, their bill of materials, and
+//! checksums.
 
 mod sbom;
 
@@ -11,46 +11,45 @@ use clap::Subcommand;
 
 use crate::{cargo_command, target_folder};
 
-/// The package that the program is in.
+/// The package of the program.
 const PACKAGE: &str = "mgp-kernel";
 /// The image's name.
 const IMAGE: &str = "mgp";
 
-/// What is made. All of it lies in the folder `package` of the target folder.
+/// The kinds of packages. All are written to the folder `package` of the target folder.
 #[derive(Subcommand)]
 pub(crate) enum PackageKind {
     /// An archive with the program, its licences, its completions and an example of its configuration.
     Archive {
-        /// How it is built.
+        /// The build profile.
         #[arg(long, default_value = "release")]
         profile: String,
     },
     /// A Debian package, by cargo-deb (`cargo install cargo-deb`).
     Deb {
-        /// How it is built.
+        /// The build profile.
         #[arg(long, default_value = "release")]
         profile: String,
     },
     /// An image, by docker.
     Image,
-    /// What the program is made of, in CycloneDX 1.5: `mgp.cdx.json`.
+    /// The bill of materials in CycloneDX 1.5: `mgp.cdx.json`.
     Sbom,
-    /// The SHA-256 of all that lies there: `SHA256SUMS`, for `sha256sum -c`.
+    /// The SHA-256 of all packages: `SHA256SUMS`, for `sha256sum -c`.
     Checksums,
 }
 
-/// Makes it.
 pub(crate) fn package(what: &PackageKind) -> ExitCode {
-    let made = match what {
+    let result = match what {
         PackageKind::Archive { profile } => build_archive(profile),
         PackageKind::Deb { profile } => build_deb(profile),
         PackageKind::Image => build_image(),
         PackageKind::Sbom => sbom::write(PACKAGE, &package_folder()),
         PackageKind::Checksums => write_checksums(),
     };
-    match made {
-        Ok(made) => {
-            println!("{made}");
+    match result {
+        Ok(result) => {
+            println!("{result}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -86,7 +85,7 @@ fn build_archive(profile: &str) -> Result<String, String> {
     );
     let staged = package_folder().join(&name);
     let failed = |why: std::io::Error| format!("{}: {why}", staged.display());
-    // What an earlier run left is not to be in it.
+    // Leftovers of an earlier run must not be included.
     let _ = fs::remove_dir_all(&staged);
     fs::create_dir_all(staged.join("completions")).map_err(failed)?;
     let program = target_folder().join(built).join("mgp");
@@ -101,17 +100,17 @@ fn build_archive(profile: &str) -> Result<String, String> {
         fs::copy(file, staged.join(file)).map_err(failed)?;
     }
     for (shell, file) in [("bash", "mgp"), ("zsh", "_mgp"), ("fish", "mgp.fish")] {
-        let said = Command::new(&program).args(["completions", shell]).output();
-        let said = said.map_err(failed)?;
-        if !said.status.success() {
+        let command_output = Command::new(&program).args(["completions", shell]).output();
+        let command_output = command_output.map_err(failed)?;
+        if !command_output.status.success() {
             return Err(format!("mgp completions {shell} failed"));
         }
         let place = staged.join("completions").join(shell);
         fs::create_dir_all(&place).map_err(failed)?;
-        fs::write(place.join(file), said.stdout).map_err(failed)?;
+        fs::write(place.join(file), command_output.stdout).map_err(failed)?;
     }
     let archive = format!("{name}.tar.gz");
-    // In one order, of nobody and of no time: the same files make the same archive.
+    // With a fixed order, owner and time, so that the archive is reproducible.
     run(Command::new("tar").current_dir(package_folder()).args([
         "--sort=name",
         "--owner=0",
@@ -177,20 +176,22 @@ fn write_checksums() -> Result<String, String> {
         ));
     }
     let mut sums = Command::new("sha256sum");
-    let said = sums
+    let command_output = sums
         .current_dir(&folder)
         .arg("--")
         .args(&files)
         .output()
         .map_err(failed)?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    if !command_output.status.success() {
+        return Err(String::from_utf8_lossy(&command_output.stderr).into_owned());
     }
-    fs::write(folder.join("SHA256SUMS"), &said.stdout).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim_end().to_owned())
+    fs::write(folder.join("SHA256SUMS"), &command_output.stdout).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&command_output.stdout)
+        .trim_end()
+        .to_owned())
 }
 
-/// Runs a command that says itself what is wrong.
+/// Runs a command that reports its own errors.
 fn run(command: &mut Command) -> Result<(), String> {
     let program = Path::new(command.get_program()).display().to_string();
     match command.status() {

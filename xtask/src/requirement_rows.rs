@@ -1,5 +1,5 @@
-//! Which requirement rows have a test: the rows of `docs/requirements/`, found by their ids in the doc
-//! lines of tests.
+//! Finds the requirement rows of `docs/requirements/` that are covered by tests: their ids are in the doc lines of
+//! tests.
 
 mod ids;
 mod sources;
@@ -74,11 +74,11 @@ impl fmt::Display for Rows {
 
 fn read_rows(root: &Path) -> io::Result<Vec<Row>> {
     let mut proofs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for said in sources::doc_lines(root)? {
-        for id in ids::parse_ids(&said.text) {
+    for doc_line in sources::doc_lines(root)? {
+        for id in ids::parse_ids(&doc_line.text) {
             let tests = proofs.entry(id).or_default();
-            if !tests.contains(&said.test) {
-                tests.push(said.test.clone());
+            if !tests.contains(&doc_line.test) {
+                tests.push(doc_line.test.clone());
             }
         }
     }
@@ -92,7 +92,7 @@ fn read_rows(root: &Path) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A line of a table whose first cell is an id of a requirement.
+/// A table line whose first cell is the id of a requirement.
 fn parse_row(line: &str) -> Option<Row> {
     let line = line.replace(r"\|", "\0");
     let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_a_line_of_a_table_that_begins_with_an_id() {
+    fn a_row_is_a_table_line_that_begins_with_an_id() {
         let read = parse_row(r"| MGP-049 | `risk_level`: `safe`\|`moderate` | 4.3 |").unwrap();
         assert_eq!(read.id, "MGP-049");
         assert_eq!(read.requirement, "`risk_level`: `safe`|`moderate`");

@@ -1,4 +1,4 @@
-//! One thing to run, and what came of it.
+//! A step of a run, and its outcome.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::failures::Failures;
 use crate::tally::Tally;
 use crate::tee::{self, CommandResult};
 
-/// A command with a name that people read.
+/// A command with a display name.
 pub(crate) struct Step {
     name: &'static str,
     command: Command,
@@ -18,34 +18,28 @@ pub(crate) struct Step {
     rerun: Option<RerunCommand>,
 }
 
-/// Makes the command that runs these tests alone.
+/// Creates the command that runs only these tests.
 type RerunCommand = fn(&[&str]) -> Command;
 
-/// As many tests are run once more: more that fail have one cause, which is no accident of time.
+/// Most failed tests that are rerun: more failures have one cause, not bad timing.
 const RERUN_MAX: usize = 3;
 
-/// What came of a step.
+/// The outcome of a step.
 pub(crate) struct Outcome {
-    /// The step's name.
     pub(crate) name: &'static str,
-    /// How it ended.
     pub(crate) result: StepResult,
-    /// What its tests came to, when it has any.
+    /// The counts of its tests, if it has any.
     pub(crate) tally: Option<Tally>,
-    /// Its tests that failed, with what they printed: after a good end, those that passed when they
-    /// were run once more alone.
+    /// The failed tests with their output; for a passed step, those that passed when rerun alone.
     pub(crate) failures: Failures,
-    /// How long it took.
     pub(crate) duration: Duration,
 }
 
 /// How a step ended.
 pub(crate) enum StepResult {
-    /// Well.
     Passed,
-    /// Not well.
     Failed,
-    /// It did not run, or not whole, and nothing is wrong with that: why.
+    /// It was not run, or only in part, for this reason.
     NotRun(String),
 }
 
@@ -62,7 +56,7 @@ impl Step {
         }
     }
 
-    /// Does not run where this program is missing.
+    /// Skips the step if this program is missing.
     pub(crate) fn with_required_program(self, program: &'static str) -> Self {
         let needs = Some(program);
         Self {
@@ -71,7 +65,7 @@ impl Step {
         }
     }
 
-    /// Does not run this time.
+    /// Skips the step this time.
     pub(crate) fn with_skip_reason(self, why: &'static str) -> Self {
         let left_out = Some(why);
         Self {
@@ -80,7 +74,7 @@ impl Step {
         }
     }
 
-    /// Prints the results of tests, which are to be counted.
+    /// Counts the results of tests in the output.
     pub(crate) fn with_test_count(self) -> Self {
         Self {
             has_tests: true,
@@ -88,17 +82,16 @@ impl Step {
         }
     }
 
-    /// A few failed tests are run once more without the others: one that passes then is told as
-    /// unsteady.
-    pub(crate) fn with_rerun(self, again: RerunCommand) -> Self {
-        let again = Some(again);
+    /// Reruns a few failed tests alone: those that pass are reported as flaky.
+    pub(crate) fn with_rerun(self, rerun_command: RerunCommand) -> Self {
+        let rerun_command = Some(rerun_command);
         Self {
-            rerun: again,
+            rerun: rerun_command,
             ..self
         }
     }
 
-    /// May fail: what depends on it says so itself.
+    /// The step may fail: dependents report it.
     pub(crate) fn into_optional(self) -> Self {
         Self {
             optional: true,
@@ -106,7 +99,7 @@ impl Step {
         }
     }
 
-    /// Runs it, showing what it prints.
+    /// Runs the step, showing its output.
     pub(crate) fn run(mut self) -> Outcome {
         let start = Instant::now();
         println!("\n== {}", self.name);
@@ -150,12 +143,12 @@ impl Step {
 
     fn rerun_failed(&self, first: CommandResult) -> CommandResult {
         let names: Vec<&str> = first.failures.names().collect();
-        let few = (1..=RERUN_MAX).contains(&names.len());
-        let Some(again) = self.rerun.filter(|_| few && !first.succeeded) else {
+        let is_rerunnable = (1..=RERUN_MAX).contains(&names.len());
+        let Some(rerun_command) = self.rerun.filter(|_| is_rerunnable && !first.succeeded) else {
             return first;
         };
         println!("\n== once more: {}", names.join(", "));
-        let second = run_command(&mut again(&names));
+        let second = run_command(&mut rerun_command(&names));
         match first.tally.merge_rerun(&second.tally, names.len()) {
             Some(tally) if second.succeeded => CommandResult {
                 succeeded: true,

@@ -1,11 +1,11 @@
-//! What ran, what could not and why, and what it came to.
+//! The summary of a run: results, and steps that were not run.
 
 use std::fmt;
 
 use crate::step::{Outcome, StepResult};
 use crate::tally::Tally;
 
-/// The end of a run.
+/// The results of a run.
 #[derive(Default)]
 pub(crate) struct Summary {
     outcomes: Vec<Outcome>,
@@ -42,7 +42,7 @@ impl fmt::Display for Summary {
         if !failed.is_empty() {
             writeln!(f, "\nFAILED: {}", failed.join(", "))?;
         }
-        // Last, where a reader who sees only the end of a long log finds it.
+        // Last, so that it is at the end of a long log.
         for outcome in self.outcomes.iter().filter(|o| !o.failures.is_empty()) {
             let said = match outcome.result {
                 StepResult::Passed => "UNSTEADY, passed when run once more",

@@ -1,4 +1,4 @@
-//! How many tests passed, out of what the test programs print.
+//! Counts passed and failed tests in the output of test programs.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -9,12 +9,12 @@ pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
-    /// Said `SKIPPED` and returned, which the test program takes for a good end.
+    /// Printed `SKIPPED` and returned, which the test program counts as passed.
     skipped: u64,
 }
 
 impl Tally {
-    /// Takes a line of output into account.
+    /// Counts a line of output.
     pub(crate) fn read_line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.passed += parse_count(result, "passed");
@@ -24,7 +24,7 @@ impl Tally {
         self.skipped += u64::from(line.starts_with("SKIPPED: "));
     }
 
-    /// The tally when these `failed` tests, and no others, passed at a second try.
+    /// The tally if exactly these `failed` tests passed when rerun.
     pub(crate) fn merge_rerun(self, second: &Self, failed: usize) -> Option<Self> {
         let failed = u64::try_from(failed).ok()?;
         let all = self.failed == failed && second.failed == 0 && second.passed >= failed;
@@ -35,8 +35,7 @@ impl Tally {
         })
     }
 
-    /// The command failed: a test program that prints no result, or that was not even built, counts
-    /// as one.
+    /// The command failed: a test program without a result, or one that was not built, counts as one failure.
     pub(crate) fn ensure_failure(&mut self) {
         self.failed = self.failed.max(1);
     }
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_try_settles_only_what_failed_and_all_of_it() {
+    fn a_rerun_counts_only_if_all_failed_tests_pass() {
         let read = |line: &str| {
             let mut tally = Tally::default();
             tally.read_line(line);

@@ -1,4 +1,4 @@
-//! Shows what a command prints while counting the tests in it and noting which failed.
+//! Shows a command's output while counting its tests and collecting failures.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Command, Stdio};
@@ -7,14 +7,14 @@ use std::thread;
 use crate::failures::Failures;
 use crate::tally::Tally;
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Default)]
 pub(crate) struct CommandResult {
-    /// It said so itself.
+    /// Its exit code was 0.
     pub(crate) succeeded: bool,
-    /// What its tests came to.
+    /// The counts of its tests.
     pub(crate) tally: Tally,
-    /// Its tests that failed.
+    /// Its failed tests.
     pub(crate) failures: Failures,
 }
 
@@ -30,9 +30,9 @@ pub(crate) fn run(command: &mut Command) -> io::Result<CommandResult> {
     let mut child = piped.stderr(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().expect("stdout is piped");
     let stderr = child.stderr.take().expect("stderr is piped");
-    let of_stderr = thread::spawn(move || copy(stderr, io::stderr()));
+    let stderr_copy = thread::spawn(move || copy(stderr, io::stderr()));
     let (tally, failures) = copy(stdout, io::stdout());
-    of_stderr.join().expect("copying does not panic");
+    stderr_copy.join().expect("copying does not panic");
     Ok(CommandResult {
         succeeded: child.wait()?.success(),
         tally,
@@ -45,7 +45,7 @@ fn copy(from: impl Read, mut to: impl Write) -> (Tally, Failures) {
     let (mut from, mut line) = (BufReader::new(from), Vec::new());
     let (mut tally, mut failures) = (Tally::default(), Failures::default());
     while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
-        // A reader that went away is no reason to stop testing.
+        // A closed stdout must not stop the tests.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
         tally.read_line(&text);

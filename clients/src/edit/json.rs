@@ -13,7 +13,7 @@ pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) 
     };
     let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
     let top = root.object_value_or_set();
-    // Of a key that is there twice the last counts.
+    // The last one of duplicate keys counts.
     let last = |object: &jsonc_parser::cst::CstObject, key: &str| {
         let named = |property: &jsonc_parser::cst::CstObjectProp| {
             let name = property.name().and_then(|name| name.decoded_value().ok());

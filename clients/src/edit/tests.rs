@@ -1,4 +1,4 @@
-//! What a client's file looks like after an edit, byte by byte.
+//! Clients' files after an edit, byte by byte.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn comments_commas_and_line_ends_survive() {
 }
 
 #[test]
-fn an_entry_takes_the_place_of_the_one_before() {
+fn an_entry_replaces_the_previous_one() {
     let once = json("", &json!({"command": "old"}));
     let twice = json(&once, &json!({"command": "new", "args": ["stdio"]}));
     assert!(!twice.contains("old"), "{twice}");
@@ -53,7 +53,7 @@ fn an_entry_takes_the_place_of_the_one_before() {
 }
 
 #[test]
-fn of_a_key_that_is_there_twice_the_one_that_counts_is_edited() {
+fn the_effective_one_of_duplicate_keys_is_edited() {
     let text =
         r#"{"mcpServers": {"mgp": {"command": "x"}}, "mcpServers": {"mgp": {"command": "y"}}}"#;
     let edited = json(text, &json!({"command": "z"}));
@@ -65,7 +65,7 @@ fn of_a_key_that_is_there_twice_the_one_that_counts_is_edited() {
 }
 
 #[test]
-fn a_file_that_is_broken_or_holds_something_else_is_left_alone() {
+fn broken_files_and_other_contents_are_not_edited() {
     let table = table("mcpServers");
     let place = place(&table, "mgp");
     let entry = json!({"command": "mgp"});
@@ -106,9 +106,9 @@ fn codexs_settings_keep_their_comments() {
     );
 }
 
-/// As `codex mcp add` writes it: nothing but the entry says that there is a table.
+/// The form of `codex mcp add`: only the entry's header implies the table.
 #[test]
-fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
+fn the_only_entry_of_codexs_settings_is_removed_and_replaced() {
     let text = "[mcp_servers.files]\ncommand = \"npx\"\n";
     let table = table("mcp_servers");
     let place = |name| place(&table, name);
@@ -120,7 +120,7 @@ fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
 }
 
 #[test]
-fn gooses_settings_are_edited_where_programs_wrote_them() {
+fn gooses_generated_settings_are_edited() {
     let text = "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n# below\nkeyring: true\n";
     let table = table("extensions");
     let place = place(&table, "mgp");
@@ -142,7 +142,7 @@ fn gooses_settings_are_edited_where_programs_wrote_them() {
 }
 
 #[test]
-fn a_list_at_the_top_grows_at_its_end() {
+fn a_top_level_list_is_extended_at_its_end() {
     let text = "{\n  // mine\n  \"inputs\": [{\"id\": \"a\"}], // there\n  \"servers\": {}\n}\n";
     let value = serde_json::json!({"id": "b"});
     let edited = super::append_to_list(text, "inputs", &value).unwrap();
@@ -204,9 +204,9 @@ fn the_last_extension_of_goose_leaves_an_empty_table() {
     assert_eq!(none, "a: 1\n");
 }
 
-/// Codex's file, as an editor of Windows leaves it.
+/// Codex's file with Windows line endings.
 #[test]
-fn line_ends_of_a_toml_file_stay() {
+fn line_endings_of_a_toml_file_are_preserved() {
     let table = table("mcp_servers");
     let text = "# mine\r\n[mcp_servers.a]\r\ncommand = \"a\"\r\n";
     let entry = json!({"command": "mgp", "args": ["stdio"]});

@@ -11,14 +11,14 @@ pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) 
         document.remove(place.name)?;
         return Some(document.to_string());
     };
-    // No client that writes TOML has tables of servers within others.
+    // No client that uses TOML has nested tables of servers.
     if !deeper.is_empty() {
         return None;
     }
     let Some(entry) = entry else {
         let table = document.get_mut(first)?;
         table.as_table_like_mut()?.remove(place.name)?;
-        // A table that only its entries' headers tell of would be gone with the last one.
+        // A table that only its entries' headers imply would vanish with the last one.
         if let Some(table) = table.as_table_mut().filter(|table| table.is_empty()) {
             table.set_implicit(false);
         }

@@ -1,5 +1,5 @@
-//! The way back of `mgp connect`: what was taken out comes back, what came in goes, and what the client changed since
-//! stays.
+//! Undoes `mgp connect`: removed entries are restored, added ones removed, and the client's later changes
+//! preserved.
 
 #[cfg(test)]
 mod tests;
@@ -15,53 +15,53 @@ use crate::document::DocumentForm;
 use crate::kernel_entry::{entry_url, is_kernel_entry};
 use crate::tables::{entry_tables, value_at};
 
-/// A file that was connected.
+/// A connected file.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectedFile<'t> {
-    /// Whose it is.
+    /// Its client.
     pub client: Client,
-    /// What this kernel's entry is called.
+    /// The name of this kernel's entry.
     pub kernel_entry: &'t str,
-    /// Before it was connected; `None` where there was no file.
+    /// The text before connecting; `None` if there was no file.
     pub before: Option<&'t str>,
-    /// As it was written then; `None` where nobody knows any more.
+    /// The text after connecting; `None` if unknown.
     pub after: Option<&'t str>,
-    /// As it is.
+    /// The current text.
     pub current: &'t str,
-    /// Where the kernel is reached over HTTP.
+    /// The kernel's HTTP endpoint.
     pub endpoint: &'t str,
-    /// What did not come back when it was undone before.
+    /// Entries that an earlier undo could not restore.
     pub blocked: &'t [BlockedEntry],
 }
 
-/// An entry that was taken out, and whose name the client has given to another server.
+/// A removed entry whose name the client has given to another server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedEntry {
-    /// The keys that lead to its table.
+    /// The keys of the path to its table.
     pub table: Vec<String>,
     /// Its name there.
     pub name: String,
-    /// As it was.
+    /// Its previous value.
     pub entry: Value,
 }
 
-/// The same file afterwards.
+/// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoResult {
-    /// Its text; `None` where there is to be no file.
+    /// The new text; `None` if the file is to be removed.
     pub text: Option<String>,
-    /// Entries that come back.
+    /// Restored entries.
     pub restored: Vec<String>,
-    /// Entries that cannot come back: the client has other ones by their names now.
+    /// Entries that cannot be restored: their names are taken.
     pub blocked: Vec<BlockedEntry>,
-    /// Whether this kernel's entry is accounted for; otherwise it may be there in words that nobody knows.
+    /// Whether this kernel's entry was found or is known to be gone; otherwise it may exist in an unknown form.
     pub is_kernel_entry_known: bool,
 }
 
 /// Undoes what connecting changed.
 ///
 /// # Errors
-/// [`ClientEditError`]; nothing is half done.
+/// [`ClientEditError`]; nothing is changed then.
 pub fn undo(file: &ConnectedFile<'_>) -> Result<UndoResult, ClientEditError> {
     let whole = |text: Option<&str>| UndoResult {
         text: text.map(str::to_owned),
@@ -81,14 +81,14 @@ pub fn undo(file: &ConnectedFile<'_>) -> Result<UndoResult, ClientEditError> {
     Ok(undone)
 }
 
-/// One entry that connecting changed.
+/// An entry that connecting changed.
 struct ChangedEntry {
     table: Vec<String>,
     name: String,
     before: Option<Value>,
     after: Option<Value>,
     current: Option<Value>,
-    /// What is there now is this kernel's entry.
+    /// Whether the current entry is this kernel's.
     is_kernel_entry: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'f> Merge<'f> {
         Ok(merge)
     }
 
-    /// Whether an entry is this kernel's by now; its user may have renamed it, or added to it.
+    /// Whether an entry is this kernel's; the user may have renamed or extended it.
     fn is_kernel_entry(&self, after: Option<&Value>, table: &[String], name: &str) -> bool {
         let get = |document: &Value, name: &str| find_entry(document, table, name);
         let Some(now) = get(&self.current, name) else {
@@ -146,7 +146,7 @@ impl<'f> Merge<'f> {
         let leads = |entry: &Value| {
             is_kernel_entry(entry, self.file.endpoint) || is_kernel_entry(entry, door)
         };
-        // One that led here before connecting is its user's.
+        // An entry that led here before connecting is the user's.
         let was_own = !has_name && get(&self.before, name).is_some_and(|before| leads(&before));
         table == self.file.client.table_path(&self.current) && leads(&now) && !was_own
     }
@@ -176,7 +176,7 @@ impl<'f> Merge<'f> {
                 let (before, now) = (get(&self.before), get(&self.current));
                 let after = match after {
                     Some(after) => get(after),
-                    // Of what is not there now nobody knows who took it out: it comes back.
+                    // If the text after connecting is unknown, missing entries are restored, whoever removed them.
                     None => now.clone(),
                 };
                 // An entry that only the client changed is the client's.
@@ -196,7 +196,7 @@ impl<'f> Merge<'f> {
         changed
     }
 
-    /// What was taken out and is not there.
+    /// Removed entries that are missing.
     fn missing_entries(&self) -> Vec<String> {
         let missing = self.entries.iter();
         let missing = missing.filter(|entry| entry.before.is_some() && entry.current.is_none());
@@ -233,7 +233,7 @@ impl<'f> Merge<'f> {
         Ok(undone)
     }
 
-    /// What did not come back before does, if its name is free by now.
+    /// Restores earlier blocked entries whose names are free.
     fn unblock(&self, undone: &mut UndoResult) -> Result<(), ClientEditError> {
         for blocked in self.file.blocked {
             let text = undone.text.clone().unwrap_or_default();
@@ -254,7 +254,7 @@ impl<'f> Merge<'f> {
         Ok(())
     }
 
-    /// A table that came with the entry goes with it.
+    /// Removes tables that were created for the entry.
     fn remove_new_tables(&self, mut text: String) -> Result<String, ClientEditError> {
         let tables: BTreeSet<&Vec<String>> =
             self.entries.iter().map(|entry| &entry.table).collect();
@@ -282,7 +282,7 @@ impl<'f> Merge<'f> {
     }
 }
 
-/// What is to become of an entry.
+/// What to do with an entry.
 enum UndoAction<'e> {
     Done,
     Restore(&'e Value),
@@ -297,7 +297,7 @@ impl ChangedEntry {
             (Some(before), after, now) if after == now || now.is_none() => {
                 UndoAction::Restore(before)
             }
-            // The client may have added something to the entry; it is ours as long as it leads to the same.
+            // The client may have extended the entry; it is this kernel's as long as its target is the same.
             (Some(before), _, _) if self.is_kernel_entry => UndoAction::Restore(before),
             (Some(before), _, _) => UndoAction::Blocked(before),
             (None, _, _) if self.is_kernel_entry => UndoAction::Remove,
@@ -306,7 +306,7 @@ impl ChangedEntry {
     }
 }
 
-/// Whether two entries start the same program, or have the same address.
+/// Whether two entries start the same program, or have the same URL.
 fn has_same_target(one: &Value, other: &Value) -> bool {
     let keys = [
         "command",

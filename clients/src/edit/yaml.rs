@@ -1,5 +1,5 @@
-//! YAML of the kind that programs write: a table or a list at the top, its entries indented below it. Anything else
-//! is not edited.
+//! YAML as programs write it: a table or a list at the top level, with its entries indented below. Other forms are not
+//! edited.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) 
     }
     if let Some(entry) = entry {
         let written = render_entry(place, entry, indent)?;
-        // What comes to a list comes last, as another reader of it expects.
+        // New items are appended to a list.
         let place = match (place.shape, block) {
             (TableForm::List, Some((from, _))) => from,
             (TableForm::List, None) => table_end(&lines, at, indent, place.shape),
@@ -41,7 +41,7 @@ pub(super) fn edit(text: &str, place: EntryLocation<'_>, entry: Option<&Value>) 
         };
         lines.splice(place..place, written);
     }
-    // A key without a value would be null, which is no table to every reader.
+    // A key without a value is null, which some readers do not accept as a table.
     if indent_below(&lines, at, place.shape).is_none() {
         lines[at] = empty;
     }
@@ -57,7 +57,7 @@ fn empty_table(table: &str, shape: TableForm) -> String {
     }
 }
 
-/// Takes a table out of the document, where it is empty.
+/// Removes an empty table from the document.
 fn remove_empty_table(
     text: &str,
     place: EntryLocation<'_>,
@@ -72,7 +72,7 @@ fn remove_empty_table(
     Some(lines.filter(|line| !is_it(line)).collect())
 }
 
-/// By how much the entries of the table are indented.
+/// The indentation of the table's entries.
 fn indent_below(lines: &[String], at: usize, shape: TableForm) -> Option<usize> {
     let mut below = lines[at + 1..].iter().filter(|line| is_content(line));
     let first = below.next()?;
@@ -83,7 +83,7 @@ fn indent_below(lines: &[String], at: usize, shape: TableForm) -> Option<usize> 
     }
 }
 
-/// Behind the last line of the table that says something.
+/// The index after the last line of the table with content.
 fn table_end(lines: &[String], at: usize, indent: usize, shape: TableForm) -> usize {
     let inside = |line: &String| match shape {
         _ if !is_content(line) => true,
@@ -95,7 +95,7 @@ fn table_end(lines: &[String], at: usize, indent: usize, shape: TableForm) -> us
     trim_comments(lines, at, end)
 }
 
-/// Remarks and empty lines at the end of a block belong to what comes behind it.
+/// Trailing comments and empty lines of a block belong to what follows.
 fn trim_comments(lines: &[String], from: usize, to: usize) -> usize {
     let last = (from + 1..to).rev().find(|at| is_content(&lines[*at]));
     last.map_or(from + 1, |last| last + 1)
@@ -126,7 +126,7 @@ fn find_entry_lines(
     Some((from, to(from)))
 }
 
-/// The `name` of an item of a list.
+/// The `name` of a list item.
 fn item_name(lines: &[String]) -> Option<&str> {
     let within = lines.iter().filter(|line| is_content(line));
     let mut keys = within.map(|line| line.trim_start().trim_start_matches("- ").trim_start());
@@ -148,7 +148,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// The entry's lines. Values are written as JSON, which is YAML.
+/// The entry's lines. Values are written as JSON, which is valid YAML.
 fn render_entry(place: EntryLocation<'_>, entry: &Value, indent: usize) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     if place.shape == TableForm::Map {

@@ -1,11 +1,11 @@
-//! A server as `mgp.toml` has it, and its texts taken apart.
+//! A server of `mgp.toml`, with its texts split into pieces.
 
 use std::path::Path;
 
-/// A server of `mgp.toml`, as it is written there.
+/// A server of `mgp.toml`, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredServer {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// Its program and the arguments; empty for one at a URL.
     pub command: Vec<ConfiguredText>,
@@ -21,7 +21,7 @@ pub struct ConfiguredServer {
     pub inherit_env: Vec<String>,
     /// `autostart = false`.
     pub is_disabled: bool,
-    /// Keys that are this kernel's alone.
+    /// Keys that only this kernel has.
     pub kernel_keys: Vec<String>,
 }
 
@@ -32,13 +32,13 @@ pub struct ConfiguredText(pub Vec<ConfiguredPiece>);
 /// A part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfiguredPiece {
-    /// Itself.
+    /// Literal text.
     Literal(String),
     /// `${NAME}`, `${NAME:-default}`.
     Variable {
         /// Its name.
         name: String,
-        /// What stands for it where it is not set.
+        /// The value if it is not set.
         default: Option<String>,
     },
     /// `secret:NAME`, `${secret:NAME}`.
@@ -59,19 +59,19 @@ impl ConfiguredPiece {
 }
 
 impl ConfiguredText {
-    /// A text that means itself.
+    /// A literal text.
     #[must_use]
     pub fn literal(text: impl Into<String>) -> Self {
         Self(vec![ConfiguredPiece::Literal(text.into())])
     }
 
-    /// Takes a text apart. `whole` is one of `env` and `headers`, which may be `secret:NAME` or `file:PATH`
-    /// as a whole.
+    /// Splits a text. `whole` is true for values of `env` and `headers`, which may be `secret:NAME` or `file:PATH` as a
+    /// whole.
     #[must_use]
     pub fn parse(text: &str, whole: bool) -> Self {
         match (text.strip_prefix("secret:"), text.strip_prefix("file:")) {
             (Some(name), _) if whole => return Self(vec![ConfiguredPiece::Secret(name.into())]),
-            // A path with a variable in it is known only where it is read.
+            // A path with a variable can be resolved only where it is read.
             (_, Some(path)) if whole && !path.contains('$') => {
                 return Self(vec![ConfiguredPiece::File(path.into())]);
             }
@@ -105,7 +105,7 @@ impl ConfiguredText {
         Self(found)
     }
 
-    /// A path with a slash begins at the folder of its file; a bare name is looked up in `PATH`.
+    /// A path with a slash starts at the folder of its file; a bare name is looked up in `PATH`.
     pub(super) fn resolve_in_folder(self, folder: &Path) -> Self {
         match self.0.first() {
             Some(ConfiguredPiece::Literal(text)) if text.contains('/') => {
@@ -122,7 +122,7 @@ impl ConfiguredText {
         self
     }
 
-    /// Nothing but one thing that stands elsewhere.
+    /// Whether the text is exactly one reference.
     pub(super) fn is_reference(&self) -> bool {
         !matches!(self.0.as_slice(), [] | [ConfiguredPiece::Literal(_)]) && self.0.len() == 1
     }
@@ -140,7 +140,7 @@ impl ConfiguredText {
         name == wanted
     }
 
-    /// What follows `Bearer `.
+    /// The text after `Bearer `.
     pub(super) fn strip_bearer(&self) -> Option<Self> {
         match self.0.split_first() {
             Some((ConfiguredPiece::Literal(scheme), rest)) if scheme == "Bearer " => {
@@ -160,7 +160,7 @@ fn parse_reference(inner: &str) -> ConfiguredPiece {
         return ConfiguredPiece::Secret(name.to_owned());
     }
     let (name, default) = match inner.split_once(":-") {
-        // A text that says it refers to nothing.
+        // An escaped literal.
         Some(("", text)) => return ConfiguredPiece::Literal(text.to_owned()),
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inner, None),

@@ -1,17 +1,17 @@
-//! What the clients write in different ways, beside where an entry stands: one line for each.
+//! Differences between clients' entries: one line for each client.
 
 use crate::client::Client;
 
-/// How a client writes what is not the same everywhere.
+/// The keys of a client that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryKeys {
-    /// The key and the value of a server that is not started; `None` where each is started that there is.
+    /// The key and the value of a disabled server; `None` if the client starts every server.
     pub(super) disabled_key: Option<(&'static str, bool)>,
-    /// It has a key for the working folder.
+    /// Whether it has a key for the working folder.
     pub(super) cwd: bool,
     /// The table of variables.
     pub(super) env: &'static str,
-    /// The list of names of variables that it hands on.
+    /// The list of names of variables that it passes on.
     pub(super) env_names: Option<&'static str>,
 }
 

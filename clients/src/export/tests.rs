@@ -37,7 +37,7 @@ fn started(args: &[&str], env: &[(&str, &str)]) -> ConfiguredServer {
     }
 }
 
-/// As the client reads what was written for it.
+/// Parses the written entry as the client does.
 fn read_back(client: Client, entry: &Value) -> ClientServer {
     let document = json!({ client.table(): { "files": entry } });
     let mut found = read_document(&document, Some(client));
@@ -46,7 +46,7 @@ fn read_back(client: Client, entry: &Value) -> ClientServer {
 }
 
 #[test]
-fn a_program_is_written_in_every_clients_words() {
+fn a_program_is_exported_in_every_clients_form() {
     let server = started(&["npx", "-y", "files"], &[("LEVEL", "5")]);
     for client in Client::ALL {
         let out = export(client, &server).unwrap();
@@ -94,7 +94,7 @@ fn variables_are_in_the_clients_notation_or_named() {
 }
 
 #[test]
-fn a_secret_is_a_question_a_variable_or_named_and_never_a_value() {
+fn a_secret_becomes_an_input_or_variable_and_never_a_value() {
     let server = started(&["x"], &[("TOKEN", "secret:gh/TOKEN")]);
     let code = export(Client::VsCode, &server).unwrap();
     assert_eq!(code.entry["env"], json!({"TOKEN": "${input:mgp-gh-token}"}));
@@ -119,7 +119,7 @@ fn a_secret_is_a_question_a_variable_or_named_and_never_a_value() {
 }
 
 #[test]
-fn what_is_at_a_url_has_its_headers() {
+fn servers_at_a_url_have_their_headers() {
     let server = ConfiguredServer {
         id: "docs".to_owned(),
         url: Some(text("https://h.test/mcp")),
@@ -140,7 +140,7 @@ fn what_is_at_a_url_has_its_headers() {
 }
 
 #[test]
-fn what_only_the_kernel_has_is_named() {
+fn settings_of_the_kernel_alone_are_reported() {
     let server = ConfiguredServer {
         is_disabled: true,
         cwd: Some(text("work")),
@@ -163,9 +163,9 @@ fn what_only_the_kernel_has_is_named() {
 }
 
 proptest! {
-    /// Whatever an entry says, the client reads the same text, or is not given it.
+    /// For any entry, the client reads the same text, or the text is not exported.
     #[test]
-    fn a_text_means_to_the_client_what_it_meant_here(parts in prop::collection::vec(
+    fn a_text_has_the_same_meaning_for_the_client(parts in prop::collection::vec(
         prop_oneof!["[a-z${}:-]{0,6}", Just("env:V".to_owned()), Just("input:x".to_owned())], 0..6)) {
         let whole = parts.concat();
         let server = ConfiguredServer {

@@ -1,4 +1,4 @@
-//! What becomes of servers that are found in several files.
+//! Plans for servers that are found in several files.
 
 use super::*;
 use crate::document::DocumentForm;
@@ -82,7 +82,7 @@ fn the_same_command_in_several_clients_is_one_server() {
 }
 
 #[test]
-fn servers_of_one_name_that_differ_are_told_apart() {
+fn different_servers_of_one_name_get_different_ids() {
     let desktop = r#"{"mcpServers": {"db": {"command": "one"}, "my db!": {"command": "three"}}}"#;
     let cursor = r#"{"mcpServers": {"db": {"command": "two"}}}"#;
     let files = [
@@ -104,7 +104,7 @@ fn servers_of_one_name_that_differ_are_told_apart() {
 }
 
 #[test]
-fn the_kernels_own_entry_is_never_taken_over() {
+fn the_kernels_own_entry_is_never_imported() {
     let text = r#"{"mcpServers": {"mgp": {"command": "/usr/bin/mgp", "args": ["stdio"]}, "door": {"url": "http://127.0.0.1:7332/mcp"}, "other": {"url": "http://127.0.0.1:73321/mcp"}}}"#;
     let plan = plan(&[file(Client::Cursor, "a", text)], &[], &[]);
     let ids: Vec<_> = plan
@@ -117,7 +117,7 @@ fn the_kernels_own_entry_is_never_taken_over() {
 }
 
 #[test]
-fn secrets_are_kept_apart_and_variables_stay_variables() {
+fn secrets_are_separated_and_variables_stay_variables() {
     let text = r#"{"servers": {"a": {"command": "a", "args": ["--token", "hush"], "cwd": "${userHome}/x",
         "env": {"API_KEY": "${input:key}", "OTHER_TOKEN": "${env:MINE}", "LEVEL": "$5 ${env:L}", "DB": "file:./dev.db"}}}}"#;
     let files = [file(Client::VsCode, "a", text)];
@@ -157,7 +157,7 @@ fn a_projects_server_starts_in_its_folder() {
 }
 
 #[test]
-fn ids_are_made_of_any_name() {
+fn ids_are_derived_from_any_name() {
     for (name, id) in [
         ("a b", "a-b"),
         ("@scope/pkg", "scope-pkg"),
@@ -172,7 +172,7 @@ fn ids_are_made_of_any_name() {
 }
 
 #[test]
-fn a_server_that_is_here_is_not_added_again() {
+fn an_existing_server_is_not_added_again() {
     let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["old"]}, "b": {"command": "npx", "args": ["old", "-v"]}}}"#;
     let plan = plan(&[file(Client::Cursor, "a", text)], &["old"], &[]);
     let ids: Vec<_> = plan
@@ -187,9 +187,9 @@ fn a_server_that_is_here_is_not_added_again() {
     );
 }
 
-/// Two accounts are two servers, in one client and in several.
+/// Two accounts are two servers, in one client or in several.
 #[test]
-fn servers_that_differ_in_anything_are_two() {
+fn servers_with_any_difference_are_two() {
     let entry = |more: &str| format!(r#"{{"command": "npx", "args": ["memory"]{more}}}"#);
     let all = [
         "",
@@ -218,7 +218,7 @@ fn servers_that_differ_in_anything_are_two() {
 }
 
 #[test]
-fn keys_in_addresses_and_bearer_values_are_kept_apart() {
+fn keys_in_urls_and_bearer_values_are_separated() {
     let text = r#"{"mcpServers": {
         "a": {"url": "https://me:hush@a.test/s/AbC123dEf456GhI789jKl0/mcp?region=eu&api_key=h$sh#x"},
         "b": {"command": "npx", "args": ["mcp-remote"], "env": {"AUTH_HEADER": "Bearer abcdefabcdef"}}}}"#;
@@ -273,7 +273,7 @@ fn relative_paths_of_a_project_start_at_its_folder() {
     assert_eq!(plan.skipped[0].reason, RenderError::RelativeCommand.into());
 }
 
-/// What one client keeps back, no other one gets here.
+/// Tools hidden by one client are hidden here.
 #[test]
 fn limits_of_tools_are_carried_over() {
     let one = r#"{"mcpServers": {"a": {"command": "a", "disabledTools": ["drop"]}}}"#;
@@ -288,7 +288,7 @@ fn limits_of_tools_are_carried_over() {
 }
 
 #[test]
-fn answers_are_those_of_the_file_that_asks() {
+fn answers_belong_to_the_file_of_the_input() {
     let text = r#"{"servers": {"a": {"command": "a", "env": {"LEVEL": "${input:x}"}}}}"#;
     let files = [
         file(Client::VsCode, "a", text),

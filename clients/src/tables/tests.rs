@@ -1,4 +1,4 @@
-//! Entries as the clients' own documentation has them.
+//! Entries from the clients' documentation.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ fn claude_code_keeps_servers_of_projects_in_the_users_file() {
 #[test]
 fn vscode_asks_for_inputs_and_allows_comments() {
     let text = r#"{
-        // what is asked for
+        // inputs
         "inputs": [{"type": "promptString", "id": "key", "description": "API key", "password": true},
                    {"type": "pickString", "id": "where", "description": "Region", "options": ["eu", {"label": "US", "value": "us"}], "default": "eu"}],
         "servers": {"weather": {"type": "stdio", "command": "weather",
@@ -187,7 +187,7 @@ fn opencode_writes_a_command_as_a_list_in_both_its_forms() {
 }
 
 #[test]
-fn what_goose_is_made_of_is_not_taken_over() {
+fn gooses_builtin_extensions_are_not_imported() {
     let text = "extensions:\n  developer:\n    type: builtin\n    enabled: true\n  db:\n    type: stdio\n    cmd: db\n    args: [-v]\n    envs: {A: '1'}\n    env_keys: [DB_KEY]\n    timeout: 300\n    enabled: true\n";
     let found = found(DocumentForm::Yaml, text, Client::Goose);
     assert_eq!(
@@ -203,7 +203,7 @@ fn what_goose_is_made_of_is_not_taken_over() {
 }
 
 #[test]
-fn a_file_of_nobodys_is_read_by_its_keys() {
+fn files_of_unknown_clients_are_read_by_their_keys() {
     let text = r#"{"mcpServers": {"a": {"command": "a"}}, "servers": {"b": {"url": "http://b"}}}"#;
     let found = read_document(&DocumentForm::Json.parse(text).unwrap(), None);
     let names: Vec<_> = found
@@ -215,7 +215,7 @@ fn a_file_of_nobodys_is_read_by_its_keys() {
 }
 
 #[test]
-fn entries_no_server_can_be_made_of_are_named_with_the_reason() {
+fn invalid_entries_are_reported_with_the_reason() {
     let text = r#"{"mcpServers": {"none": {}, "both": {"command": "a", "url": "http://b"}, "odd": 3, "list": {"command": "a", "args": "b"}, "nested": {"command": "a", "args": [[]]}, "empty": {"command": ""}}}"#;
     let found = found(DocumentForm::Json, text, Client::Cursor);
     assert_eq!(found.servers, []);
@@ -228,7 +228,7 @@ fn entries_no_server_can_be_made_of_are_named_with_the_reason() {
 }
 
 #[test]
-fn files_as_editors_leave_them_are_read() {
+fn files_with_byte_order_marks_and_comments_are_read() {
     let text = "\u{feff}{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {\"command\": \"x\"}, // twice\r\n\t\t\"a\": {\"command\": \"y\"},\r\n\t},\r\n}\r\n";
     let found = found(DocumentForm::Json, text, Client::Cursor);
     assert_eq!(found.servers.len(), 1);
@@ -260,9 +260,9 @@ fn gemini_allows_and_excludes_servers_and_tools() {
     assert_eq!(found.servers[2].skipped_keys[0].key, "excludeTools");
 }
 
-/// One name that is a pattern or no name keeps no other name of its list from counting.
+/// A pattern or an invalid name does not affect the other names of its list.
 #[test]
-fn the_names_of_a_list_count_beside_what_is_no_name() {
+fn valid_names_of_a_list_count_next_to_patterns() {
     let text = r#"{"mcpServers": {
         "a": {"command": "a", "excludeTools": ["echo", "run(rm)", 5], "includeTools": "read"},
         "b": {"command": "b", "excludeTools": ["*"]}}}"#;
@@ -294,7 +294,7 @@ fn continue_lists_its_servers() {
 }
 
 #[test]
-fn a_file_without_a_known_name_is_known_by_its_keys() {
+fn an_unknown_file_is_recognized_by_its_keys() {
     let text = r#"{"inputs": [{"id": "key", "type": "promptString", "password": true}],
         "servers": {"p": {"command": "npx", "args": ["${input:key}"]}}}"#;
     let workspace = format!(r#"{{"settings": {{"mcp": {text}}}}}"#);
@@ -310,7 +310,7 @@ fn a_file_without_a_known_name_is_known_by_its_keys() {
 }
 
 #[test]
-fn opencode_and_claude_code_switch_things_off_elsewhere() {
+fn opencode_and_claude_code_disable_servers_outside_of_entries() {
     let text = r#"{"mcp": {"db": {"type": "local", "command": ["db"]}, "x": {"type": "local", "command": ["x"]}},
         "tools": {"db_drop": false, "db_read": true, "x_*": false, "bash": false}}"#;
     let code = found(DocumentForm::Json, text, Client::OpenCode);
@@ -328,7 +328,7 @@ fn opencode_and_claude_code_switch_things_off_elsewhere() {
 }
 
 #[test]
-fn variables_that_are_null_are_named() {
+fn null_variables_are_reported() {
     let text = r#"{"mcpServers": {"a": {"command": "a", "env": {"A": null, "B": "1"}},
         "b": {"command": "b", "env": null}}}"#;
     let found = found(DocumentForm::Json, text, Client::Cursor);

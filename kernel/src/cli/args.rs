@@ -103,18 +103,18 @@ pub struct Cli {
     pub command: Invocation,
 }
 
-/// What this process is for.
+/// The purpose of this process.
 #[derive(Debug, Subcommand)]
 pub enum Invocation {
-    /// What somebody typed.
+    /// Commands for users.
     #[command(flatten)]
     Command(Command),
-    /// What the program starts of itself.
+    /// Processes that the program starts itself.
     #[command(flatten)]
     Internal(Internal),
 }
 
-/// What holds for every command.
+/// Options of all commands.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Print JSON instead of text.
@@ -146,7 +146,7 @@ pub(crate) struct Options {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the kernel here until it is stopped.
@@ -261,7 +261,7 @@ pub enum Command {
     Completions(Completions),
 }
 
-/// The processes that the program starts of itself.
+/// Processes that the program starts itself.
 #[derive(Debug, Subcommand)]
 pub enum Internal {
     /// Watches over the kernel's children.
@@ -295,7 +295,7 @@ pub enum Internal {
 /// `mgp status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Show the actors and tasks that run in it instead.
+    /// Show its running actors and tasks instead.
     #[arg(long)]
     pub(crate) tree: bool,
 }
@@ -307,10 +307,10 @@ pub struct Status {
   mgp metrics | grep mgp_calls_total
   mgp metrics --scrape-config")]
 pub struct Metrics {
-    /// In the form of OpenMetrics.
+    /// Use the OpenMetrics format.
     #[arg(long)]
     pub(crate) openmetrics: bool,
-    /// Show what Prometheus needs to read them at the HTTP door instead.
+    /// Show the Prometheus configuration for the HTTP endpoint instead.
     #[arg(long, conflicts_with = "openmetrics")]
     pub(crate) scrape_config: bool,
 }
@@ -318,7 +318,7 @@ pub struct Metrics {
 /// What is listed.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only this server's, under its own names.
+    /// Only those of this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
 }

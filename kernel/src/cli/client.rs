@@ -1,4 +1,4 @@
-//! How the command line reaches the kernel: finds it, starts it, asks it, and shows progress.
+//! The command line's client of the kernel: finds, starts and queries it, and shows progress.
 
 pub(super) mod background;
 mod connection;

@@ -1,4 +1,4 @@
-//! What each command does, one file for each family.
+//! The commands, one file for each family.
 
 mod access;
 mod agents;
@@ -23,7 +23,7 @@ use super::failure::Failure;
 use super::print::Pager;
 use super::stdio;
 
-/// Whether a command may print more than a screen that somebody looks through, and ends by itself.
+/// Whether a command may print several screens of text, and then exits.
 fn is_long(command: &Command) -> bool {
     let ends = |it: &Audit| match it {
         Audit::Find(_) => true,

@@ -1,8 +1,8 @@
-//! `mgp completions`: what a shell offers at the cursor.
+//! `mgp completions`: shell completion.
 //!
-//! The scripts of the shells are short: each hands the words up to the cursor to this program, which knows
-//! its own commands and asks the running kernel for names. Those are text of servers and of other nodes: a
-//! name reaches the line only so written that the shell takes it for a word.
+//! The shells' scripts are short: each passes the words up to the cursor to this program, which knows its own commands
+//! and queries the running kernel for names. Names are texts of servers and other nodes: each is quoted so that
+//! the shell takes it for one word.
 
 mod bash;
 mod command_line;
@@ -25,8 +25,8 @@ pub(super) fn print_script(shell: CompletionShell) -> Result<(), Failure> {
     })
 }
 
-/// Says what may stand at the cursor: first `words`, `files` or `folders`, then a line for each word, with
-/// what it is behind a tab.
+/// Prints the completions: first `words`, `files` or `folders`, then a line for each word, with its description after a
+/// tab.
 pub(super) fn print_completions(typed: &Complete, options: Options) -> Result<(), Failure> {
     let words = typed.words.iter().map(|word| word.to_string_lossy());
     let words: Vec<String> = words.map(std::borrow::Cow::into_owned).collect();
@@ -39,21 +39,21 @@ pub(super) fn print_completions(typed: &Complete, options: Options) -> Result<()
         (CompletionShell::Zsh | CompletionShell::Fish, _) => (words, None),
     };
     let suggestions = suggestions(&words, options);
-    let mut said = suggestions.kind.as_str().to_owned();
+    let mut output = suggestions.kind.as_str().to_owned();
     for Suggestion { word, help: what } in suggestions.words {
         let word = match &bash {
             Some(line) => line.replacement_for(&word),
             None => Some(word),
         };
         let Some(word) = word else { continue };
-        said += "\n";
-        said += &word;
+        output += "\n";
+        output += &word;
         if bash.is_none() && !what.is_empty() {
-            said += "\t";
-            said += &what;
+            output += "\t";
+            output += &what;
         }
     }
-    print_line(said)
+    print_line(output)
 }
 
 fn suggestions(words: &[String], options: Options) -> Suggestions {
@@ -62,7 +62,7 @@ fn suggestions(words: &[String], options: Options) -> Suggestions {
     let Some((cursor, before)) = words.split_last() else {
         return Suggestions::default();
     };
-    // The first one is the program.
+    // The first word is the program.
     let Some(line) = CommandLine::parse(&root, before.get(1..).unwrap_or_default()) else {
         return Suggestions::default();
     };

@@ -1,4 +1,4 @@
-//! Why a command failed: the message and the exit code.
+//! Failures of commands: the message and the exit code.
 
 use std::fmt;
 use std::io;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::text_format::format_duration;
 use crate::kernel::running_kernel::RunningKernel;
 
-/// Why a command was not carried out. Its text says what to do next.
+/// Why a command failed. The text says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// Nobody answers at the socket.
+    /// No kernel listens at the socket.
     #[error("{0}")]
     NotRunning(KernelAbsence),
-    /// The command line, or the arguments of a tool, are wrong.
+    /// The command line, or the arguments of a tool, are invalid.
     #[error("{0}")]
     Usage(String),
     /// The kernel answered with an error.
@@ -25,24 +25,24 @@ pub(super) enum Failure {
     ErrorResponse {
         /// JSON-RPC, MCP or MGP code.
         code: i64,
-        /// The kernel's words.
+        /// The kernel's message.
         message: String,
         /// For programs.
         data: Option<Value>,
     },
-    /// The tool ran and failed; what it said has been shown.
+    /// The tool reported an error, which has been printed.
     #[error("the tool answered with an error")]
     ToolError,
-    /// The audit log is not as it was written; what is wrong has been shown.
+    /// The audit log is damaged; the damage has been printed.
     #[error("the audit log is damaged")]
     AuditLogDamaged,
-    /// Something that a kernel needs is broken; what, has been shown.
+    /// `mgp doctor` found problems, which have been printed.
     #[error("something is broken; what stands behind each arrow above mends it")]
     ChecksFailed,
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// Whoever read stdout has gone.
+    /// The reader of stdout has closed it.
     #[error("nobody reads the output any more")]
     OutputClosed,
     /// The connection ended before the answer came.
@@ -53,18 +53,18 @@ pub(super) enum Failure {
     Other(String),
 }
 
-/// A kernel that is not there, or cannot be reached.
+/// Why no kernel could be reached.
 #[derive(Debug)]
 pub(super) enum KernelAbsence {
-    /// Nobody answers at this socket.
+    /// No process listens at this socket.
     NotListening(PathBuf),
-    /// The kernel that was joined has stopped, and none has come to its socket.
+    /// The kernel has stopped, and no other one listens at its socket.
     Stopped(PathBuf),
-    /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
+    /// No process listens at the usual socket, and no kernel is recorded in these folders.
     NotFound(PathBuf, Vec<PathBuf>),
     /// This kernel runs, and its socket (the second) does not answer.
     Unresponsive(RunningKernel, PathBuf),
-    /// This process holds the data folder, and has not recorded where it listens.
+    /// This process holds the data folder, and has not recorded its socket.
     Unrecorded(i32, PathBuf),
 }
 

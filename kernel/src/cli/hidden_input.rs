@@ -1,4 +1,4 @@
-//! What a person types unseen at the terminal.
+//! Reads secrets from the terminal without echo.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -15,9 +15,9 @@ use nix::sys::termios::{
 
 use super::failure::Failure;
 
-/// Longest line, in bytes: as long as one secret may be.
+/// Longest line, in bytes: the longest secret.
 const LINE_MAX: usize = 64 << 10;
-/// What ends the command while it asks; it waits until the terminal is as it was.
+/// Signals that end the command; they are blocked until the terminal is restored.
 const TERMINATION_SIGNALS: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -25,37 +25,37 @@ const TERMINATION_SIGNALS: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
-/// The terminal while nothing that is typed is shown, from before the first question on: a secret may be
-/// pasted right behind it. What was typed ahead is the answer to the next question.
+/// The terminal without echo, from before the first question on: a secret may be pasted right after it. Input typed
+/// ahead answers the next question.
 ///
-/// Dropping it makes the terminal as it was, on Ctrl-C and on a signal, too. What was typed and not read
-/// is dropped: the other lines of a secret must not be shown and carried out by a shell.
+/// Dropping it restores the terminal, also on Ctrl-C and on a signal. Unread input is discarded: further lines of a
+/// secret must not be echoed or executed by a shell.
 pub(super) struct HiddenInput {
     terminal: File,
     saved_termios: Termios,
     signals: SignalFd,
     saved_mask: SigSet,
-    /// Read and not taken yet: one read at most.
+    /// Input not yet consumed: one read at most.
     read_ahead: VecDeque<u8>,
 }
 
 impl HiddenInput {
-    /// Stops the terminal of this process from showing what is typed.
+    /// Disables the echo of the process's terminal.
     ///
     /// # Errors
-    /// There is none, or it does not do so.
+    /// Without a terminal, or if it does not support this.
     pub(super) fn open() -> io::Result<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
         let before = tcgetattr(&terminal)?;
         let mut hidden = before.clone();
-        // A line is read by the byte, as the system cuts those off that are longer than 4095.
+        // Read byte by byte, because the system truncates lines after 4095 bytes.
         hidden
             .local_flags
             .remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON);
         let keys = &mut hidden.control_chars;
         keys[SpecialCharacterIndices::VMIN as usize] = 1;
         keys[SpecialCharacterIndices::VTIME as usize] = 0;
-        // Not to be laid aside with Ctrl-Z: the shell would be left with this terminal.
+        // No Ctrl-Z: the shell would get this terminal without echo.
         keys[SpecialCharacterIndices::VSUSP as usize] = 0;
         let ending: SigSet = TERMINATION_SIGNALS.into_iter().collect();
         let unseen = Self {
@@ -65,15 +65,15 @@ impl HiddenInput {
             saved_termios: before,
             read_ahead: VecDeque::new(),
         };
-        // At once, and what was typed before is kept.
+        // Immediately, keeping earlier input.
         tcsetattr(&unseen.terminal, SetArg::TCSANOW, &hidden)?;
         Ok(unseen)
     }
 
-    /// Asks, and waits for a line.
+    /// Prompts, and reads a line.
     ///
     /// # Errors
-    /// Ctrl-C and its like, a terminal that is gone, and what no secret can be.
+    /// Ctrl-C and the like, a closed terminal, and an invalid secret.
     pub(super) fn read_secret(&mut self, question: &str) -> Result<String, Failure> {
         self.terminal.write_all(question.as_bytes())?;
         let mut line = TypedLine::default();
@@ -84,7 +84,7 @@ impl HiddenInput {
                 Err(failure) => break Err(failure),
             }
         };
-        // The end of the line was not shown either. A terminal that is gone was told above.
+        // The line ending was not echoed either. A closed terminal has been reported above.
         let _ = self.terminal.write_all(b"\n");
         read.and_then(|()| {
             line.into_text()
@@ -92,7 +92,7 @@ impl HiddenInput {
         })
     }
 
-    /// The next byte that is typed; `None` at the end.
+    /// The next byte of input; `None` at the end.
     fn next_byte(&mut self) -> Result<Option<u8>, Failure> {
         while self.read_ahead.is_empty() {
             let mut ready = [
@@ -120,22 +120,22 @@ impl HiddenInput {
 
 impl Drop for HiddenInput {
     fn drop(&mut self) {
-        // Nothing can be done for a terminal that is gone.
+        // A closed terminal needs no restoring.
         let _ = tcflush(&self.terminal, FlushArg::TCIFLUSH);
         let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.saved_termios);
-        // A signal that waited ends the process here.
+        // A pending signal ends the process here.
         let _ = self.saved_mask.thread_set_mask();
     }
 }
 
-/// A line while it is typed.
+/// A line being typed.
 #[derive(Default)]
 struct TypedLine {
     bytes: Vec<u8>,
     escape: EscapeState,
 }
 
-/// What a key without a character sends, such as an arrow: it is no part of the line.
+/// Parser state for escape sequences of keys such as arrows, which are skipped.
 #[derive(Clone, Copy, Default)]
 enum EscapeState {
     #[default]
@@ -145,7 +145,7 @@ enum EscapeState {
 }
 
 impl TypedLine {
-    /// Takes a key; false when it ends the line.
+    /// Processes a key; false when it ends the line.
     fn push_key(&mut self, byte: u8) -> bool {
         const CTRL_D: u8 = 0x04;
         const CTRL_U: u8 = 0x15;
@@ -177,7 +177,7 @@ impl TypedLine {
         }
     }
 
-    /// What was typed; never repeated in an error.
+    /// The line; errors never contain it.
     fn into_text(self) -> Result<String, &'static str> {
         if self.bytes.len() > LINE_MAX {
             return Err("what was typed is longer than 64 KiB");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_is_left_when_enter_is_hit() {
+    fn a_line_is_the_remaining_text_at_enter() {
         let text = |keys: &str| typed(keys.as_bytes()).unwrap();
         assert_eq!(text("s3cret\r"), "s3cret");
         assert_eq!(text("a b\tc\n"), "a b\tc");

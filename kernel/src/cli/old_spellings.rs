@@ -1,13 +1,13 @@
-//! Old spellings of commands, which are read until 1.0.
+//! Old spellings of commands, accepted until 1.0.
 
 use std::ffi::OsString;
 
-/// Options with a value that may stand before a word of an old spelling.
+/// Options with a value that may precede a word of an old spelling.
 const WITH_VALUE: [&str; 5] = ["--config", "--socket", "--data-dir", "--agent", "--only"];
 
-/// Two that answer scripts with a form of their own, and stay commands that are not shown; and today's words.
+/// Hidden commands that answer scripts in their own format, and their replacements.
 const HIDDEN: [(&str, &str); 2] = [("node approve", "approve"), ("node refuse", "deny")];
-/// Old words and those of today. The first match counts.
+/// Old spellings and the current ones. The first match counts.
 const SPELLINGS: [(&str, &str); 15] = [
     ("node id", "nodes show"),
     ("node revoke", "nodes remove"),
@@ -21,23 +21,23 @@ const SPELLINGS: [(&str, &str); 15] = [
     ("unshare", "shares remove"),
     ("login", "logins add"),
     ("logout", "logins remove"),
-    // A list alone: `mgp grants --agent x`.
+    // Without a verb: `mgp grants --agent x`.
     ("grants", "grants list"),
     ("shares", "shares list"),
     // With a second word that is no option: `mgp deny files shell.execute`.
     ("deny", "permissions remove"),
 ];
-/// Verbs behind a noun that stood alone before.
+/// Verbs after a noun that had none before.
 const VERBS: [&str; 5] = ["list", "add", "remove", "help", "show"];
 
-/// An old spelling that was typed, and today's.
+/// An old spelling that was typed, and the current one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OldSpelling {
     pub(super) old: &'static str,
     pub(super) new: &'static str,
 }
 
-/// Rewrites an old spelling, and reports which one it was. Options stay where they stand.
+/// Rewrites an old spelling, and reports it. Options keep their positions.
 pub(super) fn modernize(mut words: Vec<OsString>) -> (Vec<OsString>, Option<OldSpelling>) {
     let positions = positionals(&words);
     let typed: Vec<&str> = positions
@@ -62,7 +62,7 @@ pub(super) fn modernize(mut words: Vec<OsString>) -> (Vec<OsString>, Option<OldS
     (words, Some(OldSpelling { old, new }))
 }
 
-/// Where the first words stand that are neither options nor their values: as many as a spelling looks at, none beyond
+/// Positions of the first words that are neither options nor their values: as many as a spelling has, and none after
 /// a word that is not UTF-8.
 fn positionals(words: &[OsString]) -> Vec<usize> {
     let mut found = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
                 "mgp deny files --json camera",
                 "mgp permissions remove files --json camera",
             ),
-            // An agent that is called like a verb.
+            // An agent with the name of a verb.
             ("mgp grants --agent list", "mgp grants list --agent list"),
             (
                 "mgp login docs --no-browser",
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Errors, help, comments and docs: a command in backticks, behind a prompt or on a line of its own.
+    /// Errors, help, comments and docs: commands in backticks, after a prompt or on their own line.
     #[test]
     fn no_text_uses_an_old_spelling() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The commands that a text shows; none where its words go on with `…`, which stands for all verbs of a noun.
+    /// The commands in a text; none followed by `…`, which stands for all verbs of a noun.
     fn commands_in(text: &str) -> impl Iterator<Item = String> {
         let shown = text.match_indices("mgp ").filter(|(at, _)| {
             let before = text[..*at].rsplit('\n').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `mgp stdio`: lines from stdin to the kernel and back, as they are, from one kernel to the next. Nothing
-//! but protocol reaches stdout (MCP-069).
+//! `mgp stdio`: passes lines between stdin, stdout and the kernel unchanged, and reconnects to the next kernel. Only
+//! protocol messages reach stdout (MCP-069).
 
 mod bridge;
 mod connection;
@@ -26,14 +26,14 @@ use super::text_format::sanitize_line;
 use crate::kernel::running_kernel::RunningKernel;
 use bridge::{Reconnect, ReconnectWait};
 
-/// How long a request may wait for a kernel to come back: a restart with its servers takes a few
-/// seconds, and clients wait a minute for most answers.
+/// How long a request waits for a restarted kernel: a restart with its servers takes a few seconds, and clients wait a
+/// minute for most answers.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one is waited for while nobody asks for anything: an upgrade.
+/// How long the bridge waits for a kernel while no request is pending, as during an upgrade.
 const IDLE_RECONNECT_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long others have to start a kernel that fell, before it is started here: a service manager.
+/// Time for a service manager to restart a crashed kernel before it is started here.
 const RESTART_GRACE: Duration = Duration::from_secs(2);
-/// Time between two looks.
+/// Time between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run_stdio(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(super) fn run_stdio(context: &CliContext, stdio: Stdio) -> Result<(), Failur
         server: stdio.server,
         set: stdio.set,
         agent: stdio.agent,
-        // Of a client of somebody else's kernel nobody there may know where it is.
+        // The operator of another user's kernel must not learn the client's folder.
         folder: of.is_none().then(|| context.current_folder()).flatten(),
     };
     let mut kernels = KernelConnector {
@@ -64,12 +64,12 @@ pub(super) fn run_stdio(context: &CliContext, stdio: Stdio) -> Result<(), Failur
     bridge::run(socket, input, output, kernels)
 }
 
-/// The kernels that the client is joined to, one after the other.
+/// Connects the client to one kernel after the other.
 struct KernelConnector {
     context: CliContext,
     owner_uid: Option<u32>,
     open_params: Open,
-    /// The kernel that was got to last.
+    /// The last kernel.
     last_kernel: Option<RunningKernel>,
 }
 
@@ -81,7 +81,7 @@ impl KernelConnector {
         Ok(socket)
     }
 
-    /// Starts a kernel, says what it runs on, and waits for its servers.
+    /// Starts a kernel, reports its address, and waits for its servers.
     fn start(&self) -> Result<(), Failure> {
         let status = background::start_kernel(&self.context)?;
         let files = match status.config_files.as_slice() {
@@ -97,8 +97,8 @@ impl KernelConnector {
 }
 
 impl Reconnect for KernelConnector {
-    /// Waits for a kernel that somebody starts. One that fell is started here, as the first one was; one
-    /// that was stopped is not.
+    /// Waits for a kernel that another process starts. A crashed one is started here, like the first one; one that was
+    /// stopped is not.
     fn reconnect(&mut self, waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure> {
         let begun = Instant::now();
         let mut may_start = self.owner_uid.is_none();

@@ -1,23 +1,23 @@
-//! Times and texts as people read them.
+//! Formats times and texts for display.
 
 use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_transports::log::sanitize;
 
-/// A text from elsewhere as one line, safe for a terminal: what would move the cursor or begin a line or a column is
-/// made visible. What is to be one line goes through this, names above all.
+/// A foreign text as one line, safe for a terminal: characters that move the cursor or begin a line or column are made
+/// visible. For everything that must be one line, names above all.
 pub(super) fn sanitize_line(text: &str) -> String {
     sanitize(text.as_bytes()).replace('\t', "\\u{9}")
 }
 
-/// Lines of this program, or a text that stands alone, safe for a terminal. What others say within lines of this program
-/// is made [`sanitize_line`] before: here it could begin a line that looks like one of them.
+/// Lines of this program, or a separate text, safe for a terminal. Foreign texts within lines of this program go
+/// through [`sanitize_line`] first: here they could begin a line that looks like the program's.
 pub(super) fn sanitize_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| sanitize(line.as_bytes()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A text from elsewhere that may have lines of its own: each after the first begins with `mark`, so that none looks like
-/// one of this program.
+/// A foreign text of several lines: each after the first begins with `mark`, so that none looks like a line of this
+/// program.
 pub(super) fn indent_continuations(text: &str, mark: &str) -> String {
     sanitize_lines(text).replace('\n', &format!("\n{mark}"))
 }
@@ -34,7 +34,7 @@ pub(super) fn first_line(text: &str, most: usize) -> String {
     }
 }
 
-/// So many of something: `1 tool`, `2 tools`.
+/// A number with a noun: `1 tool`, `2 tools`.
 pub(super) fn pluralize(many: impl std::fmt::Display, what: &str) -> String {
     let many = many.to_string();
     match many.as_str() {
@@ -43,7 +43,7 @@ pub(super) fn pluralize(many: impl std::fmt::Display, what: &str) -> String {
     }
 }
 
-/// One word of a shell, that says where it ends.
+/// A word quoted for a shell.
 pub(super) fn quote_for_shell(word: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
     if !word.is_empty() && word.chars().all(harmless) {
@@ -53,7 +53,7 @@ pub(super) fn quote_for_shell(word: &str) -> String {
     }
 }
 
-/// A time in its largest fitting unit: `12 s`, `3 min`, `2 h`, `4 d`.
+/// A duration in its largest fitting unit: `12 s`, `3 min`, `2 h`, `4 d`.
 pub(super) fn format_duration(ms: u64) -> String {
     match ms / 1000 {
         0 => format!("{ms} ms"),
@@ -64,7 +64,7 @@ pub(super) fn format_duration(ms: u64) -> String {
     }
 }
 
-/// What processes use: `31 MiB of memory, 1.25 s of processor time, 12 open files, 2 more processes`.
+/// Resource usage: `31 MiB of memory, 1.25 s of processor time, 12 open files, 2 more processes`.
 pub(super) fn format_resource_usage(used: &ResourcesInUse) -> String {
     let ResourcesInUse {
         memory_bytes,
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_their_largest_unit() {
+    fn durations_use_the_largest_unit() {
         let told = [
             (0, "0 ms"),
             (999, "999 ms"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_their_largest_unit() {
+    fn sizes_use_the_largest_unit() {
         let sizes = [7, 2048, 31 << 20, 7 << 30, 9 << 30];
         assert_eq!(
             sizes.map(format_bytes),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_from_elsewhere_cannot_move_the_cursor() {
+    fn foreign_texts_cannot_move_the_cursor() {
         assert_eq!(sanitize_lines("a\n\tb"), "a\n\tb");
         assert!(!sanitize_line("\u{1b}]0;title\u{7}x").contains('\u{1b}'));
         assert_eq!(first_line("  first\nsecond", 80), "first");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_from_elsewhere_begin_no_line_of_this_program() {
+    fn foreign_texts_cannot_imitate_lines_of_this_program() {
         let name = "x\r\n2026-11-28 1 ACCESS_GRANTED\u{2028}a\u{2029}b\tc";
         assert_eq!(
             sanitize_line(name),

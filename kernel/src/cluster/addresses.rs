@@ -1,4 +1,4 @@
-//! Where members were last, kept over restarts: after a power cut nobody may be left who dials.
+//! The last addresses of members, persistent: after a power failure nobody else may be left to dial.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,23 +11,24 @@ use mgp_runtime::task;
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
-/// The last address of each member. A hint and no more: a link proves who is there.
+/// The last address of each member. Only a hint: a link proves the identity.
 #[derive(Debug)]
 pub(super) struct LastAddresses {
     file: PathBuf,
     addresses: Mutex<BTreeMap<NodeId, SocketAddr>>,
-    /// One writes at a time, what is known then.
+    /// Serializes writes; each writes the latest state.
     write_lock: tokio::sync::Mutex<()>,
-    /// Somebody waits to write already: one is enough, however often addresses change.
+    /// Whether a write is already queued: one is enough, however often addresses change.
     is_write_queued: AtomicBool,
 }
 
 impl LastAddresses {
-    /// What was kept. A file that cannot be read is as good as none.
+    /// A file that cannot be read counts as empty.
     pub(super) fn load(file: PathBuf) -> Self {
-        let kept = regular_file::read(&file).unwrap_or_default();
-        let kept: BTreeMap<String, SocketAddr> = serde_json::from_slice(&kept).unwrap_or_default();
-        let known = kept
+        let stored = regular_file::read(&file).unwrap_or_default();
+        let stored: BTreeMap<String, SocketAddr> =
+            serde_json::from_slice(&stored).unwrap_or_default();
+        let known = stored
             .into_iter()
             .filter_map(|(node, at)| Some((NodeId::parse(&node)?, at)));
         Self {
@@ -38,7 +39,6 @@ impl LastAddresses {
         }
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> BTreeMap<NodeId, SocketAddr> {
         let known = self
             .addresses
@@ -47,7 +47,7 @@ impl LastAddresses {
         known.clone()
     }
 
-    /// Where a link last proved one of them to be.
+    /// The last address at which a link proved the node's identity.
     pub(super) fn get(&self, node: NodeId) -> Option<SocketAddr> {
         let known = self
             .addresses
@@ -56,7 +56,7 @@ impl LastAddresses {
         known.get(&node).copied()
     }
 
-    /// A link has shown that the node is there. True when that is new.
+    /// Records that a link proved the node at an address. True if the address is new.
     pub(super) fn record_proven(&self, node: NodeId, at: SocketAddr) -> bool {
         let mut known = self
             .addresses
@@ -65,7 +65,7 @@ impl LastAddresses {
         known.insert(node, at) != Some(at)
     }
 
-    /// Exactly these may be kept: the members. True when that changes anything.
+    /// Removes all but the members. True if anything changed.
     pub(super) fn retain(&self, members: impl Fn(NodeId) -> bool) -> bool {
         let mut known = self
             .addresses
@@ -76,7 +76,7 @@ impl LastAddresses {
         known.len() != before
     }
 
-    /// Puts what is known on disk, or leaves that to who waits to do so.
+    /// Writes the addresses to disk, or leaves it to a queued write.
     pub(super) async fn save(&self) {
         if self.is_write_queued.swap(true, Ordering::AcqRel) {
             return;
@@ -94,7 +94,7 @@ impl LastAddresses {
             folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&known)?))
         });
         if let Ok(Err(error)) = written.await {
-            tracing::warn!(%error, "where other nodes are is not kept");
+            tracing::warn!(%error, "the addresses of members could not be saved");
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn addresses_of_members_outlast_a_restart() {
+    async fn addresses_of_members_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cluster").join("addresses.json");
         let addresses = LastAddresses::load(file.clone());

@@ -1,4 +1,4 @@
-//! Who comes in and who leaves: what pairing wants written down, and what a node says that leaves.
+//! Admission and departure of nodes: records the decisions of pairing, and the departures of peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use tokio::task::JoinSet;
 
 use super::{Cluster, kernel_principal};
 
-/// Longest that a node that leaves waits until an admin has written that down.
+/// Limit for waiting until an admin has recorded this node's departure.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Cluster {
-    /// What happens while nodes come in.
+    /// Handles events of pairing.
     pub(super) fn on_pairing_event(self: &Arc<Self>, event: PairingEvent) {
         let cluster = self.clone();
         match event {
             PairingEvent::ApprovalRequested(waiting) => {
                 let (name, words) = (&waiting.node.name, &waiting.node.words);
-                tracing::info!(%name, words, "a node asks to be let in: `mgp approve`, if it shows these words");
+                tracing::info!(%name, words, "a node asks to join: run `mgp approve` if it shows these words");
             }
             PairingEvent::Admit(node, reply) => task::spawn_detached("cluster.admit", async move {
                 reply.send(cluster.admit_node(node).await);
@@ -40,7 +40,7 @@ impl Cluster {
         }
     }
 
-    /// Whether another node of the cluster is called so.
+    /// Whether another node of the cluster has this name.
     fn is_name_taken(&self, name: &str, but: NodeId) -> bool {
         let view = self.replication.view();
         view.members
@@ -48,32 +48,32 @@ impl Cluster {
             .any(|(node, member)| *node != but && member.name == name && !member.status.is_out())
     }
 
-    /// On disk, and its links are let in, when this resolves.
-    async fn admit_node(&self, asks: AdmissionRequest) -> Result<NodeAdmission, String> {
-        if self.is_name_taken(asks.name.as_str(), asks.node) {
-            let name = &asks.name;
+    /// Resolves when the admission is on disk and links of the node are accepted.
+    async fn admit_node(&self, request: AdmissionRequest) -> Result<NodeAdmission, String> {
+        if self.is_name_taken(request.name.as_str(), request.node) {
+            let name = &request.name;
             return Err(format!(
                 "another node of the cluster is called {name}: `mgp nodes join --name OTHER` gives it another name"
             ));
         }
-        let role = to_member_role(asks.role);
+        let role = to_member_role(request.role);
         let admitted =
             self.replication
-                .admit(asks.key, role, asks.name.clone(), kernel_principal());
+                .admit(request.key, role, request.name.clone(), kernel_principal());
         admitted.await.map_err(|why| why.to_string())?;
-        let given = self.replication.create_invitation(self.key).await;
-        let given = given.map_err(|why| why.to_string())?;
+        let invitation = self.replication.create_invitation(self.key).await;
+        let invitation = invitation.map_err(|why| why.to_string())?;
         self.update_pinned_peers().await;
         Ok(NodeAdmission {
-            cluster: given.cluster,
-            entries: given.entries,
-            name: asks.name,
-            role: asks.role,
-            inviter: given.inviter,
+            cluster: invitation.cluster,
+            entries: invitation.entries,
+            name: request.name,
+            role: request.role,
+            inviter: invitation.inviter,
         })
     }
 
-    /// On disk, and links to the cluster are made, when this resolves.
+    /// Resolves when the membership is on disk and links to the cluster are dialed.
     async fn enter_cluster(&self, admission: NodeAdmission) -> Result<(), String> {
         let joined = JoinedCluster {
             cluster: admission.cluster,
@@ -88,7 +88,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Tells the admins in reach that this node leaves. True when one has written it down: it ends the link then.
+    /// Tells the linked admins that this node leaves. True when one has recorded it, and therefore ends the link.
     pub(crate) async fn announce_leave(&self) -> bool {
         let view = self.replication.view();
         let Some(cluster) = view.cluster else {
@@ -121,7 +121,7 @@ impl Cluster {
             .unwrap_or(false)
     }
 
-    /// A node says that it leaves: an admin writes that down.
+    /// Records the departure of a node, on an admin.
     pub(super) fn on_peer_leaving(self: &Arc<Self>, node: NodeId, leaving: Leaving) {
         let view = self.replication.view();
         let here = view.cluster.map(|cluster| LogHash(cluster.0));
@@ -132,7 +132,7 @@ impl Cluster {
         task::spawn_detached("cluster.leaves", async move {
             if let Err(why) = cluster.replication.record_leave_of(node).await {
                 let name = cluster.node_label(node);
-                tracing::warn!(%name, %why, "a node leaves, and this one cannot write that down");
+                tracing::warn!(%name, %why, "the departure of a node could not be recorded");
             }
         });
     }
@@ -142,7 +142,7 @@ fn to_member_role(role: ReportedRole) -> MemberRole {
     match role {
         ReportedRole::Admin => MemberRole::Admin,
         ReportedRole::Member => MemberRole::Member,
-        // Of a role that this version does not know, the least is certain.
+        // A role unknown to this version counts as the least.
         ReportedRole::Leaf | ReportedRole::Unknown => MemberRole::Leaf,
     }
 }

@@ -1,4 +1,4 @@
-//! Which actor of the cluster hears what of the others.
+//! Connects the events of the cluster's actors.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use tokio::time::Instant;
 
 use super::Cluster;
 
-/// Longest that a node may take to say what a stream is for.
+/// Limit for a node to declare the purpose of a stream.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after a start calls wait for admins to be heard: links are there sooner where there is a way.
+/// How long calls wait for contact with an admin after a start: links come up sooner if possible.
 const ADMIN_CONTACT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// What happens on links.
+    /// Handles events of links.
     pub(super) fn on_links_event(self: &Arc<Self>, event: LinksEvent) {
         match event {
             LinksEvent::Up(link) => {
@@ -42,16 +42,16 @@ impl Cluster {
             }
             LinksEvent::Down { node, why } => {
                 let name = self.node_label(node);
-                // Of other ends the transport tells, once for each reason: who links again and again fills no log.
+                // The transport reports other reasons once each, so that repeated links do not flood the log.
                 if why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
                     tracing::info!(node = %name, %why, "a node was cut off")
                 } else {
-                    tracing::debug!(node = %name, %why, "a link has ended")
+                    tracing::debug!(node = %name, %why, "a link ended")
                 }
                 self.replication.link_down(node);
                 self.tool_index.link_down(node);
             }
-            // A node is there for its tools when it is linked: what others say of it changes nothing.
+            // A node's tools are available while it is linked: reports of others change nothing.
             LinksEvent::Present(_) | LinksEvent::Missing(_) => {}
             LinksEvent::Clock(node, clock) => self.replication.record_clock(node, clock),
             LinksEvent::Control(node, message, turn) => {
@@ -68,8 +68,8 @@ impl Cluster {
         }
     }
 
-    /// After a start nobody who could take a grant back has been heard: agents of other nodes may do nothing until then.
-    /// Their calls wait for it a moment, in place of being refused.
+    /// After a start no admin that could revoke a grant has been heard, and agents of other nodes may do nothing.
+    /// Their calls wait a moment instead of being rejected.
     fn accept_call(self: &Arc<Self>, call: InboundNodeCall) {
         let Some(calls) = self.inbound_calls.get().cloned() else {
             // The kernel is starting: the caller's stream ends, and nothing was executed.
@@ -85,8 +85,8 @@ impl Cluster {
                 loop {
                     let view = replication.view();
                     if view.silent_node.is_none() {
-                        // What the logs allow was sent before the view was published: it is in force once this is
-                        // answered.
+                        // The rules of the logs were sent before the view was published: they are in force once
+                        // this is answered.
                         let _in_force = access.flush().await;
                         return;
                     }
@@ -109,7 +109,7 @@ impl Cluster {
                 let is_member = |node| view.members.contains_key(&node);
                 self.reports.record(node, reach, is_member);
             }
-            // The links keep these to themselves, and a later version's are for nobody here.
+            // Links handle these; messages of later versions are ignored.
             Control::Hello(_)
             | Control::Ping(_)
             | Control::Pong(_)
@@ -119,54 +119,54 @@ impl Cluster {
         }
     }
 
-    /// Tells a node, if it is linked; what is told to nobody is told again when there is a link.
+    /// Sends a message to a node, if it is linked; without a link it is sent when the next one starts.
     pub(super) fn send_control(self: &Arc<Self>, (node, message): (NodeId, Control)) {
         let _ = self.links.send(node, message);
     }
 
-    /// What the logs want done.
+    /// Handles events of replication.
     pub(super) fn on_replication_event(self: &Arc<Self>, event: ReplicationEvent) {
         match event {
             ReplicationEvent::Send(node, message) => self.send_control((node, message)),
             ReplicationEvent::Transfer(node, entries, turn) => {
-                // Without a link the turn ends at once, and they are brought when there is one.
+                // Without a link the permit is released at once; entries follow with the next link.
                 let Some(link) = self.links.link(node) else {
                     return;
                 };
                 task::spawn_detached("cluster.bring", async move {
                     if let Err(why) = replication::send_entries(&link, entries, turn).await {
-                        tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
+                        tracing::debug!(node = %node.short_id(), %why, "replication of entries failed");
                     }
                 });
             }
-            // Whoever needs it follows the view.
+            // Others follow the view.
             ReplicationEvent::Changed(_) => {}
         }
     }
 
-    /// What the index tells.
+    /// Handles events of the tool index.
     pub(super) fn on_tool_index_event(self: &Arc<Self>, event: ToolIndexEvent) {
         match event {
-            // Whoever needs them follows what is published.
+            // Others follow the published names and tools.
             ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
-            // The index warns of them, as often as people read it: a peer says so as often as it likes.
+            // The index limits its warnings: a peer may report as often as it likes.
             ToolIndexEvent::Reported(node, report) => {
                 let (node, refused) = (self.node_label(node), report.refused);
-                tracing::debug!(%node, refused, "a node does not take all that is shared with it");
+                tracing::debug!(%node, refused, "a node rejected a part of the shares");
             }
             ToolIndexEvent::Refused(node, report) => {
                 let (node, refused) = (self.node_label(node), report.refused);
-                tracing::debug!(%node, refused, "not all that a node shares can be taken");
+                tracing::debug!(%node, refused, "a part of a node's shares was rejected");
             }
         }
     }
 
-    /// Somebody says on the local network that a node is there.
+    /// A node was discovered on the local network.
     pub(super) fn on_node_discovered(self: &Arc<Self>, (node, address): (NodeId, SocketAddr)) {
         self.links.add_hint(node, address);
     }
 
-    /// Other things are shared.
+    /// The shares of this node have changed.
     pub(super) fn on_shares_changed(self: &Arc<Self>, shares: Arc<Shares>) {
         self.tool_index
             .set_shares(if self.exports_withdrawn.load(Ordering::Acquire) {
@@ -178,7 +178,7 @@ impl Cluster {
     }
 }
 
-/// Gives a copying stream to who it is for.
+/// Dispatches a stream by its declared purpose.
 async fn dispatch_stream(
     replication: replication::ReplicationHandle,
     index: mgp_cluster::tool_index::ToolIndexHandle,
@@ -193,10 +193,10 @@ async fn dispatch_stream(
         Ok(SyncOpening::Index) => index.serve(node, stream),
         Ok(SyncOpening::Logs) => {
             if let Err(why) = replication::receive_entries(&replication, node, *stream).await {
-                tracing::debug!(node = %node.short_id(), %why, "entries did not come over");
+                tracing::debug!(node = %node.short_id(), %why, "replication of entries failed");
             }
         }
-        // Of a later version, or nothing at all: the stream ends.
+        // Of a later version, or invalid: the stream ends.
         Ok(SyncOpening::Unknown) | Err(_) => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Follows what this node has to share: the index is told what its servers offer, the rules for agents of other
-//! nodes which servers there are and what of them is shared.
+//! Follows this node's exports: updates the tool index with its servers' tools, and the rules for agents of other nodes
+//! with the servers and shares.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use mgp_tools::offering::LocalOffer;
 
 use super::Cluster;
 
-/// How soon it is tried again to tell what there is.
+/// Delay before another attempt to publish.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long others have to hear that nothing is shared any more, before their calls are refused: a change is with all
-/// that are linked in less.
+/// Time for peers to learn that nothing is shared any more before their calls are rejected: changes reach all linked
+/// nodes sooner.
 const WITHDRAW_NOTICE: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// The servers of this node offer this.
+    /// Sets what the servers of this node offer.
     pub(super) fn set_offer(&self, offer: LocalOffer) {
         self.tool_index.set_offer(offer);
         self.export_wakeup.notify_one();
     }
 
-    /// Tells the rules whenever something has changed.
+    /// Publishes the exports after each change.
     pub(super) async fn follow_exports(&self) {
         loop {
             if let Err(error) = self.publish_exports().await {
-                tracing::error!(%error, "what is shared is not in force yet");
+                tracing::error!(%error, "the shares are not in force yet");
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             }
@@ -38,8 +38,8 @@ impl Cluster {
         }
     }
 
-    /// Takes no new call of other nodes' agents, or takes them again. Others are told first, so that few calls come
-    /// meanwhile: those go to another replica, or are refused. What is under way goes on.
+    /// Starts or ends draining: new calls of other nodes' agents are rejected. Peers are told first, so that few calls
+    /// arrive meanwhile: those fail over to another replica, or are rejected. Calls in flight continue.
     ///
     /// # Errors
     /// A [`Refusal`] when the logs are not reachable.
@@ -54,18 +54,18 @@ impl Cluster {
         self.publish_exports().await
     }
 
-    /// What is shared is in force when this resolves.
+    /// Resolves when the shares are in force.
     ///
     /// # Errors
     /// A [`Refusal`] when the logs are not reachable.
     pub(crate) async fn publish_exports(&self) -> Result<(), Refusal> {
         let servers = self.servers.load();
-        // Servers of other nodes, and instances for one agent, are nobody's to share.
-        let own = servers
+        // Servers of other nodes, and instances for one agent, cannot be shared.
+        let shareable = servers
             .keys()
             .filter(|id| ServerId::parse(id.as_str()).is_ok());
         let known = LocalServers {
-            names: own.cloned().collect(),
+            names: shareable.cloned().collect(),
             shared: if self.is_draining() {
                 SharedTools::default()
             } else {

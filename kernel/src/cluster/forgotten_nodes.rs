@@ -1,4 +1,4 @@
-//! Nodes that left or were cut off and are listed here no more, over restarts.
+//! Departed nodes that are no longer listed here, persistent.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,21 +10,24 @@ use mgp_runtime::task;
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 
-/// A view of this node's alone: what the logs know of these nodes stays, and counts.
+/// Local to this node: the entries in the logs stay and count.
 #[derive(Debug)]
 pub(super) struct ForgottenNodes {
     file: PathBuf,
     nodes: Mutex<BTreeSet<NodeId>>,
-    /// One writes at a time.
+    /// Serializes writes.
     write_lock: tokio::sync::Mutex<()>,
 }
 
 impl ForgottenNodes {
-    /// What was kept. A file that cannot be read shows more rows, and does no other harm.
+    /// A file that cannot be read only leads to more rows in lists.
     pub(super) fn load(file: PathBuf) -> Self {
-        let kept = regular_file::read(&file).unwrap_or_default();
-        let kept: Vec<String> = serde_json::from_slice(&kept).unwrap_or_default();
-        let nodes = kept.iter().filter_map(|node| NodeId::parse(node)).collect();
+        let stored = regular_file::read(&file).unwrap_or_default();
+        let stored: Vec<String> = serde_json::from_slice(&stored).unwrap_or_default();
+        let nodes = stored
+            .iter()
+            .filter_map(|node| NodeId::parse(node))
+            .collect();
         Self {
             nodes: Mutex::new(nodes),
             write_lock: tokio::sync::Mutex::default(),
@@ -37,7 +40,8 @@ impl ForgottenNodes {
         nodes.contains(&node)
     }
 
-    /// On disk when this resolves. Of those before, only the ones that `is_known` stay: no more than ever were members.
+    /// Resolves when on disk. Drops earlier nodes unless `is_known`, so that there are at most as many as former
+    /// members.
     pub(super) async fn add(
         &self,
         more: BTreeSet<NodeId>,
@@ -50,11 +54,11 @@ impl ForgottenNodes {
             nodes.retain(|node| is_known(*node));
             nodes.clone()
         };
-        let kept: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        let stored: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         let file = self.file.clone();
         let written = task::run_blocking("cluster.forgotten", move || {
             let folder = file.parent().map_or(Ok(()), atomic_file::create_folder);
-            folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&kept)?))
+            folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&stored)?))
         });
         written.await.map_err(io::Error::other)?
     }
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_forgotten_stays_so_over_a_restart() {
+    async fn forgotten_nodes_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cluster").join("forgotten.json");
         let forgotten = ForgottenNodes::load(file.clone());

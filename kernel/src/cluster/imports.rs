@@ -1,4 +1,4 @@
-//! Follows what other nodes share: each of their servers is one of the tree for as long as it is held.
+//! Follows what other nodes share: each of their servers becomes one of the tree while it is imported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use mgp_protocol::ids::{NodeServer, ServerId};
 use mgp_tools::registrar::ServerTree;
 
 use super::Cluster;
-use crate::tree::TreeHandle;
+use crate::supervision_tree::TreeHandle;
 
 impl Cluster {
-    /// Makes the servers of the tree those that are held, whenever these or the names of nodes change.
+    /// Updates the tree whenever imported servers or names of nodes change.
     pub(super) async fn follow_imports(&self, tree: &TreeHandle) {
         let mut running: BTreeMap<ServerId, NodeServer> = BTreeMap::new();
         loop {
-            let (held, names) = (self.imported_tools.load(), self.names.load());
-            let wanted: BTreeMap<ServerId, NodeServer> = held
+            let (peer_tools, names) = (self.imported_tools.load(), self.names.load());
+            let desired: BTreeMap<ServerId, NodeServer> = peer_tools
                 .servers
                 .keys()
                 .filter_map(|server| {
@@ -25,19 +25,19 @@ impl Cluster {
                     Some((id, server.clone()))
                 })
                 .collect();
-            // First, so that what this node denies its agents counts at a server from its start on.
+            // First, so that denials of this node apply to a server from its start on.
             let _ = self
                 .access
-                .set_remote_servers(Arc::new(wanted.clone()))
+                .set_remote_servers(Arc::new(desired.clone()))
                 .await;
-            let gone = running.extract_if(.., |id, server| wanted.get(id) != Some(server));
-            for (id, _) in gone.collect::<Vec<_>>() {
+            let removed = running.extract_if(.., |id, server| desired.get(id) != Some(server));
+            for (id, _) in removed.collect::<Vec<_>>() {
                 if let Some(stopped) = tree.stop_server(id).await {
-                    // Its name may be another one's at once.
+                    // Another server may take its name at once.
                     let _ = stopped.await;
                 }
             }
-            for (id, server) in wanted {
+            for (id, server) in desired {
                 if running.contains_key(&id) {
                     continue;
                 }
@@ -51,7 +51,7 @@ impl Cluster {
                 }
             }
             tokio::select! {
-                () = held.replaced.cancelled() => {}
+                () = peer_tools.replaced.cancelled() => {}
                 () = names.replaced.cancelled() => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Follows who is in the cluster: who may have links, who is known by name, whether this node listens.
+//! Follows the members of the cluster: permitted links, names, and whether this node listens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use mgp_store::audit::kernel_actor;
 
 use super::Cluster;
 
-/// How soon opening the socket is tried again that failed: another program may have its port for a moment.
+/// Delay before another attempt to open the socket: another program may have its port for a moment.
 const LISTEN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Cluster {
-    /// Does what follows of each view, whatever the one before was.
+    /// Applies each view, whatever the previous one was.
     pub(super) async fn follow_members(&self) {
         loop {
             let view = self.replication.view();
@@ -57,18 +57,18 @@ impl Cluster {
         }
     }
 
-    /// Exactly those may have links from when this resolves with which this node speaks.
+    /// Resolves when exactly the pinned peers may have links.
     pub(crate) async fn update_pinned_peers(&self) {
         let pins = pinned_peers(&self.replication.view());
         if let Err(error) = self.links.pin(pins, self.config.peers.clone()).await {
-            tracing::error!(%error, "links do not follow who is in the cluster");
+            tracing::error!(%error, "the links could not be updated to the members of the cluster");
         }
         for (node, at) in self.addresses.all() {
             self.links.add_hint(node, at);
         }
     }
 
-    /// False when it should listen, and could not.
+    /// False if it should listen and failed to.
     async fn update_listening(&self, view: &ClusterView) -> bool {
         if view.cluster.is_none() {
             return true;
@@ -83,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Opens the socket where it is closed.
+    /// Opens the socket if it is closed.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -95,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// Closes it where nobody needs it: this node is in no cluster, and is not on its way into one.
+    /// Closes it if it is not needed: this node is in no cluster and does not join one.
     pub(crate) async fn stop_listening(&self) {
         let _one = self.socket_lock.lock().await;
         if self.replication.view().cluster.is_none() {
@@ -103,19 +103,19 @@ impl Cluster {
         }
     }
 
-    /// What was shared with a node that was cut off is shared with nobody.
+    /// Removes shares with a node that was cut off.
     async fn drop_revoked_shares(&self, view: &ClusterView) {
         for node in self.shares.current().named_nodes() {
             let member = view.members.get(&node);
             let is_cut = member.is_some_and(|member| member.status.is_out());
             if is_cut && let Err(error) = self.shares.remove_node(node, kernel_actor()).await {
-                tracing::warn!(node = %self.node_label(node), %error, "shares outlast it");
+                tracing::warn!(node = %self.node_label(node), %error, "the shares of a removed node could not be removed");
             }
         }
     }
 }
 
-/// Who may have links.
+/// The nodes that may have links.
 fn pinned_peers(view: &ClusterView) -> BTreeMap<NodeId, PinnedPeer> {
     let pin = |(node, key): (&NodeId, &PublicKey)| {
         let member = view.members.get(node);
@@ -131,14 +131,14 @@ fn pinned_peers(view: &ClusterView) -> BTreeMap<NodeId, PinnedPeer> {
     view.link_peers.iter().map(pin).collect()
 }
 
-/// The other nodes that were not cut off, as they are called.
+/// The names of the other nodes that were not cut off.
 fn peer_names(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
     let mut named = all_node_names(view);
     named.remove(&view.node);
     named
 }
 
-/// What all nodes that were not cut off are called, this one included.
+/// The names of all nodes that were not cut off, including this one.
 pub(super) fn all_node_names(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
     let members = view.members.iter();
     let known = members.filter(|(_, member)| !member.status.is_out());
@@ -153,12 +153,12 @@ fn non_sharing_nodes(view: &ClusterView) -> BTreeSet<NodeId> {
     leaves.map(|(node, _)| *node).collect()
 }
 
-/// Its name; of another build's rules for names, what these rules make of it.
+/// Its name, normalized if another version's rules for names differ.
 fn node_name(member: &ClusterMemberView) -> NodeName {
     NodeName::parse(&member.name).unwrap_or_else(|_| NodeName::from_hostname(&member.name))
 }
 
-/// A role, as a hello tells it. Who is not certain of its own takes itself for the least.
+/// The role as sent in a hello. A node without a certain role reports the least.
 fn to_reported_role(role: Option<MemberRole>) -> ReportedRole {
     match role {
         Some(MemberRole::Admin) => ReportedRole::Admin,

@@ -1,5 +1,5 @@
-//! What each node says of itself to those it is linked to: how long its lease is, whether it is confirmed, and whom it
-//! reaches. For people alone: nothing is decided by it.
+//! The reports of linked nodes about themselves: their lease, whether it is confirmed, and which nodes they reach. For
+//! display only: nothing is decided by them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use mgp_protocol::ids::NodeId;
 
 use super::Cluster;
 
-/// How often it is said when nothing has changed: a change of the lease is seen by then.
+/// Interval of unchanged reports: the maximum delay of a changed lease.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// A word that is older is nobody's: three were missed.
+/// Older reports are dropped: three were missed.
 const REPORT_TTL: Duration = Duration::from_secs(30);
-/// The shortest time between two: links that come and go all the time are said a few times.
+/// Shortest time between two reports, however often links change.
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// What the linked nodes said last, one word for each member.
+/// The last report of each linked member.
 #[derive(Debug, Default)]
 pub(super) struct ReachReports(Mutex<BTreeMap<NodeId, (Instant, ReachReport)>>);
 
@@ -29,21 +29,21 @@ impl ReachReports {
         reach: ReachReport,
         is_member: impl Fn(NodeId) -> bool,
     ) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.insert(node, (Instant::now(), reach));
-        said.retain(|node, _| is_member(*node));
+        let mut by_node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        by_node.insert(node, (Instant::now(), reach));
+        by_node.retain(|node, _| is_member(*node));
     }
 
     /// The latest report of a node, unless it has expired.
     pub(super) fn latest(&self, node: NodeId) -> Option<ReachReport> {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, reach) = said.get(&node)?;
+        let by_node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, reach) = by_node.get(&node)?;
         (at.elapsed() < REPORT_TTL).then(|| reach.clone())
     }
 }
 
 impl Cluster {
-    /// Says it whenever it changes, and now and then.
+    /// Reports after each change, and at intervals.
     pub(super) async fn report_reachability(self: Arc<Self>) {
         loop {
             let (view, links) = (self.replication.view(), self.links.table());
@@ -67,7 +67,7 @@ impl Cluster {
         }
     }
 
-    /// What a linked node said of itself last.
+    /// The last report of a linked node about itself.
     pub(crate) fn reported_reach(&self, node: NodeId) -> Option<ReachReport> {
         self.links.link(node)?;
         self.reports.latest(node)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_words_of_members_are_kept() {
+    fn only_reports_of_members_are_stored() {
         let reports = ReachReports::default();
         let (one, other) = (NodeId([1; 32]), NodeId([2; 32]));
         let reach = ReachReport {

@@ -1,5 +1,4 @@
-//! Which keys of the kernel's own sections changed since it was started, and which of them wait for its
-//! next start.
+//! Changes of the kernel's own sections since its start, and which of them need a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +6,13 @@ use toml::{Table, Value};
 
 use super::kernel::KernelConfig;
 
-/// What the kernel's own sections say, key by key: section, then key, then the value as TOML. It may hold
-/// secrets, and so shows none.
+/// The keys of the kernel's own sections: section, then key, then the value as TOML. Values may be secrets, so `Debug`
+/// shows none.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
 
 impl WrittenKeys {
-    /// Takes over what a file says, over what weaker files said. One that cannot be read says nothing here.
+    /// Overrides the keys of weaker files. A file that cannot be parsed adds nothing.
     pub(super) fn add_file(&mut self, text: &str) {
         let table: Table = text.parse().unwrap_or_default();
         for (section, value) in &table {
@@ -42,7 +41,7 @@ impl WrittenKeys {
         }
     }
 
-    /// The keys that are not the same in both.
+    /// The keys whose values differ.
     fn changed_keys<'w>(&'w self, other: &'w Self) -> BTreeMap<&'w str, BTreeSet<&'w str>> {
         let mut changed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (one, another) in [(self, other), (other, self)] {
@@ -58,7 +57,7 @@ impl WrittenKeys {
     }
 }
 
-/// A key as it stands in the head of a table.
+/// A key, quoted as in the head of a table.
 fn table_key(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !key.is_empty() && key.chars().all(bare) {
@@ -68,8 +67,8 @@ fn table_key(key: &str) -> String {
     }
 }
 
-/// What a kernel that runs by `running` does not do yet of what is written now: a line for each section, with
-/// what to do. What is only written otherwise, or is what holds anyway, is no change.
+/// The changes that need a restart of a kernel started with `running`: a line for each section, with the remedy. Values
+/// written differently with the same meaning, and explicit defaults, are no changes.
 #[must_use]
 pub fn pending_restart(
     running: (&KernelConfig, &WrittenKeys),
@@ -91,10 +90,10 @@ pub fn pending_restart(
     lines
 }
 
-/// Keys that reach servers and agents with the next reading of the files.
+/// Keys that are applied when the files are read again.
 fn is_reloadable(section: &str, key: &str) -> bool {
     match section {
-        // Only the command line looks there.
+        // Used only by the command line.
         "registry" => true,
         "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
         mcpl if mcpl == "mcpl" || mcpl.starts_with("mcpl.") => true,
@@ -102,13 +101,13 @@ fn is_reloadable(section: &str, key: &str) -> bool {
         agents if agents.starts_with("agents.") => key == "set",
         "access" => key == "default_policy",
         "confirmation" => key == "enabled",
-        // What holds for an agent is counted from the kernel's start on, and its doors keep their bound.
+        // Limits of agents count from the start, and listeners keep their bounds.
         "limits" => !key.starts_with("agent_") && key != "max_frame_bytes",
         _ => false,
     }
 }
 
-/// The sections that mean something else than before.
+/// The sections whose values differ.
 fn changed_sections(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
     let all = [
         ("http", one.http != other.http),

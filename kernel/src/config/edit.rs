@@ -1,4 +1,4 @@
-//! Edits of a configuration file that leave every other line, and every comment, as it was.
+//! Edits of a configuration file that preserve all other lines and comments.
 
 mod comments;
 
@@ -13,16 +13,15 @@ use mgp_protocol::ids::{BadServerId, ServerId};
 use mgp_store::atomic_file;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
 
-/// A server to be written down. Values may be references like `${KEY}`; they are not looked into.
+/// A server to add. Values may be references like `${KEY}`, which are not resolved.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct NewServer {
-    /// Its id.
     pub id: String,
     /// `command` and `args`; empty for a remote server.
     pub command: Vec<String>,
     /// `url` of a remote server.
     pub url: Option<String>,
-    /// `transport` of a remote server, where it is not `http`.
+    /// `transport` of a remote server, if it is not `http`.
     pub(crate) transport: Option<String>,
     /// `[servers.env]`.
     pub(crate) env: Vec<(String, String)>,
@@ -30,45 +29,45 @@ pub(crate) struct NewServer {
     pub(crate) headers: Vec<(String, String)>,
     /// `cwd`.
     pub(crate) cwd: Option<String>,
-    /// `autostart`, when it is not the default.
+    /// `autostart`, if it is not the default.
     pub autostart: Option<bool>,
     /// `[servers.mgp] trust_level`.
     pub(crate) trust_level: Option<String>,
     /// `[servers.mgp] restart_policy`.
     pub(crate) restart_policy: Option<String>,
-    /// The tools it offers, or keeps back.
+    /// The tools that it offers or hides.
     pub(crate) tools: ToolLimits,
 }
 
-/// Why an edit was not made. The text is as it was.
+/// Why an edit was rejected. The text is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The text cannot be edited before it is mended.
+    /// The text must be fixed before it can be edited.
     #[error("the file is not TOML (line {line}: {message})")]
     NotToml {
         /// From 1.
         line: usize,
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
-    /// The id is none.
+    /// The id is invalid.
     #[error(transparent)]
     InvalidId(#[from] BadServerId),
     /// The id is taken.
     #[error("there is already a server `{0}`")]
     DuplicateId(String),
-    /// Nobody has the id.
+    /// The id is unknown.
     #[error("there is no server `{0}`")]
     UnknownId(String),
-    /// Entries are written in a way this does not edit.
+    /// The entries have an unsupported form.
     #[error("`servers` is not written as [[servers]] tables; edit the file by hand")]
     UnsupportedForm,
 }
 
-/// Puts an entry at the end of the file, below whatever comments stand there.
+/// Appends an entry to the file, after all comments.
 ///
 /// # Errors
-/// [`EditError`]; nothing is half done.
+/// [`EditError`]; nothing is changed then.
 pub(crate) fn add_entry(text: &str, server: &NewServer) -> Result<String, EditError> {
     ServerId::parse(&server.id)?;
     let mut document = parse(text)?;
@@ -93,7 +92,7 @@ pub(crate) fn has_entry(text: &str, id: &str) -> bool {
     })
 }
 
-/// The ids of the entries that the file has.
+/// The ids of the entries in the file.
 #[must_use]
 pub(crate) fn ids(text: &str) -> Vec<String> {
     let Ok(mut document) = parse(text) else {
@@ -106,7 +105,7 @@ pub(crate) fn ids(text: &str) -> Vec<String> {
     ids.unwrap_or_default()
 }
 
-/// The command of an entry and its arguments; `None` where it is reached at a URL.
+/// The command of an entry and its arguments; `None` if it has a URL.
 ///
 /// # Errors
 /// [`EditError`].
@@ -125,10 +124,10 @@ pub(crate) fn read_command(
     Ok(Some((command.to_owned(), args.collect())))
 }
 
-/// Keeps tools of an entry back, as a client did.
+/// Hides tools of an entry, as a client did.
 ///
 /// # Errors
-/// [`EditError`]; nothing is half done.
+/// [`EditError`]; nothing is changed then.
 pub(crate) fn set_tool_limits(
     text: &str,
     id: &str,
@@ -139,43 +138,43 @@ pub(crate) fn set_tool_limits(
     Ok(keep_line_ends(text, document.to_string()))
 }
 
-/// Changes one argument of an entry's command; what stands around it stays.
+/// Changes one argument of an entry's command in place.
 ///
 /// # Errors
-/// [`EditError`]; nothing is half done.
+/// [`EditError`]; nothing is changed then.
 pub(crate) fn set_argument(
     text: &str,
     id: &str,
-    at: usize,
+    index: usize,
     argument: &str,
 ) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let args = find_entry(&mut document, id)?.get_mut("args");
     let args = args.and_then(Item::as_array_mut);
-    let place = args.and_then(|args| args.get_mut(at));
-    let place = place.ok_or(EditError::UnsupportedForm)?;
-    let around = place.decor().clone();
-    *place = Value::from(argument);
-    *place.decor_mut() = around;
+    let argument_value = args.and_then(|args| args.get_mut(index));
+    let argument_value = argument_value.ok_or(EditError::UnsupportedForm)?;
+    let around = argument_value.decor().clone();
+    *argument_value = Value::from(argument);
+    *argument_value.decor_mut() = around;
     Ok(keep_line_ends(text, document.to_string()))
 }
 
 fn find_entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, EditError> {
     let servers = entries(document)?;
-    let at = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
-    Ok(servers.get_mut(at).expect("it was found there"))
+    let index = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
+    Ok(servers.get_mut(index).expect("it was found there"))
 }
 
-/// Takes an entry out, with the comment right above it.
+/// Removes an entry, with the comment directly above it.
 ///
 /// # Errors
-/// [`EditError`]; nothing is half done.
+/// [`EditError`]; nothing is changed then.
 pub fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let servers = entries(&mut document)?;
-    let at = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
-    let removed = servers.get(at).expect("it was found there").clone();
-    servers.remove(at);
+    let index = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;
+    let removed = servers.get(index).expect("it was found there").clone();
+    servers.remove(index);
     if servers.is_empty() {
         document.remove("servers");
     }
@@ -183,11 +182,11 @@ pub fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
     Ok(keep_line_ends(text, document.to_string()))
 }
 
-/// Writes a file whole or not at all; its mode stays, a new one is the owner's alone. A link stays
-/// a link: what it points to is written.
+/// Writes a file atomically. Its mode is preserved; a new file is readable only by its owner. A link is followed:
+/// its target is written.
 ///
 /// # Errors
-/// The system's, with the file as it was.
+/// The system's error; the file is unchanged then.
 pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let path = atomic_file::behind_links(path);
     if let Some(folder) = path.parent() {
@@ -255,7 +254,7 @@ impl NewServer {
     }
 }
 
-/// Writes down which tools are kept back, beside those that are already.
+/// Adds hidden tools to the existing limits.
 fn apply_tool_limits(entry: &mut Table, tools: &ToolLimits) {
     if let Some(only) = &tools.only {
         let before = entry.get("only_tools").and_then(Item::as_array);

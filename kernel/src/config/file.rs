@@ -1,4 +1,4 @@
-//! One configuration file: the kernel's sections first, then each server for itself.
+//! One configuration file: first the kernel's sections, then each server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::parsing::{Env, Problem, Problems, Section, Severity, SourceFile, Star
 use super::server::{ServerContext, read_server};
 use super::{BrokenServer, ServerResults};
 
-/// What stands in one file.
+/// The contents of one file.
 #[derive(Default)]
 pub(super) struct ParsedFile {
     pub(super) servers: ServerResults,
@@ -21,7 +21,7 @@ pub(super) struct ParsedFile {
     pub(super) start_orders: Vec<StartOrder>,
 }
 
-/// Reads a file over what weaker files said.
+/// Reads a file, over the values of weaker files.
 pub(super) fn read_file(
     text: &str,
     path: &Path,
@@ -138,7 +138,7 @@ fn read_entry<'t>(
     let spec = read_server(section, id.clone(), context);
     let wrong = |p: &&Problem| p.severity != Severity::Warning;
     let found = || problems.all[before..].iter().filter(wrong);
-    // A misspelt key is the cause of the missing one.
+    // A misspelled key is the cause of the missing one.
     let misspelt = found().find(|p| p.nearest.is_some());
     match (misspelt.or_else(|| found().next()), spec) {
         (None, Some(spec)) => Ok(spec),
@@ -150,7 +150,7 @@ fn read_entry<'t>(
     }
 }
 
-/// Every key there is, as `section.key`: what reading a file with one server asks for.
+/// All known keys as `section.key`: those requested while reading a file with one server.
 #[cfg(test)]
 pub(super) fn known_keys() -> Vec<String> {
     let text = "[[servers]]\nid = \"x\"\ncommand = \"c\"\n";

@@ -35,71 +35,71 @@ use super::sections::{
     StreamsConfig, limits,
 };
 
-/// Everything in the configuration that is not a server.
+/// The configuration except servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
-    /// `[http]`: the HTTP door.
+    /// `[http]`: the HTTP listener.
     pub http: HttpConfig,
-    /// `[oauth]`: whose tokens open the HTTP door.
+    /// `[oauth]`: the accepted issuer of tokens.
     pub(crate) oauth: OAuthConfig,
-    /// `[lite]`: MCP-lite at the HTTP door.
+    /// `[lite]`: MCP-lite.
     pub(crate) lite: LiteConfig,
-    /// `[socket]`: the owner's door.
+    /// `[socket]`: the owner's socket.
     pub(crate) socket: SocketConfig,
-    /// `[data]`: what lasts.
+    /// `[data]`: the data folder.
     pub data: DataConfig,
-    /// `[secrets]`: where secrets are that values refer to by their names.
+    /// `[secrets]`: storage of named secrets.
     pub(crate) secrets: SecretsConfig,
-    /// `[network]`: how servers, those who guard them and registries are reached over HTTP.
+    /// `[network]`: outgoing HTTP.
     pub(crate) network: NetworkConfig,
-    /// `[registry]`: where servers are looked for that are not here yet.
+    /// `[registry]`: the registry of servers.
     pub(crate) registry: RegistryConfig,
-    /// `[streams]`: event streams of the HTTP door.
+    /// `[streams]`: event streams over HTTP.
     pub(crate) streams: StreamsConfig,
-    /// `[questions]`: what servers ask of the people behind agents.
+    /// `[questions]`: callbacks of servers to users.
     pub(crate) questions: QuestionsConfig,
     /// `[lists]`: the merged lists.
     pub(crate) lists: ListsConfig,
-    /// `[health]`: how often servers are asked how they are.
+    /// `[health]`: health checks of servers.
     pub(crate) health: HealthCheckConfig,
-    /// `[audit]`: what was done, written down.
+    /// `[audit]`: the audit log.
     pub audit: AuditConfig,
-    /// `[access]`: who may call what.
+    /// `[access]`: defaults of access.
     pub(crate) access: AccessConfig,
-    /// `[log]`: what the kernel writes to stderr.
+    /// `[log]`: the log on stderr.
     pub log: LogConfig,
-    /// `[metrics]`: figures for who scrapes them.
+    /// `[metrics]`: metrics for scrapers.
     pub(crate) metrics: MetricsConfig,
-    /// `[telemetry]`: what is told to a collector.
+    /// `[telemetry]`: export to a collector.
     pub(crate) telemetry: TelemetryConfig,
-    /// `[limits]`: what holds for a server whose entry says nothing else.
+    /// `[limits]`: defaults for servers.
     pub(crate) limits: ServerLimits,
-    /// `[limits]`: how many calls an agent may make.
+    /// `[limits]`: rates of agents.
     pub(crate) rates: RateLimits,
-    /// `[validation]`: what holds for the tools of all servers.
+    /// `[validation]`: defaults for tools of all servers.
     pub(crate) tools: ToolRules,
-    /// `[confirmation]`: a person's yes to dangerous calls.
+    /// `[confirmation]`: confirmation of dangerous calls.
     pub(crate) confirmation: ConfirmationConfig,
-    /// `[permissions]`: how permissions of servers are decided.
+    /// `[permissions]`: decisions about permissions of servers.
     pub(crate) permissions: PermissionRules,
-    /// `[pins]`: what a changed tool comes to.
+    /// `[pins]`: changes of pinned tools.
     pub(crate) pin: PinRules,
-    /// `[sandbox]`: how the servers that are trusted least are confined.
+    /// `[sandbox]`: sandboxes of servers.
     pub sandbox: sandbox::SandboxConfig,
-    /// `[discovery]`: how tools are found.
+    /// `[discovery]`: exposure and search of tools.
     pub discovery: DiscoveryConfig,
-    /// `[cluster]`: this node among others.
+    /// `[cluster]`: this node in a cluster.
     pub cluster: ClusterConfig,
-    /// `[agents.*]`: which agents answer others.
+    /// `[agents.*]`: which agents answer requests of others.
     pub(crate) answering: RequestableAgents,
-    /// `[mcpl]`: what servers may do beside being called.
+    /// `[mcpl]`: what servers may do besides being called.
     pub(crate) mcpl: McplRules,
-    /// `[sets.*]`, and of `[agents.*]` who is held to one.
+    /// `[sets.*]`, and the sets assigned in `[agents.*]`.
     pub(crate) sets: ToolSets,
 }
 
 impl KernelConfig {
-    /// Takes over what the file says; `folder` is the file's, for relative paths.
+    /// Overrides values with those of the file; relative paths start at `folder`, which is the file's.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
         self.http.read(root.kernel_section("http"), folder);
         let wanted = self.http.auth == HttpAuth::OAuth;

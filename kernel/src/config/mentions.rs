@@ -1,5 +1,5 @@
-//! Agents and tools that the configuration names, and that may be misspelt: only a running kernel knows
-//! who and what there is.
+//! Agents and tools that the configuration names. Misspelled ones are found only by a running kernel, which knows the
+//! existing names.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use mgp_protocol::ids::{ServerId, SetName};
 use super::LoadedConfig;
 use super::sections::discovery::DiscoveryConfig;
 
-/// What is named, and where.
+/// A name, and where it is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mention {
     key: Cow<'static, str>,
@@ -21,41 +21,41 @@ pub struct Mention {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MentionSubject {
     Agent(String),
-    /// In any spelling.
+    /// A server or tool in any notation.
     AnySpelling(String),
     Tool(ServerId, String),
     Server(ServerId),
 }
 
 impl Mention {
-    /// What of it is not there. Of an agent without a near one nothing is said: those of other authorities
-    /// are known only once they come in.
+    /// Reports an unknown name. An agent without a similar name is not reported: agents of other authorities become
+    /// known only when they connect.
     #[must_use]
-    pub(crate) fn unknown_name(&self, known: &NameResolver) -> Option<String> {
+    pub(crate) fn unknown_name(&self, resolver: &NameResolver) -> Option<String> {
         let why = match &self.subject {
             MentionSubject::Agent(agent) => {
-                unresolved_name(known.resolve_agent(agent)).filter(NameError::has_suggestion)
+                unresolved_name(resolver.resolve_agent(agent)).filter(NameError::has_suggestion)
             }
             MentionSubject::AnySpelling(typed) => {
-                unresolved_name(known.resolve_server_or_tool(typed))
+                unresolved_name(resolver.resolve_server_or_tool(typed))
             }
             MentionSubject::Tool(server, tool) => {
-                unresolved_name(known.resolve_parts(server.as_str(), Some(tool)))
+                unresolved_name(resolver.resolve_parts(server.as_str(), Some(tool)))
             }
             MentionSubject::Server(server) => {
-                unresolved_name(known.resolve_parts(server.as_str(), None))
+                unresolved_name(resolver.resolve_parts(server.as_str(), None))
             }
         };
         why.map(|why| format!("{}: {why}", self.key))
     }
 }
 
-fn unresolved_name<T>(meant: Result<ResolvedName<T>, NameError>) -> Option<NameError> {
-    meant.and_then(ResolvedName::require_existing).err()
+fn unresolved_name<T>(resolved: Result<ResolvedName<T>, NameError>) -> Option<NameError> {
+    resolved.and_then(ResolvedName::require_existing).err()
 }
 
 impl LoadedConfig {
-    /// Everything that is named and is no definition of it.
+    /// All names that are used without being defined there.
     #[must_use]
     pub(crate) fn mentions(&self) -> Vec<Mention> {
         let rules = self.servers.iter().flatten().flat_map(tool_rule_mentions);
@@ -66,7 +66,7 @@ impl LoadedConfig {
             .chain(mentions_of_sets(&self.kernel.sets))
             .chain(rules)
             .collect();
-        // What is pinned for all is pinned for each agent that is named.
+        // A tool that is pinned for all agents is also pinned for each named agent.
         all.sort();
         all.dedup();
         all
@@ -83,11 +83,11 @@ fn pinned_mentions(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention>
 }
 
 fn agent_mentions(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
-    let shown = discovery.agents.keys();
-    let shown = shown.map(|agent| ("[discovery.agents]", agent));
-    let may = discovery.registration.allowed_agents.iter();
-    let may = may.map(|agent| ("`may_register` in [discovery]", agent));
-    shown.chain(may).map(|(key, agent)| Mention {
+    let exposed = discovery.agents.keys();
+    let exposed = exposed.map(|agent| ("[discovery.agents]", agent));
+    let registering = discovery.registration.allowed_agents.iter();
+    let registering = registering.map(|agent| ("`may_register` in [discovery]", agent));
+    exposed.chain(registering).map(|(key, agent)| Mention {
         key: key.into(),
         subject: MentionSubject::Agent(agent.to_string()),
     })
@@ -106,7 +106,7 @@ fn mentions_of_sets(sets: &ToolSets) -> impl Iterator<Item = Mention> {
         .flat_map(|(name, set)| mentions_of_set(name, set))
 }
 
-/// What a set names.
+/// The names in a tool set.
 pub(crate) fn mentions_of_set(
     name: &SetName,
     set: &ToolSet,

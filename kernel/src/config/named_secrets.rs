@@ -1,4 +1,4 @@
-//! Secrets that are kept by their names: where those of a user are, and how the configuration has them.
+//! Named secrets: their storage, and how the configuration reads them.
 
 mod command;
 
@@ -15,20 +15,19 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::{Lookup, SecretsConfig};
 
-/// The file of the key, below the home: away from the sealed files, and hidden from servers in a sandbox
-/// like everything there.
+/// The key file, below the home: apart from the sealed files, and hidden from sandboxed servers like everything there.
 const KEY_FILE: &str = ".local/share/mgp/secrets.key";
 
 /// The named secrets of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedSecrets {
     store: Option<SecretStore>,
-    /// Whether the home is that of the account: the keyring is the account's, too.
+    /// Whether the home is that of the account, to which the keyring belongs.
     is_account_home: bool,
 }
 
 impl NamedSecrets {
-    /// Those of the user who reads this configuration.
+    /// The secrets of the user who reads this configuration.
     #[must_use]
     pub(crate) fn for_look_up(look_up: &ConfigLookup) -> Self {
         let home = look_up.home.as_deref();
@@ -39,7 +38,7 @@ impl NamedSecrets {
         }
     }
 
-    /// Where they are kept, as configured; `None` without a home.
+    /// The configured store; `None` without a home.
     #[must_use]
     pub(crate) fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
         let store = self.store.clone()?;
@@ -50,17 +49,17 @@ impl NamedSecrets {
         }
     }
 
-    /// The file that changes with them.
+    /// The file that changes with them, to be watched.
     #[must_use]
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let store = self.store.as_ref()?;
         Some(store.file(Namespace::Named))
     }
 
-    /// One of them: from where they are kept, or from the command that has them.
+    /// Reads a secret from the store, or from the configured command.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// A description with the remedy.
     pub(crate) fn read(&self, name: &str, secrets: &SecretsConfig) -> Result<SecretString, String> {
         let store = self.store(secrets);
         if let Some(store) = &store {
@@ -90,15 +89,13 @@ fn is_account_home(home: &Path) -> bool {
     account.is_some_and(|account| account.dir == home)
 }
 
-/// What the kernel reads its files with: its own variables, and the secrets of its user. Each secret is had
-/// once for a reading.
+/// Resolves the kernel's own variables and its user's secrets. Each secret is read once per load.
 pub(crate) struct KernelLookup {
     secrets: NamedSecrets,
     cache: RefCell<BTreeMap<(String, SecretsConfig), Result<SecretString, String>>>,
 }
 
 impl KernelLookup {
-    /// For the files of a look-up.
     #[must_use]
     pub(crate) fn for_look_up(look_up: &ConfigLookup) -> Self {
         Self {
@@ -139,7 +136,7 @@ mod tests {
     use super::*;
     use crate::config::{self, LoadedConfig};
 
-    /// A home with a user's file.
+    /// A home with a configuration file.
     struct Home {
         root: tempfile::TempDir,
         look_up: ConfigLookup,
@@ -189,10 +186,10 @@ mod tests {
     const ENTRY: &str = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n[servers.env]\nT = \"secret:github\"\nU = \"p://${secret:pw}@h\"\n";
 
     #[test]
-    fn an_entry_has_the_secrets_it_names_and_all_of_them_are_masked() {
+    fn named_secrets_of_an_entry_are_resolved_and_masked() {
         let home = Home::new(ENTRY);
-        let told = said(&home.load(None));
-        assert!(told.contains("mgp secrets set github"), "{told}");
+        let messages = said(&home.load(None));
+        assert!(messages.contains("mgp secrets set github"), "{messages}");
         home.set("github", "s3cret");
         home.set("pw", "pa55word");
         home.set("other", "not named");
@@ -207,16 +204,16 @@ mod tests {
         let misspelt = Home::new(&ENTRY.replace("secret:github", "secret:githbu"));
         misspelt.set("github", "s3cret");
         misspelt.set("pw", "x");
-        let told = said(&misspelt.load(None));
+        let messages = said(&misspelt.load(None));
         assert!(
-            told.contains("did you mean github?") && !told.contains("s3cret"),
-            "{told}"
+            messages.contains("did you mean github?") && !messages.contains("s3cret"),
+            "{messages}"
         );
     }
 
-    /// A project's file has no secret before a person has seen which it names, nor after a change.
+    /// A project's file gets no secret before its user has reviewed which ones it names, nor after a change.
     #[test]
-    fn a_project_that_is_not_trusted_reads_no_secret() {
+    fn an_untrusted_project_reads_no_secret() {
         let home = Home::new("");
         home.set("github", "s3cret");
         home.set("pw", "pa55word");
@@ -238,15 +235,15 @@ mod tests {
         assert_eq!(loaded.secrets(), ["s3cret", "s3cret"]);
     }
 
-    /// A command is asked for what is not kept, and only for what is named.
+    /// The command is run only for named secrets that are not stored.
     #[test]
-    fn a_command_has_what_is_not_kept() {
+    fn the_command_provides_secrets_that_are_not_stored() {
         let home = Home::new("");
-        let asked = home.root.path().join("asked");
+        let queried = home.root.path().join("asked");
         let script = home.root.path().join("pass");
         let text = format!(
             "#!/bin/sh\necho \"$1\" >> {}\n[ \"$1\" = op://v/github ] && echo s3cret && exit\necho 'no such item' >&2\nexit 1\n",
-            asked.display()
+            queried.display()
         );
         fs::write(&script, text).unwrap();
         let config = format!(
@@ -255,16 +252,16 @@ mod tests {
         );
         fs::write(home.look_up.user_file().unwrap(), config).unwrap();
         let loaded = home.load(None);
-        let told = said(&loaded);
+        let messages = said(&loaded);
         assert!(
-            told.contains("no such item") && told.contains("pw"),
-            "{told}"
+            messages.contains("no such item") && messages.contains("pw"),
+            "{messages}"
         );
         home.set("pw", "kept");
         let loaded = home.load(None);
         assert_eq!(said(&loaded), "");
         assert!(loaded.secrets().contains(&"s3cret".to_owned()));
-        let asked = fs::read_to_string(asked).unwrap();
-        assert_eq!(asked, "op://v/github\nop://v/pw\nop://v/github\n");
+        let queried = fs::read_to_string(queried).unwrap();
+        assert_eq!(queried, "op://v/github\nop://v/pw\nop://v/github\n");
     }
 }

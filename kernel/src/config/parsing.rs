@@ -1,4 +1,4 @@
-//! How the tables of a file are read: key by key, each problem with its place.
+//! Reads the tables of a file key by key, each problem with its location.
 
 mod keys;
 mod lookup;
@@ -19,8 +19,8 @@ pub(super) use source_file::SourceFile;
 pub(super) use suggestions::{nearest, render_list};
 pub(super) use values::Values;
 
-/// How variables alone are looked up.
+/// Looks up variables only.
 pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
 
-/// Where variables and secrets are looked up.
+/// Looks up variables and secrets.
 pub type Env<'e> = dyn Lookup + 'e;

@@ -1,20 +1,20 @@
-//! Which entries of a file refer to which secrets, variables and files.
+//! The secrets, variables and files that entries of a file refer to.
 
 use mgp_engine::env::{find_secrets, find_variables};
 use toml::{Table, Value};
 
-/// One reference, as it stands in a file.
+/// A reference to a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecretReference {
     /// The name of the secret.
     pub name: String,
-    /// The server whose entry it is; `None` for the kernel's own sections.
+    /// The server of the entry; `None` for the kernel's own sections.
     pub server: Option<String>,
-    /// The key whose value it is in, as `env.TOKEN`.
+    /// The key of the value, such as `env.TOKEN`.
     pub key: String,
 }
 
-/// Every reference in a file, in order of names; none in what is not TOML.
+/// All secret references in a file, sorted by name; none if it is not TOML.
 #[must_use]
 pub fn secret_references(text: &str) -> Vec<SecretReference> {
     let table: Table = text.parse().unwrap_or_default();
@@ -42,34 +42,34 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
     found
 }
 
-/// What a file reads of the machine besides secrets.
+/// What a file reads from the machine besides secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadKind {
-    /// `file:PATH`, in which variables are put in.
+    /// `file:PATH`, after substitution of variables.
     File,
-    /// A key that is a path as it stands there.
+    /// A key whose value is a path.
     Path,
     /// `${NAME}`, or a name in `inherit_env`.
     Variable,
 }
 
-/// One thing that is read, and for what.
+/// A reference to a file or variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadReference {
-    /// What it is.
+    /// The kind.
     pub kind: ReadKind,
-    /// The path as it stands there, or the name of the variable.
+    /// The path as written, or the name of the variable.
     pub name: String,
-    /// Which of the servers gets it, in the order of the file; `None` for the kernel's own sections.
+    /// The index of the server in the file; `None` for the kernel's own sections.
     pub server: Option<usize>,
-    /// The key whose value it is in.
+    /// The key of the value.
     pub key: String,
 }
 
-/// The sections of a server in whose values `file:PATH` and `secret:NAME` are read.
+/// The sections of a server whose values may contain `file:PATH` and `secret:NAME`.
 const RESOLVED_SECTIONS: [&str; 4] = ["env", "headers", "login", "url"];
 
-/// Keys of the kernel that are paths of files it reads.
+/// Keys of the kernel whose values are paths of files that it reads.
 const PATH_KEYS: [&str; 5] = [
     "http.tls.cert",
     "http.tls.client_ca",
@@ -78,7 +78,7 @@ const PATH_KEYS: [&str; 5] = [
     "oauth.jwks_file",
 ];
 
-/// Every file and variable that a file reads; none in what is not TOML.
+/// All files and variables that a file reads; none if it is not TOML.
 #[must_use]
 pub fn read_references(text: &str) -> Vec<ReadReference> {
     let table: Table = text.parse().unwrap_or_default();
@@ -113,18 +113,18 @@ pub fn read_references(text: &str) -> Vec<ReadReference> {
     found
 }
 
-/// One text of a file.
+/// A text value of a file.
 struct TextValue<'t> {
-    /// Which of the servers has it, in the order of the file; `None` for the kernel's own sections.
+    /// The index of the server in the file; `None` for the kernel's own sections.
     server: Option<usize>,
-    /// Its key, as `env.TOKEN`.
+    /// Its key, such as `env.TOKEN`.
     key: &'t str,
     text: &'t str,
-    /// `file:PATH` and `secret:NAME` are references here.
+    /// Whether `file:PATH` and `secret:NAME` are references here.
     is_resolved: bool,
 }
 
-/// Shows `visit` every text of a file, whatever its key: a section that is new is not forgotten.
+/// Visits all texts of a file, whatever their keys, so that new sections are included.
 fn walk_file(table: &Table, visit: &mut dyn FnMut(&TextValue<'_>)) {
     for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
         walk(value, None, key, true, visit);
@@ -193,7 +193,7 @@ headers = { Authorization = "Bearer ${secret:github}" }
 login = { client_secret = "secret:client" }
 "#;
         let found = secret_references(text);
-        let told: Vec<_> = found
+        let listed: Vec<_> = found
             .iter()
             .map(|found| {
                 let server = found.server.as_deref().unwrap_or("-");
@@ -201,7 +201,7 @@ login = { client_secret = "secret:client" }
             })
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
                 "address b url",
                 "client b login.client_secret",
@@ -218,9 +218,9 @@ login = { client_secret = "secret:client" }
         assert!(secret_references("[x").is_empty());
     }
 
-    /// A key that is new and names a file is shown before a project is trusted.
+    /// A new key that names a file is shown before a project is trusted.
     #[test]
-    fn every_key_that_is_a_path_of_a_file_is_among_what_is_read() {
+    fn every_key_with_a_file_path_is_listed_as_read() {
         let known = crate::config::file::known_keys();
         let is_path = |key: &&String| {
             key.ends_with("_file")

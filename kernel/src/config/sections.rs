@@ -1,4 +1,4 @@
-//! The kernel's own sections: those of a few plain keys here, each larger one in its file.
+//! The kernel's own sections: small ones here, each larger one in its own file.
 
 pub(crate) mod agents;
 pub(crate) mod audit;
@@ -43,7 +43,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
 /// `[log] format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// For display.
     Text,
     /// A JSON object on each line.
     Json,
@@ -80,13 +80,11 @@ macro_rules! section {
 section! {
     /// `[streams]`.
     StreamsConfig {
-        /// Events kept for each stream, to resume it from: memory is this times the size of an event, for
-        /// each stream.
+        /// Events stored for each stream, to resume it: memory is this times the size of an event, for each stream.
         replay_events: usize = 256, count("replay_events", 0..=65_536);
-        /// A call without answer for this long gets an event stream, which can be resumed.
+        /// A call without an answer for this long gets an event stream, which can be resumed.
         stream_after: Duration = Duration::from_millis(50), millis("stream_after_ms", 1..=DAY * 1000);
-        /// The stream of a call is let go after this long, for the client to come back for the answer;
-        /// zero keeps it open.
+        /// The stream of a call is closed after this long, for the client to poll for the answer; zero keeps it open.
         poll_after: Duration = Duration::ZERO, millis("poll_after_ms", 0..=DAY * 1000);
     }
 }
@@ -94,8 +92,7 @@ section! {
 section! {
     /// `[questions]`.
     QuestionsConfig {
-        /// How long a stateless client may take to come back with what a server asked; then its call is
-        /// taken back.
+        /// How long a stateless client may take to answer a callback; then its call is cancelled.
         answer_timeout: Duration = Duration::from_secs(600), secs("answer_timeout_secs", 1..=DAY);
     }
 }
@@ -111,9 +108,9 @@ section! {
 section! {
     /// `[access]`.
     AccessConfig {
-        /// What holds where nothing was granted or denied.
+        /// The default for what was neither granted nor denied.
         default_policy: DefaultPolicy = DefaultPolicy::OptOut, choice("default_policy", &POLICIES);
-        /// Whether an agent that agreed to `access_control` is told that a tool is denied to it.
+        /// Whether an agent that negotiated `access_control` learns that a tool is denied to it.
         reveal: bool = true, flag("reveal");
     }
 }
@@ -121,9 +118,9 @@ section! {
 section! {
     /// `[log]`.
     LogConfig {
-        /// The least severe level written.
+        /// The least severe level that is logged.
         level: LevelFilter = LevelFilter::INFO, choice("level", &LEVELS);
-        /// How its lines are written.
+        /// The format of lines.
         format: LogFormat = LogFormat::Text, choice("format", &FORMATS);
     }
 }
@@ -131,24 +128,25 @@ section! {
 section! {
     /// `[metrics]`.
     MetricsConfig {
-        /// Whether the HTTP door shows them at `/metrics`.
+        /// Whether the HTTP listener serves `/metrics`.
         enabled: bool = true, flag("enabled");
-        /// Whether programs of this machine need no token for that.
+        /// Whether programs on this machine need no token for that.
         loopback: bool = false, flag("loopback");
-        /// Tools that have figures of their own: each takes a kilobyte here and some lines of each scrape. Calls of
-        /// further ones are counted together.
+        /// Tools with separate metrics: each takes a kilobyte here and some lines of each scrape. Calls of further ones
+    /// are
+        /// counted together.
         tools_max: usize = 500, count("tools_max", 1..=10_000);
     }
 }
 
 section! {
-    /// `[confirmation]`, but for `enabled`, which is a rule for tools.
+    /// `[confirmation]`, except `enabled`, which is a rule for tools.
     ConfirmationConfig {
-        /// Moderate tools, too, need a yes where nobody granted them.
+        /// Whether moderate tools need confirmation, too, unless granted.
         moderate: bool = false, flag("moderate");
-        /// A question is open this long.
+        /// How long a confirmation is pending.
         timeout: Duration = Duration::from_secs(300), secs("timeout_secs", 1..=DAY);
-        /// Where the caller cannot be asked, the operator is.
+        /// Whether the operator is asked if the caller cannot be.
         operator_queue: bool = true, flag("operator_queue");
     }
 }

@@ -32,18 +32,17 @@ use reach::{CALLER_FOLDER, read_reach};
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
 
-/// What an entry is read with.
+/// The context of reading an entry.
 pub(super) struct ServerContext<'c> {
     /// The folder of its file: relative paths start there.
     pub(super) folder: &'c Path,
     /// The kernel's variables.
     pub(super) env: &'c Env<'c>,
-    /// What holds where the entry says nothing else.
+    /// The kernel's sections, for defaults.
     pub(super) kernel: &'c KernelConfig,
 }
 
-/// Reads an entry whose id has been read already. What is wrong is in the section's problems; the
-/// spec is of use only when nothing is.
+/// Reads an entry with a known id. Problems are added to the section; the spec is valid only without any.
 pub(super) fn read_server(
     mut entry: Section<'_, '_, '_>,
     id: ServerId,
@@ -71,9 +70,10 @@ pub(super) fn read_server(
         context.env,
         &context.kernel.secrets,
     );
-    let (pass_headers, shows_who) = read_passed_headers(&mut entry, reach.as_ref(), context.kernel);
-    // Who hands on the agent's own token has it signed in already.
-    login.enabled &= !shows_who;
+    let (pass_headers, forwards_authorization) =
+        read_passed_headers(&mut entry, reach.as_ref(), context.kernel);
+    // Forwarding the agent's own token replaces a login.
+    login.enabled &= !forwards_authorization;
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
     let after = read_start_after(&mut entry, &id);
@@ -90,12 +90,12 @@ pub(super) fn read_server(
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
-    let mut asking = CallbackAttribution::default();
+    let mut attribution = CallbackAttribution::default();
     let known = [
         ("by-turn", CallbackAttribution::ByTurn),
         ("by-call", CallbackAttribution::ByCall),
     ];
-    entry.choice("questions", &known, &mut asking);
+    entry.choice("questions", &known, &mut attribution);
     let instances = read_instances(&mut entry, login.per_agent && login.enabled);
     let replica = read_replica(&mut entry);
     let mut rolling = false;
@@ -138,7 +138,7 @@ pub(super) fn read_server(
         limits,
         resources,
         default_policy,
-        callback_attribution: asking,
+        callback_attribution: attribution,
         instances,
         mgp,
         mcpl,
@@ -151,10 +151,10 @@ pub(super) fn read_server(
     })
 }
 
-/// Longest text of a result that can be asked for, in bytes: as much as is kept of one that is cut.
+/// Longest configurable text of a result, in bytes: as much as is stored of a truncated one.
 const RESULT_BYTES_MAX: u64 = 8 << 20;
 
-/// Names that are none are told with those that nobody has.
+/// Invalid names are reported with unknown ones.
 fn read_start_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {
     let names = entry.texts("after").unwrap_or_default();
     names
@@ -169,9 +169,8 @@ fn read_start_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<Serve
     ids
 }
 
-/// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without
-/// being in force.
-/// Who shares it. What runs in the folder of each caller, or with the login of each agent, nobody shares.
+/// Whether each agent has its own instance, and how many there are. The bounds may be set without being in force.
+/// Servers that run in the folder of each caller, or with the login of each agent, cannot be shared.
 fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> ServerInstances {
     let mut bounds = PerAgent::default();
     entry.count("max_instances", 1..=1000, &mut bounds.max);
@@ -206,8 +205,7 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
     instances
 }
 
-/// Whether it is one of several that are alike. What it remembers decides between these, so that says nothing of
-/// a server that stands alone.
+/// Whether the server is a replica. `stateful` selects between replicas, so it requires one.
 fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
     let (mut replica, mut stateful) = (false, false);
     entry.flag("replica", &mut replica);
@@ -227,7 +225,7 @@ fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
     }
 }
 
-/// Other nodes are sent a hash of a replica's address, and who holds a hash can try what it was made of.
+/// Other nodes receive a hash of a replica's address, which allows guessing the address.
 fn warn_open_address(entry: &mut Section<'_, '_, '_>) {
     let Some(url) = entry.text("url") else {
         return;
@@ -279,7 +277,7 @@ fn read_mgp(
     mgp
 }
 
-/// the upstream project's names are aliases, and what nobody knows is trusted least.
+/// the upstream project's names are aliases, and unknown names get the lowest trust.
 fn read_trust(section: &mut Section<'_, '_, '_>, text: &Spanned<&str>) -> TrustLevel {
     match *text.get_ref() {
         "trusted" | "core" => TrustLevel::Trusted,

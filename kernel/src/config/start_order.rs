@@ -1,5 +1,4 @@
-//! Whether each server is started after others that there are, and in no circle: known only once all files
-//! are read.
+//! Checks the start order: each predecessor exists and there is no cycle. Possible only once all files are read.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use mgp_protocol::ids::ServerId;
 use super::parsing::{Problem, Severity, StartOrder, nearest};
 use super::{BrokenServer, ServerResults, server_id};
 
-/// Makes the entries broken that name nobody or wait in a circle; answers what is wrong.
+/// Marks entries with unknown predecessors or cycles as broken; returns the problems.
 pub(super) fn check(servers: &mut ServerResults, orders: &[StartOrder]) -> Vec<Problem> {
     let ids: Vec<ServerId> = servers.iter().filter_map(server_id).cloned().collect();
     let specs = servers.iter().flatten();
@@ -19,7 +18,7 @@ pub(super) fn check(servers: &mut ServerResults, orders: &[StartOrder]) -> Vec<P
     let mut problems = Vec::new();
     for entry in servers.iter_mut() {
         let Ok(spec) = entry else { continue };
-        // The same server of a weaker file is not in force.
+        // The entry of the same server in a weaker file is not in force.
         let own = orders.iter().filter(|order| order.server == spec.id);
         let own = own.filter(|order| {
             spec.start_after

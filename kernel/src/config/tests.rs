@@ -38,7 +38,7 @@ fn read_with(text: &str, env: &parsing::Env<'_>) -> Read {
 }
 
 impl Read {
-    fn said(&self) -> Vec<String> {
+    fn messages(&self) -> Vec<String> {
         self.problems.iter().map(Problem::to_string).collect()
     }
 
@@ -47,7 +47,7 @@ impl Read {
         specs
             .into_iter()
             .find(|s| s.id.as_str() == id)
-            .unwrap_or_else(|| panic!("{:?}", self.said()))
+            .unwrap_or_else(|| panic!("{:?}", self.messages()))
     }
 
     fn why(&self, id: &str) -> String {
@@ -62,7 +62,7 @@ impl Read {
     }
 }
 
-/// A server entry called `x` with these lines.
+/// A server entry with the id `x` and these lines.
 fn entry(lines: &str) -> Read {
     read_text(&format!("[[servers]]\nid = \"x\"\n{lines}\n"))
 }

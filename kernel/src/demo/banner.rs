@@ -1,18 +1,18 @@
-//! What `mgp demo` says: where its doors are, and lines that work as printed.
+//! The output of `mgp demo`: its endpoints, and commands that work as printed.
 
 use std::path::Path;
 
 use super::SERVER;
 use crate::kernel::{OpenHttpListener, OpenListeners};
 
-/// The text for stdout. `program` is this program, as another terminal can start it. The token is read
-/// from its file where there is one, so that it stands on no screen.
+/// The text for stdout. `program` is this program, as another terminal can start it. The token is read from its file
+/// if possible, so that it is not displayed.
 #[must_use]
-pub fn render_banner(program: &Path, doors: &OpenListeners) -> String {
+pub fn render_banner(program: &Path, listeners: &OpenListeners) -> String {
     let mgp = format!(
         "{} --socket {}",
         quote_path(program),
-        quote_path(&doors.socket)
+        quote_path(&listeners.socket)
     );
     let mut text = format!(
         "A kernel with one server, `{SERVER}`, is up. Ctrl-C ends it and leaves nothing behind.\n\n\
@@ -21,7 +21,7 @@ pub fn render_banner(program: &Path, doors: &OpenListeners) -> String {
          \x20 {mgp} tools call {SERVER}:time utc_offset=+02:00\n\
          \x20 {mgp} tools call {SERVER}:ask_me\n"
     );
-    if let Some(http) = &doors.http {
+    if let Some(http) = &listeners.http {
         text += &format!(
             "\nOr over HTTP, at {}:\n\n  {}\n",
             http.url(),
@@ -30,7 +30,7 @@ pub fn render_banner(program: &Path, doors: &OpenListeners) -> String {
     }
     text += &format!(
         "\nA client's configuration:\n\n  {}\n",
-        render_client_entry(program, &doors.socket)
+        render_client_entry(program, &listeners.socket)
     );
     text
 }
@@ -64,7 +64,7 @@ fn render_client_entry(program: &Path, socket: &Path) -> String {
     entry.to_string()
 }
 
-/// A path as one word of a shell.
+/// A path, quoted for a shell.
 fn quote_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_lines_can_be_pasted_into_a_shell() {
-        let doors = OpenListeners {
+        let listeners = OpenListeners {
             socket: "/tmp/it's here/mgp.sock".into(),
             http: Some(OpenHttpListener {
                 address: "127.0.0.1:7332".parse().unwrap(),
@@ -90,7 +90,7 @@ mod tests {
                 token_file: Some("/tmp/it's here/token".into()),
             }),
         };
-        let text = render_banner(Path::new("/usr/bin/mgp"), &doors);
+        let text = render_banner(Path::new("/usr/bin/mgp"), &listeners);
         let line = r"  /usr/bin/mgp --socket '/tmp/it'\''s here/mgp.sock' tools list";
         assert!(text.lines().any(|l| l == line), "{text}");
         let line = r#"printf 'Authorization: Bearer %s' "$(cat '/tmp/it'\''s here/token')" | curl -s http://127.0.0.1:7332/mcp -H @- "#;

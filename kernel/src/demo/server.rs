@@ -25,13 +25,13 @@ use tokio::time::timeout;
 
 use super::session::{DemoSession, send_line, send_response};
 
-/// How long calls may go on after the input has ended.
+/// Time for calls after the input has ended.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
-/// Longest line taken, in bytes: no request of a demo is longer.
+/// Longest accepted line, in bytes: no request of a demo is longer.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// Calls at once; one more is refused. More than anybody needs to try things out.
+/// Concurrent calls; one more is rejected.
 const CALLS_MAX: usize = 64;
-/// A client that takes nothing for this long is gone.
+/// A client that reads nothing for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Serves one client until its input ends; `root` is the folder that may be searched.
@@ -53,7 +53,7 @@ pub(super) async fn serve(
         running: HashMap::new(),
     };
     let heard = lines::read_lines(input, LINE_BYTES_MAX, |frame| server.handle_frame(frame)).await;
-    // A client that closes its end wants to be done; what is nearly done may still be said.
+    // A client that closes its end wants to finish; nearly finished calls may still answer.
     let _ = timeout(SHUTDOWN_GRACE, async {
         while server.calls.join_next().await.is_some() {}
     })
@@ -70,7 +70,7 @@ struct DemoConnection {
     sink: LineSink,
     root: PathBuf,
     session: Option<Arc<DemoSession>>,
-    /// Each call is a task that answers by itself.
+    /// The running calls; each task sends its own response.
     calls: JoinSet<RequestId>,
     running: HashMap<RequestId, AbortHandle>,
 }
@@ -95,7 +95,7 @@ impl DemoConnection {
                 }
             }
             Ok(Message::Notification { method, params }) => {
-                // No answer comes any more. Unknown ids are those of calls that ended.
+                // No response follows. Unknown ids are those of calls that have ended.
                 if method == Cancelled::METHOD
                     && let Ok(cancelled) =
                         mcp::parse_params::<Cancelled<'_>>(params.map(RawValue::get))
@@ -118,7 +118,7 @@ impl DemoConnection {
         }
     }
 
-    /// The answer, or nothing when a call of its own will give it.
+    /// The response, or `None` if a call task will send it.
     fn handle_request(
         &mut self,
         id: &RequestId,
@@ -139,9 +139,10 @@ impl DemoConnection {
     }
 
     fn initialize(&mut self, params: &str) -> Result<Value, ErrorObject> {
-        let asked: Initialize<'_> = mcp::parse_params(Some(params)).map_err(invalid_params)?;
-        let version = Version::negotiate(&asked.protocol_version);
-        let client = ClientCapabilities::parse(Some(asked.capabilities));
+        let initialize_params: Initialize<'_> =
+            mcp::parse_params(Some(params)).map_err(invalid_params)?;
+        let version = Version::negotiate(&initialize_params.protocol_version);
+        let client = ClientCapabilities::parse(Some(initialize_params.capabilities));
         let session = DemoSession::new(version, client, self.root.clone(), self.sink.clone());
         self.session = Some(Arc::new(session));
         let mut capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
@@ -164,7 +165,7 @@ impl DemoConnection {
         params: &str,
     ) -> Result<(), ErrorObject> {
         while let Some(ended) = self.calls.try_join_next() {
-            // One that was taken back is not among the running ones any more.
+            // A cancelled call is no longer among the running ones.
             if let Ok(id) = ended {
                 self.running.remove(&id);
             }
@@ -189,7 +190,7 @@ impl DemoConnection {
     }
 }
 
-/// What takes no time.
+/// Methods that need no task.
 fn handle_immediate(
     session: &DemoSession,
     method: &str,

@@ -1,4 +1,4 @@
-//! One client of the demo server: what `initialize` settled, and the way to it.
+//! The client of one demo connection: its negotiated version and capabilities, and how to reach it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 
 /// The client of one connection.
 pub(super) struct DemoSession {
-    /// The version both speak.
+    /// The negotiated version.
     pub(super) version: Version,
-    /// What it can be asked for.
+    /// Its capabilities.
     pub(super) client_capabilities: ClientCapabilities,
     /// The folder that may be searched; canonical.
     pub(super) root: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct DemoSession {
     callbacks: Mutex<PendingCallbacks>,
 }
 
-/// Questions without an answer, at most one for each call under way.
+/// Callbacks without an answer, at most one for each running call.
 #[derive(Default)]
 struct PendingCallbacks {
     last_id: u64,
@@ -46,7 +46,7 @@ impl DemoSession {
         }
     }
 
-    /// Tells how far the call with this token is.
+    /// Reports progress of the call with this token.
     pub(super) fn notify_progress(&self, token: &Value, done: u64, total: u64, message: &str) {
         let params = json!({
             "progressToken": token, "progress": done, "total": total, "message": message,
@@ -54,8 +54,7 @@ impl DemoSession {
         self.notify(Progress::METHOD, &params);
     }
 
-    /// Asks the person behind the client; `None` when it answers with an error. Dropped unanswered, the
-    /// question is taken back.
+    /// Elicits an answer from the user; `None` if the client answers with an error. Cancelled when dropped unanswered.
     pub(super) async fn elicit(&self, params: &Value) -> Option<Value> {
         let (sender, answer) = oneshot::channel();
         let id = {
@@ -74,21 +73,20 @@ impl DemoSession {
         answer.await.ok().flatten()
     }
 
-    /// Takes the client's answer to a question; `None` stands for an error.
+    /// Receives the client's answer to a callback; `None` for an error.
     pub(super) fn resolve_callback(&self, id: &RequestId, result: Option<&str>) {
         let id = id.as_u64();
         if let Some(waiting) = id.and_then(|id| self.lock_callbacks().pending.remove(&id)) {
-            // The call may have been taken back meanwhile.
+            // The call may have been cancelled meanwhile.
             let _ = waiting.send(result.and_then(|text| serde_json::from_str(text).ok()));
         }
     }
 
-    /// Answers a request.
     pub(super) fn respond(&self, id: &RequestId, outcome: Result<Value, ErrorObject>) {
         send_response(&self.sink, id, outcome);
     }
 
-    /// What finds no room is lost: the client does not read.
+    /// Dropped if the queue is full: the client does not read.
     fn notify(&self, method: &str, params: &Value) {
         let line = jsonrpc::notification(method, Some(&params.to_string()));
         let _ = self.sink.send_low_priority(line.into());
@@ -101,14 +99,13 @@ impl DemoSession {
     }
 }
 
-/// A text that `params` have to have.
+/// A required text of `params`.
 pub(super) fn required_text<'p>(params: &'p Value, key: &str) -> Result<&'p str, ErrorObject> {
     let missing = || format!("Invalid params: missing field `{key}`");
     let text = params[key].as_str();
     text.ok_or_else(|| ErrorObject::new(INVALID_PARAMS, missing()))
 }
 
-/// Answers a request.
 pub(super) fn send_response(sink: &LineSink, id: &RequestId, outcome: Result<Value, ErrorObject>) {
     send_line(
         sink,
@@ -122,14 +119,14 @@ pub(super) fn send_response(sink: &LineSink, id: &RequestId, outcome: Result<Val
     );
 }
 
-/// Sends a line. A client that lets the queue fill up does not read, and hears the end instead.
+/// Sends a line. A client that lets the queue fill up does not read, and is disconnected.
 pub(super) fn send_line(sink: &LineSink, line: Vec<u8>) {
     if sink.send(line.into()).is_err() {
         sink.close();
     }
 }
 
-/// A question on its way.
+/// A callback in flight.
 struct PendingCallback<'s> {
     session: &'s DemoSession,
     id: u64,

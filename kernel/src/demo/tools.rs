@@ -18,7 +18,7 @@ const MAX_STEPS: u64 = 1000;
 const MAX_STEP_MS: u64 = 60_000;
 const NO_ELICITATION: &str = "I would like to ask you something, but this client cannot be asked.";
 
-/// `tools/list`, with what this version knows.
+/// `tools/list`, with the members of this version.
 pub(super) fn list_tools(version: Version) -> Value {
     let mut tools = tool_definitions();
     for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
@@ -144,7 +144,7 @@ struct SlowJobArguments {
     step_ms: Option<u64>,
 }
 
-/// Takes its time and tells how far it is, where `progress` is a token and not null.
+/// Reports progress if `progress` is a token and not null.
 async fn call_slow_job(
     session: &DemoSession,
     arguments: Value,
@@ -186,7 +186,7 @@ async fn call_ask_me(session: &DemoSession, arguments: Value) -> Result<Value, S
             "required": ["name"],
         },
     });
-    // A client behind a kernel may turn out to be one that cannot be asked.
+    // The client of a kernel in between may not support elicitation.
     let Some(answer) = session.elicit(&params).await else {
         return Ok(text_result(NO_ELICITATION));
     };
@@ -221,8 +221,8 @@ fn check_range(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u6
     }
 }
 
-/// A result for people, and for programs where the version has a place for that. The text repeats
-/// the structure for clients that read only text.
+/// A result as text and, in versions that have it, as structured content. The text repeats the structure for clients
+/// that read only text.
 fn structured_result(value: Value, version: Version) -> Value {
     let mut result = text_result(&value.to_string());
     if version >= Version::V2025_06_18 {
@@ -231,12 +231,11 @@ fn structured_result(value: Value, version: Version) -> Value {
     result
 }
 
-/// A result of one text.
 fn text_result(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// A result that says why the tool failed.
+/// A result that reports an error of the tool.
 fn error_result(why: &str) -> Value {
     json!({"content": [{"type": "text", "text": why}], "isError": true})
 }

@@ -1,6 +1,6 @@
-//! Figures of the whole kernel: for `/metrics` of the HTTP door, `mgp metrics`, and a collector.
+//! Metrics of the whole kernel: for `/metrics` over HTTP, `mgp metrics`, and a collector.
 //!
-//! What is counted is counted where it happens; here it is read, and what can be seen at any time is looked at.
+//! Counters are incremented where the event happens; here they are read, and gauges are sampled.
 
 mod requests;
 
@@ -27,37 +27,36 @@ pub use self::requests::RequestCounts;
 use super::telemetry::TelemetryCounts;
 use crate::cluster::Cluster;
 
-/// Reads all figures.
+/// Reads all metrics.
 #[derive(Debug)]
 pub(crate) struct KernelMetrics {
-    /// What calls use.
+    /// Metrics of calls.
     pub(crate) calls: Arc<Context>,
-    /// What servers and the kernel use.
+    /// Resource usage of servers and of the kernel.
     pub(crate) resource_usage: Arc<ResourceMonitor>,
-    /// What is wrong with the kernel's files.
+    /// Problems with the kernel's files.
     pub(crate) storage_health: StorageHealth,
-    /// This node's part in a cluster.
+    /// The cluster as this node sees it.
     pub cluster: Arc<Cluster>,
-    /// The memory of messages.
+    /// Memory of messages.
     pub(crate) message_budgets: Arc<MessageBudgets>,
-    /// Requests by their methods.
+    /// Requests by method.
     pub(crate) requests: Arc<RequestCounts>,
-    /// Answers of the HTTP door.
+    /// Responses of the HTTP listener.
     pub(crate) endpoints: Arc<ResponseCounts>,
-    /// What the collector was told.
+    /// Exports to the collector.
     pub(crate) telemetry: Arc<TelemetryCounts>,
-    /// Where the HTTP door shows them, once it is open.
+    /// Where the HTTP listener serves metrics, once it is open.
     pub(crate) scrape_target: OnceLock<ScrapeTarget>,
 }
 
-/// Where the HTTP door shows the figures.
 #[derive(Debug, Clone)]
 pub(crate) struct ScrapeTarget {
     /// The address.
     pub url: String,
     /// The file that holds the token.
     pub(crate) token_file: PathBuf,
-    /// Programs of this machine need none.
+    /// Whether programs on this machine need no token.
     pub(crate) is_open_to_loopback: bool,
 }
 
@@ -73,12 +72,12 @@ impl KernelMetrics {
     /// `mgp/kernel/metrics`.
     #[must_use]
     pub(crate) fn handle(self: Arc<Self>, request: &Request) -> AnswerFuture {
-        let asked: Result<Metrics, _> = mcp::parse_params(request.params.as_deref());
-        Box::pin(async move { self.render_outcome(asked?).await })
+        let options: Result<Metrics, _> = mcp::parse_params(request.params.as_deref());
+        Box::pin(async move { self.render_outcome(options?).await })
     }
 
-    async fn render_outcome(&self, asked: Metrics) -> Outcome {
-        let form = if asked.open_metrics {
+    async fn render_outcome(&self, options: Metrics) -> Outcome {
+        let form = if options.open_metrics {
             TextFormat::OpenMetrics
         } else {
             TextFormat::Prometheus
@@ -92,19 +91,19 @@ impl KernelMetrics {
         })
     }
 
-    /// All figures in this form.
+    /// All metrics in this format.
     pub(crate) async fn render(&self, form: TextFormat) -> String {
         render(&self.families().await, form)
     }
 
-    /// All figures.
+    /// All metrics.
     pub(crate) async fn families(&self) -> Vec<MetricFamily> {
-        let look = self.resource_usage.sample().await;
-        let mut all = self.kernel_families(&look);
+        let current_usage = self.resource_usage.sample().await;
+        let mut all = self.kernel_families(&current_usage);
         all.extend(self.calls.metrics.metric_families());
         all.extend([self.requests.family(), self.endpoints.family()]);
         all.extend(self.caller_families());
-        all.extend(self.server_families(&look));
+        all.extend(self.server_families(&current_usage));
         all.extend(self.file_families());
         all.extend(self.cluster_families());
         all.extend(task_families());
@@ -113,14 +112,14 @@ impl KernelMetrics {
         all
     }
 
-    fn kernel_families(&self, look: &ResourceSnapshot) -> Vec<MetricFamily> {
+    fn kernel_families(&self, current_usage: &ResourceSnapshot) -> Vec<MetricFamily> {
         let up = monotonic_now().since_start();
         let ResourcesInUse {
             memory_bytes,
             cpu_seconds,
             open_descriptors,
             children,
-        } = look.kernel();
+        } = current_usage.kernel();
         let start = std::time::Duration::from_millis(unix_ms()).saturating_sub(up);
         vec![
             gauge(
@@ -194,7 +193,7 @@ impl KernelMetrics {
         ]
     }
 
-    fn server_families(&self, look: &ResourceSnapshot) -> Vec<MetricFamily> {
+    fn server_families(&self, current_usage: &ResourceSnapshot) -> Vec<MetricFamily> {
         let mut up = gauge("mgp_server_up", "1 for a server that is connected, else 0.");
         let mut state = gauge("mgp_server_state", "1 for the state that a server is in.");
         let mut begun = counter(
@@ -221,7 +220,7 @@ impl KernelMetrics {
         )
         .with_unit("seconds");
         let servers = self.calls.servers.load();
-        let shown = self.calls.catalog.load();
+        let published = self.calls.catalog.load();
         for server in servers.values() {
             let id = [("server", server.id.as_str())];
             let (connected, word) = server_state(server);
@@ -230,9 +229,9 @@ impl KernelMetrics {
             begun.add_point(&id, server.generations_started());
             in_flight.add_point(&id, server.in_flight());
             turns.add_point(&id, server.link().map_or(0, |link| link.queued_calls()));
-            let counts = shown.offer_counts(&server.id);
+            let counts = published.offer_counts(&server.id);
             tools.add_point(&id, counts.map_or(0, |counts| counts.tools));
-            if let Some(used) = look.server(&server.id) {
+            if let Some(used) = current_usage.server(&server.id) {
                 memory.add_point(&id, used.memory_bytes);
                 cpu.add_point(&id, used.cpu_seconds);
             }
@@ -316,7 +315,7 @@ impl KernelMetrics {
     }
 }
 
-/// Whether a server is connected, and its state as MGP names it.
+/// Whether a server is connected, and its MGP state.
 fn server_state(server: &ServerHandle) -> (bool, String) {
     (server.link().is_some(), server.state().to_string())
 }
@@ -335,7 +334,7 @@ fn task_families() -> [MetricFamily; 2] {
     [running, panicked]
 }
 
-/// Counts and times of calls, as many tools as the configuration says.
+/// Counts and durations of calls, for as many tools as configured.
 pub(crate) fn call_metrics(tools_max: usize) -> Arc<CallMetrics> {
     Arc::new(CallMetrics::new(tools_max))
 }

@@ -1,6 +1,6 @@
-//! What is told to a collector of OpenTelemetry: spans of sampled requests, figures, and the kernel's log.
+//! Export to an OpenTelemetry collector: spans of sampled requests, metrics, and the kernel's log.
 //!
-//! Nothing here holds up a request: a span or a line that finds no room in its queue is dropped and counted.
+//! Nothing here delays a request: a span or a line that does not fit into its queue is dropped and counted.
 
 mod client;
 mod exporter;
@@ -25,22 +25,18 @@ use self::exporter::{Batcher, Exporter};
 pub use self::request_spans::Tracing;
 use crate::config::TelemetryConfig;
 
-/// How long the last messages may take when the kernel ends.
+/// Limit for the last messages at shutdown.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is told.
+/// The kinds of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Spans.
     Traces,
-    /// Figures.
     Metrics,
-    /// Lines of the log.
     Logs,
 }
 
 impl Signal {
-    /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
     const fn name(self) -> &'static str {
@@ -52,7 +48,7 @@ impl Signal {
     }
 }
 
-/// What became of spans, of messages with figures and of lines of the log.
+/// Exported and dropped spans, metric messages and log lines.
 #[derive(Debug, Default)]
 pub(crate) struct TelemetryCounts {
     exported: [Counter; 3],
@@ -68,10 +64,9 @@ impl TelemetryCounts {
         &self.dropped[signal as usize]
     }
 
-    /// All of it, for who reads it.
     #[must_use]
     pub(crate) fn families(&self) -> [MetricFamily; 2] {
-        let mut told = MetricFamily::new(
+        let mut exported_items = MetricFamily::new(
             "mgp_telemetry_told",
             MetricKind::Counter,
             "Spans, lines of the log and messages with figures that the collector took.",
@@ -83,14 +78,14 @@ impl TelemetryCounts {
         );
         for signal in Signal::ALL {
             let label = [("signal", signal.name())];
-            told.add_point(&label, self.exported(signal).get());
+            exported_items.add_point(&label, self.exported(signal).get());
             dropped.add_point(&label, self.dropped(signal).get());
         }
-        [told, dropped]
+        [exported_items, dropped]
     }
 }
 
-/// The tasks that tell a collector.
+/// The export tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     tasks: Mutex<Vec<SupervisedTask<()>>>,
@@ -98,14 +93,14 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts to tell what the configuration says; `figures` are those of the moment.
+    /// Starts the configured exports; `current_families` returns the current metrics.
     #[must_use]
     pub(crate) fn start(
         config: &TelemetryConfig,
         client: Client,
         source: TelemetryResource,
         counts: &Arc<TelemetryCounts>,
-        figures: impl Fn() -> AnswerFuture<Vec<MetricFamily>> + Send + Sync + 'static,
+        current_families: impl Fn() -> AnswerFuture<Vec<MetricFamily>> + Send + Sync + 'static,
     ) -> (Self, Tracing) {
         let telemetry = Self::default();
         let Some(collector) = Exporter::new(config, client, source, counts) else {
@@ -133,7 +128,7 @@ impl Telemetry {
         }
         if config.metrics {
             let (closing, every) = (telemetry.shutdown.clone(), config.metrics_interval);
-            let tell = export_metrics(collector, closing, every, figures);
+            let tell = export_metrics(collector, closing, every, current_families);
             tasks.push(task::spawn_supervised("telemetry.metrics", tell));
         }
         let telemetry = Self {
@@ -143,7 +138,7 @@ impl Telemetry {
         (telemetry, tracing)
     }
 
-    /// Tells what still waits, for a moment.
+    /// Exports queued items, for a limited time.
     pub(crate) async fn flush(&self) {
         self.shutdown.cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock().await);
@@ -156,7 +151,7 @@ impl Telemetry {
     }
 }
 
-/// A queue that takes what it has room for, and counts the rest.
+/// A bounded queue that counts what it drops.
 fn bounded_queue<T: Send + 'static>(
     most: usize,
     signal: Signal,
@@ -164,8 +159,8 @@ fn bounded_queue<T: Send + 'static>(
 ) -> (EventSink<T>, mpsc::Receiver<T>) {
     let (sender, receiver) = mpsc::channel(most);
     let counts = counts.clone();
-    let sink = EventSink::new(move |told| {
-        if sender.try_send(told).is_err() {
+    let sink = EventSink::new(move |exported_items| {
+        if sender.try_send(exported_items).is_err() {
             counts.dropped(signal).increment();
         }
     });
@@ -176,14 +171,16 @@ async fn export_metrics(
     collector: Arc<Exporter>,
     closing: CancellationToken,
     every: Duration,
-    figures: impl Fn() -> AnswerFuture<Vec<MetricFamily>>,
+    current_families: impl Fn() -> AnswerFuture<Vec<MetricFamily>>,
 ) {
     loop {
         let last = tokio::select! {
             () = tokio::time::sleep(every) => false,
             () = closing.cancelled() => true,
         };
-        let body = collector.source.encode_metrics(&figures().await, unix_ns());
+        let body = collector
+            .source
+            .encode_metrics(&current_families().await, unix_ns());
         collector.export(Signal::Metrics, 1, body, &closing).await;
         if last {
             return;
@@ -195,15 +192,15 @@ async fn export_metrics(
 mod tests {
     use super::*;
 
-    /// Decision 0066: a queue holds as much as was said, and what finds no room is dropped and counted.
+    /// Decision 0066: a queue has the configured capacity; what does not fit is dropped and counted.
     #[test]
-    fn what_finds_no_room_is_dropped_and_counted() {
+    fn items_beyond_the_capacity_are_dropped_and_counted() {
         let most = TelemetryConfig::default().queue;
         assert_eq!(most, 2_048);
         let counts = Arc::default();
         let (sink, mut queue) = bounded_queue(most, Signal::Logs, &counts);
-        for told in 0..most + 3 {
-            sink.send(told);
+        for exported_items in 0..most + 3 {
+            sink.send(exported_items);
         }
         assert_eq!(counts.dropped(Signal::Logs).get(), 3);
         assert_eq!(queue.len(), most);

@@ -1,4 +1,4 @@
-//! Where a kernel says that it runs: in its data folder, and where those look who know only the user.
+//! Records the running kernel: in its data folder, and in the user's folders, for clients that know only the user.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use super::options::KernelOptions;
 use super::running_kernel::RunningKernel;
 use crate::paths::{LastUsed, ensure_private_folder};
 
-/// A kernel that holds its data folder and has said so. Dropping it takes the word back.
+/// A kernel that holds its data folder and is recorded as running. Dropping it removes the record.
 pub(super) struct RunningRecord {
     record: RunningKernel,
     folders: Vec<PathBuf>,
-    /// The lock goes last.
+    /// Released last.
     _lock: FolderLock,
 }
 
 impl RunningRecord {
-    /// Holds the data folder and records the kernel. A user's usual kernel is the only one: two whose
-    /// folders differ because two environments do are not started beside each other.
+    /// Locks the data folder and records the kernel. A user has only one usual kernel: a second one whose
+    /// folder differs because of another environment is rejected.
     pub(super) fn acquire(options: &KernelOptions) -> Result<Self, String> {
         let folders = writable_folders(&options.record_folders);
-        // Two that start at once see each other.
-        let _turns: Vec<_> = folders
+        // Two kernels that start at once see each other.
+        let _folder_locks: Vec<_> = folders
             .iter()
             .filter_map(|folder| lock_folder(folder))
             .collect();
@@ -57,7 +57,7 @@ impl RunningRecord {
         Ok(announced)
     }
 
-    /// Records it in a folder of the user, unless a kernel is there that comes before.
+    /// Records it in a folder of the user, unless a kernel of higher precedence is recorded there.
     fn record_if_preferred(&mut self, folder: PathBuf) {
         let other = RunningKernel::find_live(&folder).filter(|other| other.pid != self.record.pid);
         let goes_before = |other: RunningKernel| self.record.named || !other.named;
@@ -85,12 +85,12 @@ impl Drop for RunningRecord {
     }
 }
 
-/// Those of the folders that can be had; a home that is read-only keeps no kernel from starting.
+/// The folders that can be created: a read-only home does not prevent a start.
 fn writable_folders(folders: &[PathBuf]) -> Vec<PathBuf> {
     let had = |folder: &&PathBuf| match ensure_private_folder(folder) {
         Ok(()) => true,
         Err(e) => {
-            tracing::warn!("no record of this kernel is kept where others look: {e}");
+            tracing::warn!("this kernel could not be recorded for clients: {e}");
             false
         }
     };
@@ -119,17 +119,17 @@ fn already_running_message(other: &RunningKernel) -> String {
     )
 }
 
-/// Leaves to the next kernel where this one has its things. Who starts that one may know less.
+/// Saves the locations of this kernel for the next start, which may be given fewer options.
 fn save_last_used(options: &KernelOptions) {
     let Some(home) = options.record_folders.last() else {
         return;
     };
     let config_home = |look_up: &ConfigLookup| look_up.config_home.clone();
-    let kept = LastUsed {
+    let last_used = LastUsed {
         data_dir: Some(options.data_dir.clone()),
         config_home: options.look_up.as_ref().and_then(config_home),
     };
-    if let Err(e) = kept.write(home) {
+    if let Err(e) = last_used.write(home) {
         tracing::warn!("{}: {e}", home.display());
     }
 }

@@ -1,4 +1,4 @@
-//! The audit log of this kernel: where it is, what it keeps, what it keeps out.
+//! Opens the audit log of this kernel: its location, retention and masks.
 
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
@@ -6,10 +6,8 @@ use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
 use super::options::KernelOptions;
 use super::secrets;
 
-/// Opens the log.
-///
 /// # Errors
-/// In words, why there is none: what is not written down is not done.
+/// Describes why it cannot be opened: without audit nothing is done.
 pub(super) fn open(options: &KernelOptions) -> Result<AuditHandle, String> {
     let audit = &options.loaded.kernel.audit;
     if !audit.enabled {

@@ -1,4 +1,4 @@
-//! What a change in one part tells the others.
+//! Forwards changes of one component to the others.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use mgp_servers::server::{ServerMsg, ServerTable};
 use mgp_tools::events::EventsHandle;
 use mgp_tools::subscriptions::SubscriptionsHandle;
 
-/// Subscriptions end where access does.
+/// Subscriptions end when access ends.
 pub(super) fn access_change_sink(
     subscriptions: &SubscriptionsHandle,
     events: &EventsHandle,
@@ -26,13 +26,13 @@ pub(super) fn access_change_sink(
     })
 }
 
-/// Whoever follows the list of what waits is told.
+/// Notifies the subscribers of the list of pending entries.
 pub(super) fn pending_change_sink(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
     let subscriptions = subscriptions.clone();
     EventSink::new(move |()| subscriptions.pending_changed())
 }
 
-/// A server whose tools the operator decided about shows them, or does not any more.
+/// After a decision about its pins a server lists its tools again.
 pub(super) fn pin_decision_sink(servers: &Arc<ServerTable>) -> EventSink<ServerId> {
     let servers = servers.clone();
     EventSink::new(move |server| {

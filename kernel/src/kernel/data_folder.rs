@@ -1,5 +1,4 @@
-//! The data folder of a kernel: whether there is room in it, what is missing there, and what earlier kernels
-//! left in it.
+//! The data folder: free disk space, missing files, and the state of earlier runs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,11 +21,10 @@ use super::options::KernelOptions;
 use super::secrets::load_node_key;
 use crate::config::HttpAuth;
 
-/// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
+/// Bytes that a start must be able to write: keys, some records, and a page of each file.
 const START_BYTES_MIN: usize = 64 << 10;
 
-/// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
-/// does nothing.
+/// Checks that the disk has space for a start: a kernel that cannot write must not act.
 pub(super) fn check_disk_space(data_dir: &Path) -> Result<(), String> {
     let path = data_dir.join("room");
     let tried = fs::write(&path, [0; START_BYTES_MIN]).and_then(|()| File::open(&path)?.sync_all());
@@ -40,48 +38,48 @@ pub(super) fn check_disk_space(data_dir: &Path) -> Result<(), String> {
     })
 }
 
-/// Files that are missing from a folder that a kernel has run on, each with what that means. Asked before
-/// anything is made there.
+/// Files that are missing from a folder that a kernel has used, each with the effect of its loss. Called before
+/// anything is created there.
 pub(super) fn missing_files(options: &KernelOptions) -> Vec<String> {
     let data_dir = &options.data_dir;
     if LogFolder::new(data_dir).marker().is_none() {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    let mut look = |path: PathBuf, means: &str| {
-        if path.try_exists().is_ok_and(|there| !there) {
-            found.push(format!("{} is missing: {means}", path.display()));
+    let mut missing = Vec::new();
+    let mut check_missing = |path: PathBuf, loss_effect: &str| {
+        if path.try_exists().is_ok_and(|found| !found) {
+            missing.push(format!("{} is missing: {loss_effect}", path.display()));
         }
     };
     let http = &options.loaded.kernel.http;
     if http.enabled && http.auth != HttpAuth::None {
-        look(
+        check_missing(
             data_dir.join("token"),
             "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",
         );
     }
-    look(
+    check_missing(
         agents_file(data_dir),
         "no agent has a token any more; put a copy back and start the kernel again, or make new ones with `mgp agents add`",
     );
-    found
+    missing
 }
 
 /// The journal of registered servers.
 pub(super) const REGISTRATIONS_JOURNAL: &str = "registered.journal";
-/// Which sets of MCPL were switched.
+/// The feature sets that the operator switched.
 pub(super) const SETS_FILE: &str = "mcpl/sets.json";
-/// Which scopes of MCPL were approved for good.
+/// The permanently approved MCPL scopes.
 pub(super) const SCOPES_FILE: &str = "mcpl/scopes.json";
 /// The journal of grants.
 pub(super) const GRANTS_JOURNAL: &str = "grants.journal";
 
-/// Where that is kept which was granted and denied on this node.
+/// The journal of this node's grants and denials.
 pub(super) fn grants_file(data_dir: &Path) -> PathBuf {
     data_dir.join(GRANTS_JOURNAL)
 }
 
-/// What was granted and denied on this node.
+/// This node's grants and denials.
 pub(super) fn load_replicas(data_dir: &Path, witnesses: &Witnesses) -> Result<GrantStore, String> {
     let (path, witness) = (grants_file(data_dir), witnesses.witness(GRANTS_JOURNAL));
     let books = GrantStore::open_witnessed(&path, load_node_key(data_dir)?, witness);
@@ -92,24 +90,22 @@ pub(super) fn load_replicas(data_dir: &Path, witnesses: &Witnesses) -> Result<Gr
     Ok(books)
 }
 
-/// What lasts of MCPL.
+/// The stored state of MCPL.
 pub(super) struct StoredMcpl {
-    /// Where it is.
     pub(super) folder: PathBuf,
-    /// Which feature sets the operator switched.
+    /// Feature sets that the operator switched.
     pub(super) sets: FeatureSetStore,
-    /// Which scopes a person approved for good.
+    /// Permanently approved scopes.
     pub(super) scopes: Vec<ApprovedScope>,
-    /// The witness of that.
+    /// The witness of the approved scopes.
     pub(super) scopes_witness: Witness,
-    /// What ids of conversations are made with.
+    /// The key for the ids of conversations.
     pub(super) id_key: [u8; 32],
-    /// How many tokens servers took today.
+    /// Tokens that servers used today.
     pub(super) tokens: UsedTokens,
     pub(super) push: StoredPushes,
 }
 
-/// What was switched and approved of MCPL.
 pub(super) fn load_mcpl(
     data_dir: &Path,
     witnesses: &Witnesses,
@@ -128,7 +124,7 @@ pub(super) fn load_mcpl(
     })
 }
 
-/// The servers that were registered while a kernel ran.
+/// The registered servers.
 pub(super) fn load_registrations(
     data_dir: &Path,
     witnesses: &Witnesses,
@@ -139,28 +135,27 @@ pub(super) fn load_registrations(
     )
 }
 
-/// Where the meanings of tools are kept.
+/// The embeddings of tools.
 pub(super) fn vectors_file(data_dir: &Path) -> PathBuf {
     data_dir.join("vectors")
 }
 
-/// Where tasks last.
 pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
     data_dir.join("tasks")
 }
 
-/// The tasks of earlier lives.
+/// The tasks of earlier runs.
 pub(super) fn load_tasks(data_dir: &Path) -> Result<Vec<TaskRecord>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
-/// Where the agents that have a token are kept.
+/// The agents that have a token.
 pub(super) fn agents_file(data_dir: &Path) -> PathBuf {
     data_dir.join("agents.json")
 }
 
-/// The agents that have a token. The file is made where there is none, so that it can be missed.
+/// The agents that have a token. The file is created if absent, so that its loss can be noticed.
 pub(super) fn load_agents(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = agents_file(data_dir);
     let roster = agent_registry::load(&path).map_err(|e| e.to_string())?;

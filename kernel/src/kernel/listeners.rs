@@ -1,4 +1,4 @@
-//! Where agents come in: the owner's socket and the HTTP door.
+//! The listeners for clients: the owner's socket and HTTP.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,30 +37,29 @@ use super::socket_users::{SocketPeer, SocketUsers};
 use crate::config::{self, KernelConfig, LiteConfig};
 use crate::health::metrics::{KernelMetrics, ScrapeTarget};
 
-/// A socket connection that takes nothing for this long is dropped.
+/// A socket connection that reads nothing for this long is dropped.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long connections may take to end with the kernel once no server can answer any more: who is
-/// still under way then waits for a person.
+/// Time for connections to end during shutdown, once no server can answer any more: remaining ones wait for a person.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Connections on the socket at once.
 const CONNECTIONS_MAX: usize = 4096;
-/// Those of them that are not the owner's: whatever others do, the owner gets in. One more is closed.
+/// Connections of other users among them, so that the owner can always connect. One more is closed.
 const OTHER_USERS_MAX: usize = 2048;
 
-/// How the descriptors that the system allows are shared out, so that no number of connections at one endpoint
-/// takes those of the others, of children and of files.
+/// Shares of the allowed descriptors, so that connections at one endpoint leave enough for the others, for children
+/// and for files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ConnectionLimits {
-    /// At the HTTP endpoint: at most half of the descriptors, for anybody may come there.
+    /// For HTTP: at most half of the descriptors, because anybody may connect.
     http: usize,
-    /// On the socket: at most a quarter. The last quarter is for children, files and links.
+    /// For the socket: at most a quarter. The last quarter is for children, files and links.
     socket: usize,
-    /// Those of them that are not the owner's.
+    /// For other users at the socket.
     other_users: usize,
 }
 
 impl ConnectionLimits {
-    /// With so many descriptors, where `http` connections are wanted.
+    /// The shares of so many descriptors, if `http` connections are wanted.
     fn new(open_files: usize, http: usize) -> Self {
         let socket = CONNECTIONS_MAX.min(open_files / 4).max(1);
         Self {
@@ -70,15 +69,15 @@ impl ConnectionLimits {
         }
     }
 
-    /// As the system and the configuration allow.
+    /// The shares by the limits of the system and the configuration.
     fn current(max_sessions: usize) -> Self {
-        // A session may hold one standing stream beside its calls.
+        // A session may hold one open stream besides its calls.
         let wanted = ListenerLimits::default().connections.max(2 * max_sessions);
         Self::new(machine::open_file_limit(), wanted)
     }
 }
 
-/// Doors that are bound, and what keeps them open.
+/// Bound listeners, and what keeps them open.
 pub(super) struct BoundListeners {
     listener: Option<UnixListener>,
     users: SocketUsers,
@@ -86,7 +85,7 @@ pub(super) struct BoundListeners {
     http: Option<HttpListener>,
     tls: Option<ListenerTls>,
     token: Option<(String, PathBuf)>,
-    /// That of `/metrics`.
+    /// The token of `/metrics`.
     metrics_token: Option<(String, PathBuf)>,
     sessions: Option<Arc<Sessions>>,
     shutdown: CancellationToken,
@@ -95,7 +94,7 @@ pub(super) struct BoundListeners {
     accept_tasks: Vec<JoinHandle<Result<(), task::TaskError>>>,
 }
 
-/// Binds both doors before anything else is opened or started: a kernel nobody can reach is no kernel.
+/// Binds all listeners before anything else is opened or started: a kernel must be reachable.
 pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundListeners, String> {
     let users = SocketUsers::resolve(&options.loaded.kernel.socket.users)?;
     let bound = match options.listener.take() {
@@ -134,7 +133,7 @@ pub(super) async fn bind_listeners(options: &mut KernelOptions) -> Result<BoundL
 }
 
 impl BoundListeners {
-    /// Reads the tokens of the HTTP door, or makes them.
+    /// Reads or creates the tokens of the HTTP listener.
     pub(super) fn issue_tokens(&mut self, options: &KernelOptions) -> Result<(), String> {
         let http = &options.loaded.kernel.http;
         self.token = match (http.enabled, http.auth) {
@@ -152,21 +151,21 @@ impl BoundListeners {
         Ok(())
     }
 
-    /// Lets agents in.
+    /// Starts to accept clients.
     pub(super) fn open(
         &mut self,
         options: &KernelOptions,
         started: &StartedKernel,
         closing: &CancellationToken,
     ) -> OpenListeners {
-        let reception = &started.endpoint_context;
+        let context = &started.endpoint_context;
         self.shutdown = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
                 listener,
                 ConnectionLimits::current(options.loaded.kernel.http.max_sessions),
                 self.users.clone(),
-                reception.clone(),
+                context.clone(),
                 closing.clone(),
                 self.disconnect.clone(),
                 self.connections.clone(),
@@ -197,14 +196,14 @@ impl BoundListeners {
         options: &KernelOptions,
         started: &StartedKernel,
     ) -> Arc<Sessions> {
-        let reception = &started.endpoint_context;
+        let context = &started.endpoint_context;
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
             max: kernel.http.max_sessions,
             idle: kernel.http.session_idle,
             replay: kernel.streams.replay_events,
         };
-        let sessions = Sessions::new(limits, reception.clone());
+        let sessions = Sessions::new(limits, context.clone());
         self.sessions = Some(sessions.clone());
         let console = started.console.clone();
         if kernel.http.console {
@@ -215,41 +214,41 @@ impl BoundListeners {
             console.set_unavailable()
         }
         let handler = Arc::new(HttpEndpoint {
-            endpoint: reception.clone(),
+            endpoint: context.clone(),
             sessions: sessions.clone(),
             http_sse: HttpSse::new(kernel.http.max_sessions),
-            auth: self.auth(kernel, door.addr(), reception),
+            auth: self.auth(kernel, door.addr(), context),
             console,
             response_options: ResponseOptions {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
             secure: self.tls.is_some(),
-            lite: lite_endpoint(kernel, reception),
+            lite: lite_endpoint(kernel, context),
             metrics: self.metrics_path(kernel, door.addr(), &started.metrics),
             counts: started.metrics.endpoints.clone(),
         });
-        // No page can make an address lead elsewhere, as it can a name.
-        let own = match door.addr() {
+        // An address cannot be redirected by a web page, as a name can (DNS rebinding).
+        let own_hosts = match door.addr() {
             at if at.ip().is_unspecified() => None,
             SocketAddr::V4(at) => Some(at.ip().to_string()),
             SocketAddr::V6(at) => Some(format!("[{}]", at.ip())),
         };
-        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own);
+        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own_hosts);
         let allow = AllowList::new(hosts, kernel.http.allowed_origins.clone());
         let limits = ListenerLimits {
             connections: ConnectionLimits::current(kernel.http.max_sessions).http,
             ..ListenerLimits::default()
         };
-        let both = GrpcEndpoint::new(handler);
-        let answer = move |request, peer| both.clone().handle(request, peer);
+        let grpc = GrpcEndpoint::new(handler);
+        let answer = move |request, peer| grpc.clone().handle(request, peer);
         let serving = door.serve(limits, allow, answer, self.shutdown.clone());
         self.accept_tasks
             .push(task::spawn_supervised("doors.http", serving).detach());
         sessions
     }
 
-    /// `/metrics`, and where it is told to be.
+    /// Builds the `/metrics` path, and sets the scrape target.
     fn metrics_path(
         &self,
         kernel: &KernelConfig,
@@ -277,16 +276,16 @@ impl BoundListeners {
         })
     }
 
-    /// The TLS of the HTTP door, where it has one.
+    /// The TLS settings of the HTTP listener, if it uses TLS.
     pub(super) fn tls(&self) -> Option<ListenerTls> {
         self.tls.clone()
     }
 
-    /// How callers of the HTTP door show who they are.
-    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, reception: &EndpointContext) -> Auth {
+    /// Authentication at the HTTP listener.
+    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, context: &EndpointContext) -> Auth {
         let tokens = self.token.as_ref().map(|(token, _)| Tokens {
             local: blake3::hash(token.as_bytes()),
-            registered_agents: reception.registered_agents.clone(),
+            registered_agents: context.registered_agents.clone(),
         });
         match (kernel.http.auth, tokens) {
             (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
@@ -300,8 +299,8 @@ impl BoundListeners {
         }
     }
 
-    /// Lets nobody in any more; resolves when `calls` have ended and HTTP requests under way are
-    /// answered, as far as anybody can answer them.
+    /// Accepts no more connections; resolves when `calls` have ended and HTTP requests under way are answered,
+    /// as far as possible.
     pub(super) async fn stop_accepting(&mut self, calls: impl Future<Output = ()>) {
         self.shutdown.cancel();
         let open = std::mem::take(&mut self.accept_tasks);
@@ -319,7 +318,7 @@ impl BoundListeners {
         }
     }
 
-    /// Sees out those who are still inside.
+    /// Ends the remaining connections.
     pub(super) async fn disconnect_all(self) {
         if let Some(sessions) = &self.sessions {
             sessions.close_all();
@@ -330,7 +329,7 @@ impl BoundListeners {
     }
 }
 
-/// The kernel as a resource server of OAuth.
+/// The kernel as an OAuth resource server.
 fn oauth_resource_server(
     config: &config::OAuthConfig,
     outbound: &Outbound,
@@ -345,12 +344,12 @@ fn oauth_resource_server(
     };
     let port = at.port();
     let scheme = if secure { "https" } else { "http" };
-    let own =
+    let own_hosts =
         || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
-    let place = ProtectedResource {
+    let resource = ProtectedResource {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],
-            None => own().to_vec(),
+            None => own_hosts().to_vec(),
         },
         audiences: config.audience.clone(),
     };
@@ -360,22 +359,22 @@ fn oauth_resource_server(
         agent_claim: config.agent_claim.clone(),
         scopes: config.scopes.clone(),
     };
-    OAuth::new(policy, source, place)
+    OAuth::new(policy, source, resource)
 }
 
 async fn serve_socket(
     listener: UnixListener,
     limits: ConnectionLimits,
     users: SocketUsers,
-    reception: EndpointContext,
+    context: EndpointContext,
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
 ) {
-    let places = Arc::new(tokio::sync::Semaphore::new(limits.socket));
-    let others = Arc::new(tokio::sync::Semaphore::new(limits.other_users));
+    let permits = Arc::new(tokio::sync::Semaphore::new(limits.socket));
+    let other_permits = Arc::new(tokio::sync::Semaphore::new(limits.other_users));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
             return;
         };
         let accepted = tokio::select! {
@@ -384,33 +383,33 @@ async fn serve_socket(
         };
         match accepted {
             Ok((stream, _)) => {
-                let Some(visitor) = identify_peer(&stream, &users) else {
+                let Some(peer) = identify_peer(&stream, &users) else {
                     continue;
                 };
-                let other = match &visitor {
+                let other = match &peer {
                     SocketPeer::Owner => None,
-                    SocketPeer::Agent(_) => match others.clone().try_acquire_owned() {
-                        Ok(place) => Some(place),
+                    SocketPeer::Agent(_) => match other_permits.clone().try_acquire_owned() {
+                        Ok(permit) => Some(permit),
                         Err(_) => continue,
                     },
                 };
-                let visit = serve_connection(stream, visitor, reception.clone(), leave.clone());
+                let visit = serve_connection(stream, peer, context.clone(), leave.clone());
                 visits.spawn(async move {
                     visit.await;
-                    drop((place, other));
+                    drop((permit, other));
                 });
             }
-            // Out of descriptors, most likely: others have to go first.
+            // Most likely out of descriptors: wait until others are closed.
             Err(error) => {
-                tracing::warn!(%error, "the socket takes no connection right now");
+                tracing::warn!(%error, "the socket cannot accept a connection now");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// MCP-lite, where it is offered.
-fn lite_endpoint(kernel: &KernelConfig, reception: &EndpointContext) -> Option<Arc<Lite>> {
+/// MCP-lite, if it is enabled.
+fn lite_endpoint(kernel: &KernelConfig, context: &EndpointContext) -> Option<Arc<Lite>> {
     let LiteConfig {
         enabled,
         promise_after,
@@ -422,35 +421,34 @@ fn lite_endpoint(kernel: &KernelConfig, reception: &EndpointContext) -> Option<A
         promise_ttl,
         heartbeat,
     };
-    enabled.then(|| Lite::new(reception, settings))
+    enabled.then(|| Lite::new(context, settings))
 }
 
-/// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
+/// The user as the system reports it. Unknown users are not served, even if they can open the socket.
 fn identify_peer(stream: &UnixStream, users: &SocketUsers) -> Option<SocketPeer> {
     users.identify(unix::peer_credentials(stream).ok()?.uid)
 }
 
 async fn serve_connection(
     stream: UnixStream,
-    visitor: SocketPeer,
-    reception: EndpointContext,
+    peer: SocketPeer,
+    context: EndpointContext,
     leave: CancellationToken,
 ) {
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, WRITE_TIMEOUT);
-    let (agent, operator) = match visitor {
+    let (agent, operator) = match peer {
         SocketPeer::Owner => (AgentId::new("operator"), true),
         SocketPeer::Agent(agent) => (agent, false),
     };
-    connection::serve(reception, agent, operator, None, leave, reader, writer).await;
+    connection::serve(context, agent, operator, None, leave, reader, writer).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// However few descriptors there are, each endpoint leaves those of the others, and a quarter to children
-    /// and files.
+    /// Each endpoint leaves descriptors for the others, and a quarter for children and files, at any limit.
     #[test]
     fn connections_follow_the_limit_of_open_files() {
         for open_files in [64, 256, 1_024, 4_096, 20_000, 1 << 20] {

@@ -1,9 +1,9 @@
-//! The lock on a data folder: a second kernel on it is refused (PRJ-009). It goes with the process, however
-//! that ends.
+//! The lock on a data folder: a second kernel on it is rejected (PRJ-009). The system releases it when the process
+//! ends, however it ends.
 //!
-//! Two things are held. The folder itself, which nobody can remove while it is one: an open file description holds
-//! a lock for reading, for a folder cannot be opened to be written, and whoever comes second sees it. And its file
-//! `kernel.lock`, by which kernels of older versions are refused and refuse this one.
+//! Two things are locked. The folder itself, which cannot be removed meanwhile: a folder cannot be opened for writing,
+//! so an open file description holds a read lock, which a second kernel sees. And the file
+//! `kernel.lock`, by which kernels of older versions are rejected and reject this one.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -21,32 +21,32 @@ use serde::Deserialize;
 use super::process::{ProcessIdentity, ProcessState};
 use crate::paths::{ensure_private_folder, is_exclusively_owned, read_owned_json};
 
-/// The lock's file in a data folder; it holds the number of the process.
+/// The lock file in a data folder; it contains the process id.
 pub(super) const LOCK_FILE: &str = "kernel.lock";
-/// The file of the record of a kernel that runs.
+/// The record of a running kernel.
 pub(super) const RECORD_FILE: &str = "kernel.json";
-/// Longest lock file that is read, in bytes: it holds a number.
+/// Longest lock file that is read, in bytes.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
-/// Looks at the lock of a kernel that has ended, 2 s of them: a child that it was just starting holds a
-/// copy until it becomes another program.
+/// Attempts to lock after a kernel has ended, for 2 s: a child that it was starting holds a copy of the lock until
+/// it executes another program.
 const ATTEMPTS: u32 = 200;
-/// Time between two of them.
+/// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The process in a kernel's record.
+/// The process id in a kernel's record.
 #[derive(Deserialize)]
 struct RecordedProcess {
     pid: i32,
 }
 
-/// A data folder that is held, until this is dropped.
+/// A locked data folder, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
     _folder: File,
 }
 
-/// Holds a data folder, which is made where there is none. In one that another kernel holds, nothing is changed.
+/// Locks a data folder, and creates it if absent. A folder locked by another kernel is not changed.
 pub(crate) fn acquire(data_dir: &Path) -> Result<FolderLock, String> {
     ensure_private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
     let path = data_dir.join(LOCK_FILE);
@@ -85,7 +85,7 @@ fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
         return Ok(None);
     }
     lock_shared(&folder);
-    // Another one may have come at the same time, and the file may be removed at any time.
+    // Another kernel may start at the same time, and the file may be removed at any time.
     let found = file.metadata()?;
     let is_there = fs::metadata(&path).is_ok_and(|there| there.ino() == found.ino());
     let is_certain = is_there && !is_held(&folder);
@@ -95,8 +95,8 @@ fn try_acquire(data_dir: &Path) -> io::Result<Option<FolderLock>> {
     }))
 }
 
-/// Holds a folder, until all copies of this description are closed. Some network file systems cannot: there the file
-/// alone counts.
+/// Locks a folder until all copies of this description are closed. Some network file systems do not support it:
+/// there only the lock file counts.
 fn lock_shared(folder: &File) {
     if let Err(error) = fcntl(folder, FcntlArg::F_OFD_SETLK(&flock_request(libc::F_RDLCK))) {
         tracing::debug!(%error, "the data folder itself cannot be locked");
@@ -105,9 +105,9 @@ fn lock_shared(folder: &File) {
 
 /// Whether another open file description holds the folder.
 fn is_held(folder: &File) -> bool {
-    let mut asked = flock_request(libc::F_WRLCK);
-    let answered = fcntl(folder, FcntlArg::F_OFD_GETLK(&mut asked));
-    answered.is_ok() && i32::from(asked.l_type) != libc::F_UNLCK
+    let mut request = flock_request(libc::F_WRLCK);
+    let answered = fcntl(folder, FcntlArg::F_OFD_GETLK(&mut request));
+    answered.is_ok() && i32::from(request.l_type) != libc::F_UNLCK
 }
 
 fn flock_request(kind: i32) -> libc::flock {
@@ -120,7 +120,7 @@ fn flock_request(kind: i32) -> libc::flock {
     }
 }
 
-/// The process that holds a data folder of this user, while one does.
+/// The process that locks a data folder of this user, if any.
 #[must_use]
 pub(crate) fn find_holder(data_dir: &Path) -> Option<i32> {
     if !is_exclusively_owned(data_dir) {
@@ -134,7 +134,7 @@ pub(crate) fn find_holder(data_dir: &Path) -> Option<i32> {
         .flatten()
 }
 
-/// The process that says it holds the folder: in its lock file or, if that was removed, in its record.
+/// The process recorded as holder: in the lock file or, if that was removed, in the kernel's record.
 fn recorded_holder(data_dir: &Path) -> Option<i32> {
     let by_file = regular_file::open(&data_dir.join(LOCK_FILE));
     let by_file = by_file.ok().and_then(|file| {
@@ -147,9 +147,9 @@ fn recorded_holder(data_dir: &Path) -> Option<i32> {
     by_file.or_else(|| Some(read_owned_json::<RecordedProcess>(data_dir, RECORD_FILE)?.pid))
 }
 
-/// Whether somebody else has the lock that was tried.
-fn is_locked(tried: Result<(), TryLockError>) -> io::Result<bool> {
-    match tried {
+/// Whether another process has the lock.
+fn is_locked(result: Result<(), TryLockError>) -> io::Result<bool> {
+    match result {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(e)) => Err(e),
@@ -177,7 +177,7 @@ mod tests {
 
     /// PRJ-009.
     #[test]
-    fn a_folder_is_held_by_one_kernel() {
+    fn a_folder_is_locked_by_one_kernel() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         let first = acquire(&path).unwrap();
@@ -190,9 +190,9 @@ mod tests {
         acquire(&path).unwrap();
     }
 
-    /// Its file is no part of what holds the folder: a cleaner may remove it, or a person who takes it for stale.
+    /// A cleaner or a person may remove the lock file as stale.
     #[test]
-    fn a_folder_is_held_after_its_lock_file_was_removed() {
+    fn a_folder_stays_locked_after_its_lock_file_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         let first = acquire(&path).unwrap();
@@ -204,9 +204,9 @@ mod tests {
         acquire(&path).unwrap();
     }
 
-    /// As a kernel of an older version holds it.
+    /// As a kernel of an older version locks it.
     #[test]
-    fn a_lock_file_alone_holds_a_folder() {
+    fn a_lock_file_alone_locks_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         drop(acquire(&path).unwrap());
@@ -220,8 +220,8 @@ mod tests {
         drop(own);
     }
 
-    /// CMCP-073: a killed kernel's lock may outlive it, in a child it was starting: the next kernel waits for
-    /// that instead of telling of a kernel that runs no more.
+    /// CMCP-073: a killed kernel's lock may outlive it in a child that it was starting. The next kernel waits for that
+    /// instead of reporting a running kernel.
     #[test]
     fn the_lock_of_a_dead_kernel_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

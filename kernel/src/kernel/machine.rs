@@ -1,4 +1,4 @@
-//! What a kernel takes of the machine: descriptors, threads, and the folder it was started in.
+//! Resources of the machine: descriptors, threads, and the folder the kernel was started in.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,17 +16,17 @@ pub(super) fn raise_file_limit() {
     }
 }
 
-/// How many descriptors the kernel may have open.
+/// The number of descriptors that the kernel may open.
 pub(super) fn open_file_limit() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(DEFAULT_FILE_LIMIT, |(soft, _)| soft);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// Half of the descriptors are for HTTP and a quarter for the socket: of fewer than this, the last quarter would not be
-/// enough for the kernel's own files and its first servers.
+/// Half of the descriptors are for HTTP and a quarter for the socket: below this, the last quarter does not suffice
+/// for the kernel's own files and its first servers.
 const FILES_MIN: usize = 256;
 
-/// Sees that there are descriptors enough for what nobody else may take.
+/// Checks that there are enough descriptors.
 pub(super) fn check_file_limit(open_files: usize) -> Result<(), String> {
     match open_files {
         FILES_MIN.. => Ok(()),
@@ -37,36 +37,36 @@ pub(super) fn check_file_limit(open_files: usize) -> Result<(), String> {
     }
 }
 
-/// What most systems give a process that asks for no more.
+/// The usual default of systems.
 const DEFAULT_FILE_LIMIT: u64 = 1_024;
 
-/// Threads that carry calls: half of the cores, because the servers and agents of this machine run on
-/// the same ones, and a call that stays on one thread costs a third of one that changes threads.
+/// Worker threads: half of the cores, because the servers and agents of this machine use the same ones, and a call
+/// that stays on one thread costs a third of one that changes threads.
 pub(super) fn worker_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
 }
 
-/// Threads that a kernel starts besides: of its files, its view, its model, and for what waits for the disk.
+/// Other threads: for files, the audit view, the model, and blocking work on the disk.
 const EXTRA_THREADS: usize = 12;
 
-/// Sees that a kernel gets the threads it cannot do without: later it would fall for each of them in another way.
+/// Checks that the kernel gets its threads: without this, each missing one would fail in a different way later.
 pub(super) fn check_threads() -> Result<(), SpawnThreadError> {
     spawn_and_join_threads(worker_threads() + EXTRA_THREADS, |wait| {
         task::spawn_thread("trial", wait)
     })
 }
 
-/// Has so many threads at once, and ends them.
+/// Runs so many threads at once, and ends them.
 fn spawn_and_join_threads(
     count: usize,
     start: impl Fn(Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, SpawnThreadError>,
 ) -> Result<(), SpawnThreadError> {
-    let held = Arc::new(RwLock::new(()));
-    let until = held.write().unwrap_or_else(PoisonError::into_inner);
+    let start_gate = Arc::new(RwLock::new(()));
+    let until = start_gate.write().unwrap_or_else(PoisonError::into_inner);
     let wait = || {
-        let held = held.clone();
-        Box::new(move || drop(held.read()))
+        let start_gate = start_gate.clone();
+        Box::new(move || drop(start_gate.read()))
     };
     let started: Vec<_> = (0..count).map(|_| start(wait())).collect();
     drop(until);
@@ -76,7 +76,7 @@ fn spawn_and_join_threads(
     })
 }
 
-/// Where the kernel was started: the working folder of children whose entry names none.
+/// The folder the kernel was started in: the working folder of children whose entry names none.
 pub(super) fn start_folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| "/".into())
 }
@@ -89,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_files_that_is_too_low_is_named() {
+    fn a_low_file_limit_is_reported() {
         assert!(check_file_limit(256).is_ok());
         let refused = check_file_limit(255).unwrap_err();
         assert!(refused.contains("ulimit -Hn"), "{refused}");
     }
 
     #[test]
-    fn a_thread_limit_is_named_as_one() {
+    fn a_thread_limit_is_reported() {
         assert!(check_threads().is_ok());
         let started = AtomicUsize::new(0);
         let limited = |wait: Box<dyn FnOnce() + Send>| match started.fetch_add(1, Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! What a kernel is started with, and the doors it has once it is up.
+//! The options of a kernel, and its open listeners.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
@@ -10,61 +10,61 @@ use mgp_store::secrets::SecretStore;
 use crate::config::LoadedConfig;
 use crate::config::named_secrets::NamedSecrets;
 
-/// What the kernel is started with.
+/// The options of a kernel.
 pub struct KernelOptions {
-    /// The configuration, usable and with its problems told.
+    /// The configuration, valid, with its problems reported.
     pub(crate) loaded: LoadedConfig,
-    /// How to look it up again when a file changes; `None` when there are no files.
+    /// Looks it up again when a file changes; `None` without files.
     pub(crate) look_up: Option<ConfigLookup>,
-    /// Where the socket goes.
+    /// The path of the socket.
     pub(crate) socket: PathBuf,
-    /// The socket there, where the system's service manager listens on it already.
+    /// The socket, if the system's service manager already listens on it.
     pub(crate) listener: Option<UnixListener>,
-    /// The folder for what lasts; it may not exist yet.
+    /// The folder for persistent state; it may not exist yet.
     pub(crate) data_dir: PathBuf,
-    /// Whether somebody told that folder.
+    /// Whether the folder was set explicitly.
     pub(crate) is_data_dir_named: bool,
-    /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
-    /// below the home. Empty for a kernel that only those find who know where it is.
+    /// Folders that record the running kernel besides the data folder, in lookup order; the last is below the home.
+    /// Empty for a kernel that is found only by its explicit location.
     pub(crate) record_folders: Vec<PathBuf>,
-    /// Stdin is a pipe from the process that started this one, and the kernel ends when that ends, however it does.
+    /// Shut down when stdin, a pipe from the parent process, is closed.
     pub(crate) stop_on_stdin_close: bool,
-    /// To be called once, when every door is open.
+    /// Called once, when all listeners are open.
     pub(crate) on_ready: Box<dyn FnOnce(&OpenListeners) + Send>,
 }
 
 impl KernelOptions {
-    /// Where the secrets of the user are kept; `None` without a home, or without files.
+    /// The secret store of the user; `None` without a home, or without files.
     #[must_use]
     pub(super) fn secret_store(&self) -> Option<SecretStore> {
         NamedSecrets::for_look_up(self.look_up.as_ref()?).store(&self.loaded.kernel.secrets)
     }
 }
 
-/// The doors of a kernel that is up.
+/// The open listeners of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenListeners {
     /// The owner's socket.
     pub(crate) socket: PathBuf,
-    /// The HTTP door, when there is one.
+    /// The HTTP listener, if enabled.
     pub http: Option<OpenHttpListener>,
 }
 
-/// The HTTP door.
+/// The HTTP listener.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OpenHttpListener {
-    /// Where it listens, with the port it really got.
+    /// The address, with the actual port.
     pub address: SocketAddr,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub(crate) secure: bool,
-    /// The operator's token, while the kernel knows it; never shown where a file holds it.
+    /// The operator's token, if known; never displayed if a file holds it.
     pub token: Option<String>,
     /// The file that holds the token.
     pub(crate) token_file: Option<PathBuf>,
 }
 
 impl OpenHttpListener {
-    /// The endpoint that shows everything.
+    /// The endpoint with all tools.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };

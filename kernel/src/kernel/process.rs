@@ -1,4 +1,4 @@
-//! A process as the system tells of it: whether it runs, was stopped, or has ended.
+//! The state of a process as the system reports it: running, stopped or ended.
 
 use std::fs;
 use std::io;
@@ -7,44 +7,41 @@ use std::path::Path;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-/// How a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// It can do something.
+    /// It is runnable or waits.
     Running,
-    /// A signal or a debugger holds it: it does nothing until it is told to go on.
+    /// Stopped by a signal or a debugger.
     Stopped,
-    /// It has ended. One that nobody has waited for yet (a zombie) has ended, too.
+    /// It has ended; zombies count as ended.
     Exited,
 }
 
-/// One process, told from a later one of the same number by the time of its start.
+/// A process, distinguished from a later one with the same id by its start time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessIdentity {
     pid: i32,
-    /// In clock ticks since the machine's start; `None` where the system does not tell.
+    /// In clock ticks since boot; `None` if the system does not report it.
     start_ticks: Option<u64>,
 }
 
 impl ProcessIdentity {
-    /// The process that has this number now.
+    /// The process that has this id now.
     pub(crate) fn from_pid(pid: i32) -> Self {
         let start_ticks = read_stat(pid).ok().and_then(|stat| stat.start_ticks);
         Self { pid, start_ticks }
     }
 
-    /// Its number.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// How it is now.
     pub(crate) fn state(&self) -> ProcessState {
         match read_stat(self.pid) {
             Ok(now) if now.start_ticks != self.start_ticks => ProcessState::Exited,
             Ok(now) => now.state,
             Err(_) if Path::new("/proc/self/stat").exists() => ProcessState::Exited,
-            // Without a process table only its number can be asked for.
+            // Without /proc only the process id can be tested.
             Err(_) => match kill(Pid::from_raw(self.pid), None) {
                 Ok(()) => ProcessState::Running,
                 Err(_) => ProcessState::Exited,
@@ -53,7 +50,7 @@ impl ProcessIdentity {
     }
 }
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 struct ProcStat {
     state: ProcessState,
     start_ticks: Option<u64>,
@@ -64,7 +61,7 @@ fn read_stat(pid: i32) -> io::Result<ProcStat> {
     Ok(parse_stat(&String::from_utf8_lossy(&text)))
 }
 
-/// The name stands in parentheses and may hold some itself; what follows is counted from the state.
+/// The name is in parentheses and may contain some; the fields after it are counted from the state.
 fn parse_stat(text: &str) -> ProcStat {
     let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
@@ -90,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse() {
+    fn names_with_parentheses_are_parsed() {
         let rest = "1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         for (state, want) in [
             ("S", ProcessState::Running),
@@ -102,9 +99,9 @@ mod tests {
         }
     }
 
-    /// A process is followed from its life over its stop to its end, before anybody waits for it.
+    /// A process is followed from running over stopped to its end, before its parent waits for it.
     #[test]
-    fn a_zombie_is_gone() {
+    fn a_zombie_counts_as_ended() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id().cast_signed();
         let process = ProcessIdentity::from_pid(pid);

@@ -1,5 +1,5 @@
-//! The marks by which processes of kernels on this data folder are known, on disk before the first of
-//! them starts: when a kernel and its guard are killed together, the next kernel ends what they left.
+//! The markers that identify processes of kernels on this data folder, stored before the first process starts.
+//! When a kernel and its guard are killed together, the next kernel ends the remaining processes.
 
 use std::fs;
 use std::io;
@@ -10,16 +10,15 @@ use mgp_store::atomic_file;
 use mgp_store::regular_file;
 use mgp_transports::guard::{SweepReport, sweep};
 
-/// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
-/// more kernels than this, killed one right after the other, the first are forgotten.
+/// Markers of earlier kernels that are stored. Each complete start removes them all; after more killed kernels
+/// in a row, the oldest are dropped.
 const MARKS_MAX: usize = 16;
-/// The digits of a mark: what is anything else in the file is no mark.
+/// Hexadecimal digits of a marker; other lines of the file are ignored.
 const MARK_DIGITS: usize = 32;
-/// A process that was just starting when its kernel died carries its mark a moment later: this long
-/// after the first look there is another.
+/// A process that was starting when its kernel died carries the marker a moment later: time until the second sweep.
 const RESWEEP_DELAY: Duration = Duration::from_secs(2);
 
-/// The marks of this kernel and of those before it.
+/// The markers of this kernel and of earlier ones.
 #[derive(Debug, Clone)]
 pub(super) struct ProcessMarks {
     file: PathBuf,
@@ -28,8 +27,8 @@ pub(super) struct ProcessMarks {
 }
 
 impl ProcessMarks {
-    /// Ends what earlier kernels left, and remembers this one's mark. Nobody but the holder of the
-    /// data folder may call it: no earlier kernel lives.
+    /// Ends processes of earlier kernels, and stores this one's marker. Only the holder of the data folder may call it:
+    /// then no earlier kernel runs.
     pub(super) fn load_and_sweep(data_dir: &Path, own: String) -> Self {
         let file = data_dir.join("marks");
         let earlier = read_marks(&file);
@@ -49,12 +48,12 @@ impl ProcessMarks {
         marks
     }
 
-    /// What every process of this kernel carries.
+    /// The marker that every process of this kernel carries.
     pub(super) fn current(&self) -> &str {
         &self.current
     }
 
-    /// Looks for what earlier kernels left a second time, and then forgets them.
+    /// Sweeps the processes of earlier kernels a second time, then removes their markers.
     pub(super) async fn resweep(self) {
         if self.earlier.is_empty() {
             return;
@@ -70,11 +69,11 @@ impl ProcessMarks {
         let _ = looking.await;
     }
 
-    /// Every process of this kernel has ended.
+    /// All processes of this kernel have ended.
     pub(super) fn remove_file(&self) {
-        let mut left = read_marks(&self.file);
-        left.retain(|mark| *mark != self.current);
-        self.save(&left);
+        let mut remaining = read_marks(&self.file);
+        remaining.retain(|mark| *mark != self.current);
+        self.save(&remaining);
     }
 
     fn sweep(&self) -> SweepReport {
@@ -98,13 +97,10 @@ impl ProcessMarks {
 
 fn log_swept(swept: SweepReport) {
     if swept.found > 0 {
-        let SweepReport {
-            found,
-            remaining: left,
-        } = swept;
+        let SweepReport { found, remaining } = swept;
         tracing::warn!(
             "{} processes of a kernel that was killed together with its guard were ended",
-            found - left
+            found - remaining
         );
     }
     if swept.remaining > 0 {
@@ -115,7 +111,7 @@ fn log_swept(swept: SweepReport) {
     }
 }
 
-/// A file that is missing or torn holds the marks that can be read.
+/// The readable markers; a missing or torn file may have few.
 fn read_marks(file: &Path) -> Vec<String> {
     let text = regular_file::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -125,7 +121,7 @@ fn read_marks(file: &Path) -> Vec<String> {
     marks[marks.len().saturating_sub(MARKS_MAX)..].to_vec()
 }
 
-/// In one step, without a sync: what a power cut loses, it has ended as well.
+/// Atomic, but not synced: after a power failure the processes are gone, too.
 fn write_marks(file: &Path, marks: &[String]) -> io::Result<()> {
     if marks.is_empty() {
         return match fs::remove_file(file) {
@@ -148,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_remembered_until_its_kernel_ended_in_order() {
+    fn a_mark_is_stored_until_its_kernel_shuts_down() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("marks");
         let first = ProcessMarks::load_and_sweep(folder.path(), mark(1));
@@ -162,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_file_and_too_many_marks_are_lived_with() {
+    fn torn_files_and_too_many_marks_are_tolerated() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("marks");
         fs::write(
@@ -177,10 +173,10 @@ mod tests {
         assert_eq!((marks.len(), &marks[15]), (MARKS_MAX, &mark(39)));
     }
 
-    /// Who carries an earlier kernel's mark is ended; who carries another's, or the mark as a part of
-    /// something else, is not touched.
+    /// Ends processes with an earlier kernel's marker; leaves those with another marker, or with the marker as part of
+    /// something else.
     #[test]
-    fn only_what_carries_an_earlier_mark_is_ended() {
+    fn only_processes_with_an_earlier_mark_are_ended() {
         let folder = tempfile::tempdir().unwrap();
         let marks = [hold(1), hold(2)];
         let start = |variable: &str, value: String| {
@@ -202,7 +198,7 @@ mod tests {
         }
     }
 
-    /// A mark nobody else has, whoever else runs this test.
+    /// A marker unique to this test run.
     fn hold(number: u8) -> String {
         super::super::secrets::to_hex(
             &[

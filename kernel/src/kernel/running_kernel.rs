@@ -1,8 +1,8 @@
-//! The record of a running kernel, where those look who know no more than the user. Clients give their
-//! children `HOME` and `PATH`, and not what the shell had in which the kernel was started.
+//! The record of a running kernel, in folders that clients find knowing only the user. Clients give their children
+//! `HOME` and `PATH`, but not the environment of the shell in which the kernel was started.
 //!
-//! A record is a hint. What it says counts only while the kernel it names holds its data folder, and
-//! who answers at the socket is asked for by the client.
+//! A record is a hint. It counts only while its kernel holds the data folder; clients verify the peer at the
+//! socket.
 
 use std::fs;
 use std::io;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 use super::lock::{RECORD_FILE, find_holder};
 use crate::paths::{read_owned_json, write_owned_json};
 
-/// A kernel that runs.
+/// A running kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunningKernel {
-    /// Its process.
+    /// Its process id.
     pub(crate) pid: u32,
-    /// When it started, in seconds since 1970.
+    /// Start time in seconds since 1970.
     pub(crate) since: u64,
-    /// Where it listens.
+    /// Its socket.
     pub(crate) socket: PathBuf,
-    /// The folder it holds.
+    /// Its data folder.
     pub(crate) data_dir: PathBuf,
-    /// Whether its data folder was named. One that was not is the user's usual kernel.
+    /// Whether its data folder was set explicitly; otherwise it is the user's usual kernel.
     pub(crate) named: bool,
 }
 
 impl RunningKernel {
-    /// The kernel that is recorded in a folder, while it runs.
+    /// The kernel recorded in a folder, if it runs.
     #[must_use]
     pub(crate) fn find_live(folder: &Path) -> Option<Self> {
         let record = Self::read_record(folder)?;
@@ -37,29 +37,29 @@ impl RunningKernel {
         (i64::from(record.pid) == i64::from(pid)).then_some(record)
     }
 
-    /// What is recorded in a folder, whether that kernel runs or not.
+    /// The record in a folder, whether its kernel runs or not.
     #[must_use]
     pub(crate) fn read_record(folder: &Path) -> Option<Self> {
         read_owned_json(folder, RECORD_FILE)
     }
 
-    /// Whether this kernel fell: it holds its folder no more, and has not taken its record back, as one
-    /// does that is told to stop.
+    /// Whether this kernel crashed: it no longer holds its folder, but did not remove its record, as a graceful
+    /// shutdown does.
     #[must_use]
     pub(crate) fn has_crashed(&self) -> bool {
         find_holder(&self.data_dir).is_none()
             && Self::read_record(&self.data_dir).as_ref() == Some(self)
     }
 
-    /// Writes it into a folder, whole or not at all.
+    /// Writes it into a folder atomically.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         write_owned_json(self, folder, RECORD_FILE)
     }
 
-    /// Takes it out of a folder, unless another kernel's is there.
+    /// Removes it from a folder, unless it is another kernel's.
     pub(crate) fn remove(&self, folder: &Path) {
         if Self::read_record(folder).as_ref() == Some(self) {
-            // One that stays says nothing once its kernel has ended.
+            // A record that remains does not count once its kernel has ended.
             let _ = fs::remove_file(folder.join(RECORD_FILE));
         }
     }
@@ -76,8 +76,8 @@ mod tests {
     use super::super::lock::LOCK_FILE;
     use super::*;
 
-    /// A folder that this process holds, and its record.
-    fn held(folder: &Path) -> (File, RunningKernel) {
+    /// A folder locked by this process, and its record.
+    fn lock_and_record(folder: &Path) -> (File, RunningKernel) {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
         let pid = std::process::id();
         fs::write(folder.join(LOCK_FILE), format!("{pid}\n")).unwrap();
@@ -93,11 +93,11 @@ mod tests {
         (lock, record)
     }
 
-    /// Point 1: a record counts while its kernel holds its folder, and only then.
+    /// Point 1: a record counts exactly while its kernel holds its folder.
     #[test]
     fn a_record_counts_as_long_as_its_kernel_runs() {
         let root = tempfile::tempdir().unwrap();
-        let (lock, record) = held(root.path());
+        let (lock, record) = lock_and_record(root.path());
         assert_eq!(RunningKernel::find_live(root.path()), None);
         record.write(root.path()).unwrap();
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
         );
         assert!(!record.has_crashed(), "it may be ending");
         drop(lock);
-        // A process that another test starts just now has the lock until it runs its own program.
+        // A process that another test is starting has the lock until it executes its program.
         let deadline = Instant::now() + Duration::from_secs(20);
         while !record.has_crashed() && Instant::now() < deadline {
             std::thread::yield_now();
@@ -131,11 +131,11 @@ mod tests {
         assert!(!record.has_crashed(), "it was told to stop");
     }
 
-    /// Point 1: a file that somebody else may have written leads nobody anywhere.
+    /// Point 1: a file that another user may have written is ignored.
     #[test]
-    fn a_record_that_others_could_have_written_does_not_count() {
+    fn a_record_writable_by_others_does_not_count() {
         let root = tempfile::tempdir().unwrap();
-        let (_lock, record) = held(root.path());
+        let (_lock, record) = lock_and_record(root.path());
         record.write(root.path()).unwrap();
         let file = root.path().join(RECORD_FILE);
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));

@@ -1,5 +1,5 @@
-//! The secrets of a kernel: its token and its keys, each made at the first start and kept in an owner-only
-//! file of the data folder.
+//! The secrets of a kernel: its token and its keys, each created at the first start in an owner-only file of the
+//! data folder.
 
 use mgp_runtime::randomness;
 use mgp_store::atomic_file;
@@ -13,52 +13,51 @@ use mgp_store::health::explain_io_error;
 
 use crate::key_rotation::NODE_KEY;
 
-/// What comes of a token that is removed.
+/// Effect of removing a token.
 const TOKEN_LOSS: &str = "a new one is made at the next start, which whoever had this one needs";
-/// What removing the key that seals costs.
+/// Effect of removing the seal key.
 const SEAL_KEY_LOSS: &str = "what clients hold of suspended calls and tasks is lost";
-/// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
+/// Shortest token in bytes: 32 hexadecimal digits have 128 bits.
 const TOKEN_MIN: usize = 32;
 
-/// The operator's token: made at the first start, kept in an owner-only file.
+/// The operator's token.
 pub(super) fn load_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     check_length(data_dir.join("token"))
 }
 
-/// The token of `/metrics`, which opens nothing else: made and kept as the other one.
+/// The token of `/metrics`, which opens nothing else.
 pub(super) fn load_metrics_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     check_length(data_dir.join("metrics.token"))
 }
 
 fn check_length(path: PathBuf) -> Result<(String, PathBuf), String> {
     let token = load_or_create(&path, TOKEN_LOSS)?;
-    let bad = |what: &str| {
+    let describe_problem = |what: &str| {
         Err(format!(
             "{} {what}; remove it, and {TOKEN_LOSS}",
             path.display()
         ))
     };
     match () {
-        () if token.len() < TOKEN_MIN => bad(&format!(
+        () if token.len() < TOKEN_MIN => describe_problem(&format!(
             "holds {} characters, and a token has {TOKEN_MIN} at least",
             token.len()
         )),
-        () if !token.bytes().all(|b| b.is_ascii_graphic()) => {
-            bad("holds what no token has: a space, or something else that is no visible ASCII")
-        }
+        () if !token.bytes().all(|b| b.is_ascii_graphic()) => describe_problem(
+            "holds what no token has: a space, or something else that is no visible ASCII",
+        ),
         () => Ok((token, path)),
     }
 }
 
-/// The key that seals what clients bring back: made at the first start, so that it opens what the
-/// kernel gave out in an earlier life.
+/// The key that seals state held by clients; persistent, so that it opens what the kernel sealed in an earlier run.
 pub(super) fn load_seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
     Ok(SealKey::new(load_key(&path, SEAL_KEY_LOSS)?))
 }
 
-/// The key of the ids that servers and agents are told for each other's conversations: made of the one that seals, so
-/// that they are the same in the next life, too.
+/// The key for the ids that servers and agents see of each other's conversations. Derived from the seal key, so that
+/// ids are the same after a restart.
 pub(super) fn derive_id_key(data_dir: &Path) -> Result<[u8; 32], String> {
     let sealing = load_key(&data_dir.join("seal.key"), SEAL_KEY_LOSS)?;
     Ok(blake3::derive_key(
@@ -67,17 +66,17 @@ pub(super) fn derive_id_key(data_dir: &Path) -> Result<[u8; 32], String> {
     ))
 }
 
-/// The key this node signs with: made at the first start, never replaced by itself.
+/// The key this node signs with, never replaced automatically.
 pub(super) fn load_node_key(data_dir: &Path) -> Result<NodeKey, String> {
     let path = data_dir.join(NODE_KEY);
     let bytes = load_key(&path, "nothing that was granted or denied holds any more")?;
     Ok(NodeKey::new(&bytes))
 }
 
-/// The key of what is digested in the audit log: made at the first start.
+/// The key for digests in the audit log.
 pub(super) fn load_audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     let path = data_dir.join("audit.key");
-    // Whatever the file holds is as good a key as it was before.
+    // Any content of the file is as good a key as before.
     Ok(blake3::derive_key(
         "mgp 2026-11 audit key",
         load_or_create(
@@ -88,12 +87,12 @@ pub(super) fn load_audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     ))
 }
 
-/// Bytes in hexadecimal digits.
+/// Bytes as hexadecimal digits.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// 32 bytes of a key file; `lost` is what removing it costs.
+/// 32 bytes of a key file; `lost` is the effect of removing it.
 fn load_key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
     let text = load_or_create(path, lost)?;
     let byte = |pair: &[u8]| {
@@ -110,8 +109,8 @@ fn load_key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
     })
 }
 
-/// A secret in an owner-only file: 32 random bytes in hexadecimal, made where there is none. `lost` is what
-/// removing it comes to.
+/// A secret in an owner-only file: 32 random bytes in hexadecimal, created if absent. `lost` is the effect of
+/// removing it.
 fn load_or_create(path: &Path, lost: &str) -> Result<String, String> {
     let bytes = match regular_file::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -119,16 +118,18 @@ fn load_or_create(path: &Path, lost: &str) -> Result<String, String> {
         }
         read => read.map_err(|e| explain_io_error(path, &e))?,
     };
-    let shown = path.display();
-    let bad = |what: &str| format!("{shown} {what}; put a copy back, or remove it, and {lost}");
-    let text = String::from_utf8(bytes).map_err(|_| bad("is damaged: it is not text"))?;
+    let path_text = path.display();
+    let describe_problem =
+        |what: &str| format!("{path_text} {what}; put a copy back, or remove it, and {lost}");
+    let text =
+        String::from_utf8(bytes).map_err(|_| describe_problem("is damaged: it is not text"))?;
     match text.trim() {
-        "" => Err(bad("is empty")),
+        "" => Err(describe_problem("is empty")),
         secret => Ok(secret.to_owned()),
     }
 }
 
-/// A new secret, in its file whole or not at all.
+/// Writes a new secret atomically.
 fn create(path: &Path) -> io::Result<String> {
     let new = to_hex(&randomness::random_bytes::<32>());
     atomic_file::write(path, format!("{new}\n").as_bytes())?;
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_earlier_life_sealed_is_opened() {
+    fn seals_of_an_earlier_run_are_opened() {
         let dir = tempfile::tempdir().unwrap();
         let sealed = load_seal_key(dir.path())
             .unwrap()
@@ -180,10 +181,9 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
     }
 
-    /// Whatever is wrong with a secret of the kernel's is told with its path and with what to do; a few
-    /// letters are no token.
+    /// Problems of secrets are reported with path and remedy; a few letters are no token.
     #[test]
-    fn a_bad_token_or_key_is_named_with_the_remedy() {
+    fn a_bad_token_or_key_is_reported_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         let cases: [(&[u8], &str); 5] = [
@@ -195,15 +195,18 @@ mod tests {
         ];
         for (bytes, why) in cases {
             fs::write(&path, bytes).unwrap();
-            let told = load_token(dir.path()).unwrap_err();
-            assert!(told.contains(why) && told.contains("remove it"), "{told}");
-            assert!(told.starts_with(&path.display().to_string()), "{told}");
+            let error = load_token(dir.path()).unwrap_err();
+            assert!(
+                error.contains(why) && error.contains("remove it"),
+                "{error}"
+            );
+            assert!(error.starts_with(&path.display().to_string()), "{error}");
             assert_eq!(fs::read(&path).unwrap(), bytes, "nothing is changed");
         }
         fs::remove_file(&path).unwrap();
         assert_eq!(load_token(dir.path()).unwrap().0.len(), 64);
         fs::write(dir.path().join("node.key"), b"\xff").unwrap();
-        let told = load_node_key(dir.path()).err().unwrap();
-        assert!(told.contains("nothing that was granted"), "{told}");
+        let error = load_node_key(dir.path()).err().unwrap();
+        assert!(error.contains("nothing that was granted"), "{error}");
     }
 }

@@ -1,18 +1,18 @@
-//! Whom the socket lets in: its owner, and the users of this machine who are agents by configuration.
+//! Users who may connect to the socket: its owner, and the users who are agents by configuration.
 
 use std::collections::{BTreeMap, HashMap};
 
 use mgp_protocol::ids::AgentId;
 use nix::unistd::{User, geteuid};
 
-/// Who is who by the system's numbers.
+/// Users by uid.
 #[derive(Debug, Clone)]
 pub(super) struct SocketUsers {
     owner: u32,
     agents: HashMap<u32, AgentId>,
 }
 
-/// Somebody who is let in.
+/// A user who may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SocketPeer {
     /// The kernel's own user: the operator.
@@ -22,10 +22,10 @@ pub(super) enum SocketPeer {
 }
 
 impl SocketUsers {
-    /// Looks up the users that are named.
+    /// Looks up the named users.
     ///
     /// # Errors
-    /// In words: nobody is called so, or it is the owner, who is the operator already.
+    /// Describes the problem: an unknown user, or the owner, who is the operator already.
     pub(super) fn resolve(named: &BTreeMap<String, AgentId>) -> Result<Self, String> {
         let owner = geteuid().as_raw();
         let mut agents = HashMap::new();
@@ -45,12 +45,12 @@ impl SocketUsers {
         Ok(Self { owner, agents })
     }
 
-    /// True when somebody besides the owner is let in.
+    /// Whether users besides the owner may connect.
     pub(super) fn has_other_users(&self) -> bool {
         !self.agents.is_empty()
     }
 
-    /// Who this is; nobody who is not named.
+    /// `None` for users who may not connect.
     pub(super) fn identify(&self, uid: u32) -> Option<SocketPeer> {
         if uid == self.owner {
             Some(SocketPeer::Owner)
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_and_the_named_are_let_in() {
+    fn only_the_owner_and_named_users_may_connect() {
         let own = geteuid().as_raw();
         let (one, other) = (own.wrapping_add(1), own.wrapping_add(2));
         let alice = AgentId::parse("alice").unwrap();

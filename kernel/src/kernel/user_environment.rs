@@ -1,5 +1,5 @@
-//! The user's environment of last time. A client or the system starts a kernel with few variables, and its servers
-//! would then trust other authorities, or read dates by another time zone, than after a start in a terminal.
+//! The stored environment of the user. A client or the system starts a kernel with few variables; its servers would
+//! then trust other authorities, or use another time zone, than after a start in a terminal.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,11 +14,11 @@ use mgp_store::{atomic_file, regular_file};
 /// In the data folder.
 const FILE_NAME: &str = "environment.json";
 
-/// Has the names of the variables that were restored; for `mgp doctor`.
+/// Holds the names of restored variables; for `mgp doctor`.
 pub(crate) const RESTORED_VARIABLES: &str = "MGP_RESTORED_VARIABLES";
 
-/// Where programs are, how to speak to the user, and whom to trust on the network. `LC_*` belongs to it, too. None
-/// of them holds a secret; proxies are below.
+/// Where programs are, the user's language, and the trusted authorities; `LC_*` is added. None of them holds a
+/// secret; proxies are below.
 const STORED_NAMES: [&str; 10] = [
     "PATH",
     "LANG",
@@ -32,7 +32,7 @@ const STORED_NAMES: [&str; 10] = [
     "GIT_SSL_CAINFO",
 ];
 
-/// In small letters or capitals; stored without user and password.
+/// In lower or upper case; stored without user and password.
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
 
 /// Longest value that is stored: a long `PATH` has a few KiB.
@@ -43,8 +43,8 @@ const VARIABLES_MAX: usize = 48;
 
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// Before a kernel runs in this process: starts this program again with the variables that are missing, for a process
-/// cannot safely change its own. Then this does not return.
+/// Before a kernel runs in this process: executes this program again with the missing variables, because a process
+/// cannot safely change its own. Does not return then.
 pub(crate) fn restore_and_exec(data_dir: &Path) {
     if env::var_os(RESTORED_VARIABLES).is_some() || io::stdin().is_terminal() {
         return;
@@ -71,8 +71,8 @@ pub(crate) fn restore_and_exec(data_dir: &Path) {
     eprintln!("mgp: the variables of the last start were not restored: {error}");
 }
 
-/// Stores this process's environment: that of a terminal, or a complete one where none is stored yet. Called once the
-/// kernel runs, so that one which is refused changes nothing.
+/// Stores this process's environment if it is that of a terminal, or complete while none is stored. Called once the
+/// kernel runs, so that a rejected start changes nothing.
 pub(crate) fn store(data_dir: &Path) {
     if env::var_os(RESTORED_VARIABLES).is_some() {
         return;
@@ -94,14 +94,14 @@ pub(crate) fn store(data_dir: &Path) {
     }
 }
 
-/// Whether an environment is that of a user's session: one that says how to speak to the user, too.
+/// Whether an environment is that of a user's session, which includes the language.
 fn is_complete(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let speaks = ["LANG", "LC_ALL", "LC_CTYPE"];
     ["PATH", "HOME", "SHELL"].into_iter().all(is_set) && speaks.into_iter().any(is_set)
 }
 
-/// What is stored of an environment.
+/// Selects the variables to store.
 pub(crate) fn select_stored(all: impl IntoIterator<Item = (OsString, OsString)>) -> Variables {
     let texts = all
         .into_iter()
@@ -123,26 +123,26 @@ fn is_proxy(name: &str) -> bool {
     PROXIES.contains(&&*small) && (name == small || name == name.to_ascii_uppercase())
 }
 
-/// Proxies, each without what stands before its host; `None` where nothing is left.
+/// Proxies without their logins; `None` if nothing remains.
 fn strip_login(value: &str) -> Option<String> {
     let parts = value.split(',').map(|part| {
         let (scheme, rest) = match part.split_once("://") {
             Some((scheme, rest)) => (format!("{scheme}://"), rest),
             None => (String::new(), part),
         };
-        // A password may hold any of the others.
+        // A password may contain any of the other separators.
         let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
         scheme + host
     });
     let whole = match value.contains('@') && value.contains(',') && value.contains("://") {
-        // A comma in a password: nobody can tell where it ends.
+        // A comma in a password: its end is unknown.
         true => return None,
         false => parts.collect::<Vec<_>>().join(","),
     };
     (!whole.is_empty()).then_some(whole)
 }
 
-/// What is stored and not set. A proxy counts as set in small letters and in capitals.
+/// The stored variables that are not set. A proxy counts as set in lower and upper case.
 fn unset_variables(stored: Variables, is_set: impl Fn(&str) -> bool) -> Variables {
     let is_absent = |name: &String| {
         !is_set(name)
@@ -154,7 +154,7 @@ fn unset_variables(stored: Variables, is_set: impl Fn(&str) -> bool) -> Variable
     missing
 }
 
-/// What is stored; a file that cannot be read, or that has more than is ever stored, is none.
+/// The stored variables; none if the file cannot be read or is larger than anything stored.
 fn read(data_dir: &Path) -> Variables {
     let bytes = regular_file::read(&data_dir.join(FILE_NAME)).unwrap_or_default();
     let stored: BTreeMap<OsString, OsString> = serde_json::from_slice::<Variables>(&bytes)
@@ -165,7 +165,7 @@ fn read(data_dir: &Path) -> Variables {
     select_stored(stored)
 }
 
-/// Why what is stored cannot be read; for `mgp doctor`.
+/// Why the stored variables cannot be read; for `mgp doctor`.
 pub(crate) fn unread(data_dir: &Path) -> Option<String> {
     let path = data_dir.join(FILE_NAME);
     let why = match regular_file::read(&path) {
@@ -178,8 +178,8 @@ pub(crate) fn unread(data_dir: &Path) -> Option<String> {
     Some(format!("{}: {why}", path.display()))
 }
 
-/// The variables that are set here and are not the same there. `PATH` differs from shell to shell, and what matters of
-/// it is which programs it leads to.
+/// Variables set here that differ there. `PATH` differs from shell to shell; only the programs that it finds
+/// matter.
 pub(crate) fn differences(here: &Variables, there: &Variables) -> Vec<String> {
     let differs =
         |(name, value): &(&String, &String)| *name != "PATH" && there.get(*name) != Some(*value);
@@ -250,13 +250,13 @@ mod tests {
         };
         assert!(has(&["PATH", "HOME", "SHELL", "LANG"]));
         assert!(has(&["PATH", "HOME", "SHELL", "LC_CTYPE"]));
-        // What the SDKs of MCP pass on, and what a service manager does.
+        // The variables that MCP SDKs pass on, and those of a service manager.
         assert!(!has(&["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"]));
         assert!(!has(&["PATH", "HOME", "LANG"]));
     }
 
     #[test]
-    fn what_differs_is_said_by_name_without_path() {
+    fn differences_are_listed_by_name_without_path() {
         let here = variables(&[
             ("PATH", "/a"),
             ("TZ", "UTC"),
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(differences(&here, &there), ["LC_ALL", "TZ"]);
     }
 
-    /// Such a file is none to a start, and nobody else says so.
+    /// A start ignores such a file, so only `mgp doctor` reports it.
     #[test]
     fn a_stored_environment_that_is_broken_is_reported() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The files of the data folder that have a witness, what the loss of each means, and what to do. Journals compare
-//! themselves with theirs; the other files are looked at here, before anything is made in their place.
+//! The files of the data folder that have a witness, with the effect and remedy of their loss. Journals check their
+//! own witnesses; the other files are checked here, before replacements are created.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ use super::data_folder::{
 };
 use crate::cluster::{LAN_FILE, LOG_PREFIX, SHARES_FILE, logs_folder};
 
-/// The witnesses of the ends of the cluster's logs begin so: they are accepted together with the file.
+/// Prefix of the witnesses of the cluster's logs, which are accepted together with the file.
 const LOG_TIP_PREFIX: &str = "cluster/logs/tip ";
-/// The files with a witness of their own that are journals.
+/// The journals that have their own witnesses.
 const JOURNALS: [&str; 7] = [
     GRANTS_JOURNAL,
     REGISTRATIONS_JOURNAL,
@@ -30,16 +30,16 @@ const JOURNALS: [&str; 7] = [
     RESTORED_LOGS,
 ];
 
-/// What is noticed of a file.
+/// Which changes are noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WatchMode {
-    /// That it is missing.
+    /// Absence.
     Presence,
-    /// That it is another one, too. It is made once and stays as it is.
+    /// Absence and replacement: the file is created once and never changes.
     Contents,
 }
 
-/// What becomes of a start.
+/// The effect on the start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnLoss {
     Report,
@@ -51,7 +51,7 @@ struct WatchedFile {
     name: &'static str,
     watch: WatchMode,
     on_loss: OnLoss,
-    /// What its loss means.
+    /// The effect of its loss.
     loss_effect: &'static str,
 }
 
@@ -127,7 +127,7 @@ const WATCHED_FILES: [WatchedFile; 9] = [
 ];
 
 impl WatchedFile {
-    /// What its witness records of it; None where it is missing.
+    /// The contents that its witness records; `None` if the file is missing.
     fn read_witnessed(&self, data_dir: &Path) -> Option<String> {
         let path = data_dir.join(self.name);
         match self.watch {
@@ -140,7 +140,7 @@ impl WatchedFile {
         }
     }
 
-    /// Its witness says something else: in words.
+    /// Describes a difference from its witness.
     fn check_loss(&self, data_dir: &Path, witnesses: &Witnesses) -> Option<String> {
         let before = witnesses.witness(self.name).contents()?;
         let now = self.read_witnessed(data_dir);
@@ -166,7 +166,7 @@ impl WatchedFile {
         match (self.read_witnessed(data_dir), self.watch) {
             (None, _) => {}
             (Some(_), WatchMode::Presence) => witness.settle_presence(),
-            // Of another one than it was the loss is reported until the operator accepts it.
+            // A replaced file is reported until the operator accepts it.
             (Some(now), WatchMode::Contents) if witness.contents().is_none() => {
                 witness.settle(&now)
             }
@@ -175,19 +175,19 @@ impl WatchedFile {
     }
 }
 
-/// What was found at the start.
+/// The result of the check at the start.
 pub(super) struct WitnessReport {
     pub(super) witnesses: Witnesses,
-    /// What is wrong, with what to do.
+    /// Problems, with remedies.
     pub(super) failures: Vec<String>,
-    /// What is worth a record in the audit log, and no fault.
+    /// Notes for the audit log that are no problems.
     pub(super) audit_notes: Vec<String>,
 }
 
-/// Opens the witnesses, and looks at the files that do not compare themselves.
+/// Opens the witnesses, and checks the files that do not check their own.
 ///
 /// # Errors
-/// In words, what keeps the kernel from starting.
+/// Describes what prevents the start.
 pub(super) fn open_and_check(data_dir: &Path) -> Result<WitnessReport, String> {
     let was_used = LogFolder::new(data_dir).marker().is_some();
     let opened = Witnesses::open(data_dir);
@@ -227,15 +227,14 @@ pub(super) fn open_and_check(data_dir: &Path) -> Result<WitnessReport, String> {
     })
 }
 
-/// Has all files witnessed that are there now.
+/// Updates the witnesses of all present files.
 pub(super) fn record_all(data_dir: &Path, witnesses: &Witnesses) {
     for file in &WATCHED_FILES {
         file.record_current(data_dir, witnesses);
     }
 }
 
-/// What is lost by the witnesses of a folder that no kernel runs on: in words. Changes nothing; None where there are
-/// no witnesses.
+/// Describes losses in a folder without a running kernel. Changes nothing; `None` without witnesses.
 pub(crate) fn examine(data_dir: &Path) -> Option<Vec<String>> {
     let witnesses = match Witnesses::read(data_dir) {
         Ok(found) => found?,
@@ -260,10 +259,10 @@ pub(crate) fn examine(data_dir: &Path) -> Option<Vec<String>> {
     Some(lost)
 }
 
-/// Accepts a file as it is; false where it has no witness.
+/// Accepts a file as it is; false if it has no witness.
 ///
 /// # Errors
-/// In words: a name that no file with a witness has, or the system's error.
+/// An unknown name, or the system's error.
 pub(crate) fn accept_file(data_dir: &Path, name: &str) -> Result<bool, String> {
     let names = WATCHED_FILES.iter().map(|file| file.name).chain(JOURNALS);
     if !names.clone().any(|known| known == name) {

@@ -1,4 +1,4 @@
-//! `mgp/agents/*`: who has a token.
+//! `mgp/agents/*`: agents that have a token.
 
 mod console;
 
@@ -15,20 +15,20 @@ use mgp_runtime::time::unix_ms;
 
 use super::{Operator, json, read};
 
-/// Longest a token may be good for, when it is not good for ever: ten years.
+/// Longest lifetime of a token that expires: ten years.
 const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(3653 * 86_400);
 
 impl Operator {
     /// `mgp/agents/add`: on disk before it is answered.
     ///
     /// # Errors
-    /// A name that is none or is there already; a disk that does not take it.
+    /// An invalid or taken name; a failed write.
     pub(crate) async fn add_agent(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
         let (id, end) = (parse_agent(&add.name)?, token_expiry(add.expires_secs)?);
-        let made = self.agents.add(&id, end, &request.trace.id).await;
-        let made = made.map_err(to_refusal)?;
-        json(&to_created_agent(&id, made))
+        let new_token = self.agents.add(&id, end, &request.trace.id).await;
+        let new_token = new_token.map_err(to_refusal)?;
+        json(&to_created_agent(&id, new_token))
     }
 
     /// `mgp/agents/list`.
@@ -44,28 +44,28 @@ impl Operator {
         json(&json!({ "agents": agents }))
     }
 
-    /// `mgp/agents/remove`: when it is answered the token is good for nothing.
+    /// `mgp/agents/remove`: once answered, the token is invalid.
     ///
     /// # Errors
-    /// Unknown agent; a disk that does not take it.
+    /// Unknown agent; a failed write.
     pub(crate) async fn remove_agent(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
         let id = parse_agent(&remove.name)?;
-        let before = self.find_agent(&id)?;
+        let agent = self.find_agent(&id)?;
         let removed = self.agents.remove(&id, &request.trace.id).await;
         removed.map_err(to_refusal)?;
-        // Whoever is called the same later is somebody else.
+        // A later agent of the same name must not inherit them.
         let forgotten = self.logins.forget_agent(&id).await;
         forgotten.map_err(|e| {
             Refusal::Internal(format!("{id} is removed, but its logins are not: {e}"))
         })?;
-        json(&to_protocol_agent(&id, &before))
+        json(&to_protocol_agent(&id, &agent))
     }
 
     /// `mgp/agents/token`.
     ///
     /// # Errors
-    /// Unknown agent; a disk that does not take the new token.
+    /// Unknown agent; a failed write.
     pub(crate) async fn agent_token(&self, request: &Request) -> Outcome {
         let token: Token = read(request)?;
         let id = parse_agent(&token.name)?;
@@ -73,9 +73,9 @@ impl Operator {
             return json(&to_protocol_agent(&id, &self.find_agent(&id)?));
         }
         let end = token_expiry(token.expires_secs)?;
-        let made = self.agents.renew(&id, end, &request.trace.id).await;
-        let made = made.map_err(to_refusal)?;
-        json(&to_created_agent(&id, made))
+        let new_token = self.agents.renew(&id, end, &request.trace.id).await;
+        let new_token = new_token.map_err(to_refusal)?;
+        json(&to_created_agent(&id, new_token))
     }
 
     fn find_agent(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
@@ -118,10 +118,10 @@ fn to_protocol_agent(id: &AgentId, entry: &RegisteredAgent) -> Agent {
     }
 }
 
-fn to_created_agent(id: &AgentId, made: NewToken) -> IssuedToken {
+fn to_created_agent(id: &AgentId, new_token: NewToken) -> IssuedToken {
     IssuedToken {
-        agent: to_protocol_agent(id, &made.entry),
-        token: made.text,
+        agent: to_protocol_agent(id, &new_token.entry),
+        token: new_token.text,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decisions about pending entries: `mgp/approvals/*`, and what later drafts say for the same.
+//! Decisions about pending entries: `mgp/approvals/*`, and their equivalents in later drafts.
 
 mod pins;
 
@@ -19,21 +19,21 @@ use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
-use super::pairing::words_wanted;
+use super::pairing::require_words;
 use super::{Operator, read, send_to_server};
 
 impl Operator {
     /// `mgp/approvals/approve`: answered when the decision is on disk.
     ///
     /// # Errors
-    /// Nothing waits under that name, or nothing came of the decision.
+    /// An unknown entry, or a decision without effect.
     pub(crate) async fn approve(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
-        if let Some(node) = self.asking_node(&id, &only).await? {
+        if let Some(node) = self.find_joining_node(&id, &only).await? {
             if node.node.words != id.trim().to_ascii_lowercase() {
-                return Err(words_wanted(&node));
+                return Err(require_words(&node));
             }
             if until_ms.is_some() {
                 let why = format!(
@@ -41,7 +41,7 @@ impl Operator {
                 );
                 return Err(Refusal::BadParams(why));
             }
-            self.let_in(&node).await?;
+            self.admit_node(&node).await?;
             return super::json(&decided(&node, Verdict::Approved));
         }
         let decider = decider(request);
@@ -53,10 +53,10 @@ impl Operator {
         )
     }
 
-    /// `mgp/approvals/answer`: answered when it was passed on.
+    /// `mgp/approvals/answer`: answered when the value was passed on.
     ///
     /// # Errors
-    /// Nothing waits under that name, or it does not take this value.
+    /// An unknown entry, or one that does not accept this value.
     pub(crate) async fn answer_pending(&self, request: &Request) -> Outcome {
         let Answer { id, value } = read(request)?;
         let decider = decider(request);
@@ -66,26 +66,26 @@ impl Operator {
     /// `mgp/approvals/deny`: answered when the decision is on disk.
     ///
     /// # Errors
-    /// Nothing waits under that name, or nothing came of the decision.
+    /// An unknown entry, or a decision without effect.
     pub(crate) async fn deny(&self, request: &Request) -> Outcome {
         let Deny { id, only, later } = read(request)?;
-        if let Some(node) = self.asking_node(&id, &only).await? {
+        if let Some(node) = self.find_joining_node(&id, &only).await? {
             if later {
-                // It waits on, as it does without an answer.
+                // The entry stays pending.
                 return super::json(&decided(&node, Verdict::Deferred));
             }
-            self.turn_away(&node).await?;
+            self.reject_node(&node).await?;
             return super::json(&decided(&node, Verdict::Denied));
         }
         let decider = decider(request);
         super::json(&self.approvals.deny(&id, &only, later, &decider).await?)
     }
 
-    /// `mgp/permission/grant` of later drafts: each permission of a question with its own answer.
-    /// Who decided is who is connected, whatever the body says.
+    /// `mgp/permission/grant` of later drafts: a decision for each permission of an entry.
+    /// The decider is the connected caller, whatever the body says.
     ///
     /// # Errors
-    /// Nothing waits under that name, or nothing came of the decision.
+    /// An unknown entry, or a decision without effect.
     pub(crate) async fn grant_permissions(&self, request: &Request) -> Outcome {
         let Grant(decision) = read(request)?;
         let end = decision.expires_at.as_deref();
@@ -96,9 +96,11 @@ impl Operator {
         });
         let until_ms = until_ms.transpose()?;
         let mut parts: BTreeMap<Verdict, Vec<String>> = BTreeMap::new();
-        for (permission, given) in &decision.grants {
-            let of_it = parts.entry(PermissionDecision::verdict(given)).or_default();
-            of_it.push(permission.clone());
+        for (permission, answer) in &decision.grants {
+            let permissions = parts
+                .entry(PermissionDecision::verdict(answer))
+                .or_default();
+            permissions.push(permission.clone());
         }
         if parts.is_empty() {
             return Err(Refusal::BadParams("`grants` names no permission".into()));
@@ -118,41 +120,42 @@ impl Operator {
         }))
     }
 
-    /// `mgp/permission/revoke`: answered when it is on disk and in force.
+    /// `mgp/permission/revoke`: answered when stored and in force.
     ///
     /// # Errors
-    /// Unknown server, or it could not be written down.
+    /// Unknown server, or a failed write.
     pub(crate) async fn revoke_permission(&self, request: &Request) -> Outcome {
         let Revoke { server, permission } = read(request)?;
         let handle = self.find_server(&server)?;
-        let (mut taken, mut permissions, decider) = (BTreeSet::new(), Vec::new(), decider(request));
+        let (mut revoked, mut permissions, decider) =
+            (BTreeSet::new(), Vec::new(), decider(request));
         let known = self.permissions.known_permissions(&handle.id).await?;
-        let meant = parse(&permission, &known)
+        let pattern = parse(&permission, &known)
             .map_err(|unknown| Refusal::BadParams(unknown.to_string()))?;
-        for permission in meant {
-            let revoked = self.permissions.revoke(&handle.id, &permission, &decider);
+        for permission in pattern {
+            let was_granted = self.permissions.revoke(&handle.id, &permission, &decider);
             permissions.push(permission.to_string());
-            if revoked.await? {
-                taken.insert(permission);
+            if was_granted.await? {
+                revoked.insert(permission);
             }
         }
         let restarts = handle.sandbox().is_some()
             && handle.state() == LifecycleState::Connected
-            && !sandbox_permissions(&taken).is_empty();
+            && !sandbox_permissions(&revoked).is_empty();
         if restarts {
-            // A sandbox cannot be narrowed around a process.
+            // The sandbox of a running process cannot be narrowed.
             send_to_server(&handle, ServerMsg::Restart)?;
         }
         super::json(&Revoked {
             server,
             permissions,
-            had: !taken.is_empty(),
+            had: !revoked.is_empty(),
             restarts,
         })
     }
 }
 
-/// What was decided about a node that asks to join.
+/// The decision about a node that asks to join.
 fn decided(node: &Waits, verdict: Verdict) -> DecisionResult {
     let (name, role) = (&node.node.name, Role::from(node.role));
     DecisionResult {

@@ -1,4 +1,4 @@
-//! What is wrong with the cluster as this node sees it, with what to do about it.
+//! Problems of the cluster as this node sees it, with remedies.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +7,44 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::NodeId;
 
-/// A line for each trouble, the gravest first.
+/// One line for each problem, the most severe first.
 pub(super) fn find_failures(
     view: &ClusterView,
     name_of: impl Fn(NodeId) -> String,
     now: MonotonicTime,
 ) -> Vec<String> {
-    let mut troubles = Vec::new();
-    troubles.extend(view.loss.iter().map(ToString::to_string));
+    let mut problems = Vec::new();
+    problems.extend(view.loss.iter().map(ToString::to_string));
     if view.cluster.is_none() {
-        return troubles;
+        return problems;
     }
-    if let Some(trouble) = &view.failure {
-        troubles.push(format!(
-            "the logs of the cluster cannot be written: {trouble}"
+    if let Some(problem) = &view.failure {
+        problems.push(format!(
+            "the logs of the cluster cannot be written: {problem}"
         ));
     }
-    troubles.extend(check_admins(view));
-    troubles.extend(check_silent_admin(view, &name_of, now));
+    problems.extend(check_admins(view));
+    problems.extend(check_silent_admin(view, &name_of, now));
     if view.role == Some(MemberRole::Admin) && !view.is_confirmed {
-        troubles.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
+        problems.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
     }
     if view.owed_revokes > 0 {
         let owes = view.owed_revokes;
-        troubles.push(format!(
+        problems.push(format!(
             "{owes} revocations count here, and wait for another node to confirm this one's log"
         ));
     }
-    troubles.extend(check_duplicate_names(view, &name_of));
+    problems.extend(check_duplicate_names(view, &name_of));
     for node in &view.forked {
         let name = name_of(*node);
-        troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp nodes remove {name}`"));
+        problems.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp nodes remove {name}`"));
     }
-    troubles
+    problems
 }
 
-/// Nobody is left who may sign: two admins demoted each other on the two sides of a cut, or the last one was cut off.
+/// No admin is left: two admins demoted each other in a partition, or the last one was cut off.
 fn check_admins(view: &ClusterView) -> Option<String> {
-    // Of a member in doubt nobody knows yet what it may do.
+    // The role of a member in doubt is unknown.
     let signs = |member: &ClusterMemberView| {
         let in_doubt = member.status == MemberStatus::Doubtful;
         in_doubt || member.role == Some(MemberRole::Admin) && !member.status.is_out()
@@ -56,7 +56,7 @@ fn check_admins(view: &ClusterView) -> Option<String> {
     })
 }
 
-/// Names that two nodes were given, which happens on the two sides of a cut network.
+/// Names that two nodes were given, which happens in a partition.
 fn check_duplicate_names(view: &ClusterView, name_of: impl Fn(NodeId) -> String) -> Vec<String> {
     let mut called: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
     for (node, member) in view.members.iter() {
@@ -65,17 +65,17 @@ fn check_duplicate_names(view: &ClusterView, name_of: impl Fn(NodeId) -> String)
         }
     }
     let several = called.into_iter().filter(|(_, nodes)| nodes.len() > 1);
-    let told = several.map(|(name, nodes)| {
+    let duplicates = several.map(|(name, nodes)| {
         let nodes: Vec<String> = nodes.into_iter().map(&name_of).collect();
         let (all, last) = (nodes.join(" and "), nodes.last().cloned().unwrap_or_default());
         format!(
             "{all} were both named {name}, and none of them is called so now: `mgp nodes rename OTHER --node {last}` gives one another name"
         )
     });
-    told.collect()
+    duplicates.collect()
 }
 
-/// Somebody who may revoke and says nothing: what closed by that, or what will.
+/// An admin that is silent: what its expired lease has closed, or will close.
 fn check_silent_admin(
     view: &ClusterView,
     name_of: impl Fn(NodeId) -> String,
@@ -96,7 +96,7 @@ fn check_silent_admin(
     ))
 }
 
-/// Who can have the cluster go on without an admin, and how.
+/// Which nodes can continue the cluster without an admin, and how.
 fn recovery_hint(view: &ClusterView, silent: NodeId, name_of: impl Fn(NodeId) -> String) -> String {
     let name = name_of(silent);
     let others = view.members.iter().filter(|(node, member)| {
@@ -129,7 +129,7 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(seconds))
     }
 
-    /// A cluster of so many admins, of whom the first one is silent; their names are their numbers.
+    /// A cluster of so many admins, the first of which is silent; their names are their numbers.
     fn with_admins(admins: u8) -> (ClusterView, Vec<NodeId>) {
         let keys: Vec<_> = (1..=admins)
             .map(|n| NodeKey::new(&[n; 32]).public_key())
@@ -155,7 +155,7 @@ mod tests {
 
     /// FED-055.
     #[test]
-    fn a_cluster_without_an_admin_says_what_makes_one() {
+    fn a_cluster_without_an_admin_reports_how_to_get_one() {
         let (mut view, nodes) = with_admins(2);
         view.next_silent = None;
         let of = |view: &ClusterView| {
@@ -168,14 +168,14 @@ mod tests {
         members.get_mut(&nodes[0]).unwrap().status = MemberStatus::CutOff;
         members.get_mut(&nodes[1]).unwrap().role = Some(MemberRole::Member);
         view.members = Arc::new(members);
-        let told = of(&view).unwrap();
-        assert!(told.contains("`mgp cluster recover`"), "{told}");
+        let report = of(&view).unwrap();
+        assert!(report.contains("`mgp cluster recover`"), "{report}");
     }
 
     /// FED-048.
     #[test]
-    fn a_silent_admin_is_told_with_what_closes_and_the_way_on() {
-        let told = |admins: u8| {
+    fn a_silent_admin_is_reported_with_effect_and_remedy() {
+        let report = |admins: u8| {
             let (view, nodes) = with_admins(admins);
             let name_of = |node| {
                 let at = nodes.iter().position(|one| *one == node);
@@ -184,15 +184,15 @@ mod tests {
             find_failures(&view, name_of, at(30)).remove(0)
         };
         assert_eq!(
-            told(1),
+            report(1),
             "nas may revoke, and is silent: in 12 s agents of other nodes may do nothing here, unless it is heard again, or the recovery key makes another admin (`mgp cluster recover - --without nas`)"
         );
-        let two = told(2);
+        let two = report(2);
         assert!(
             two.ends_with("or it is cut off with `mgp nodes remove nas`, at desk"),
             "{two}"
         );
-        let three = told(3);
+        let three = report(3);
         let both = ["at desk or attic", "at attic or desk"];
         assert!(both.iter().any(|both| three.ends_with(both)), "{three}");
     }

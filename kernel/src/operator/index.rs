@@ -14,17 +14,17 @@ use serde_json::value::RawValue;
 
 use super::{Operator, read};
 
-/// Results when nobody says how many (§16.5).
+/// Results by default (§16.5).
 const DEFAULT_RESULTS: usize = 5;
 
 impl Operator {
     /// `mgp/index/search`.
     ///
     /// # Errors
-    /// A word that is no strategy, a name that is no agent's; too many searches at once.
+    /// An unknown strategy or agent; too many concurrent searches.
     pub(crate) async fn search(&self, request: &Request) -> Outcome {
         let search: Search = read(request)?;
-        let who = match &search.agent {
+        let principal = match &search.agent {
             Some(name) => {
                 let agent = name_sources::require_name(
                     self.name_sources.name_resolver().resolve_agent(name),
@@ -34,7 +34,7 @@ impl Operator {
             }
             None => request.caller.identity(),
         };
-        let found = self.search.search(&who, parse_query(search)?).await?;
+        let found = self.search.search(&principal, parse_query(search)?).await?;
         super::json(&self.search_result(&found))
     }
 
@@ -49,7 +49,7 @@ impl Operator {
         }
     }
 
-    /// How far the index is.
+    /// The progress of indexing.
     pub(super) fn coverage(&self) -> IndexCoverage {
         let coverage = self.search.coverage();
         IndexCoverage {

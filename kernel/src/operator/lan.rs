@@ -1,4 +1,4 @@
-//! `mgp/kernel/lan/*`: whether this node is seen on the local network.
+//! `mgp/kernel/lan/*`: the visibility of this node on the local network.
 
 use mgp_callers::request::Outcome;
 use mgp_cluster::lan::{LanError, LanStatus};
@@ -37,30 +37,30 @@ impl Operator {
     }
 
     fn to_presence(&self, status: LanStatus) -> Presence {
-        let seen = status.observed.into_iter();
+        let observed = status.observed.into_iter();
         Presence {
             on: status.enabled,
             announced: status.announced,
             interfaces: status.interfaces,
-            seen: seen
-                .map(|(seen, ago_ms)| self.to_observed_node(&seen, ago_ms))
+            seen: observed
+                .map(|(node, ago_ms)| self.to_observed_node(&node, ago_ms))
                 .collect(),
             more: status.dropped_sightings,
             why: status.failure,
         }
     }
 
-    fn to_observed_node(&self, seen: &DiscoveredNode, ago_ms: u64) -> LanNode {
+    fn to_observed_node(&self, node: &DiscoveredNode, ago_ms: u64) -> LanNode {
         let names = self.cluster.names.load();
         let name = names
             .names
-            .handle_for(seen.node)
-            .filter(|_| seen.same_cluster);
+            .handle_for(node.node)
+            .filter(|_| node.same_cluster);
         LanNode {
-            id: seen.node.to_string(),
+            id: node.node.to_string(),
             name: name.map(ToString::to_string),
-            addresses: seen.addresses.iter().map(ToString::to_string).collect(),
-            same_cluster: seen.same_cluster,
+            addresses: node.addresses.iter().map(ToString::to_string).collect(),
+            same_cluster: node.same_cluster,
             ago_ms,
         }
     }

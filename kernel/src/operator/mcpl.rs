@@ -30,7 +30,7 @@ impl Operator {
             sets: sets
                 .sets
                 .iter()
-                .map(|(name, held)| to_listed_feature_set(name, held))
+                .map(|(name, declared)| to_listed_feature_set(name, declared))
                 .collect(),
         });
         json(&FeatureSetList {
@@ -39,7 +39,7 @@ impl Operator {
         })
     }
 
-    /// What the configuration and the command line say of sets that a server which is here does not have.
+    /// Warnings about configured or switched sets that their running servers do not declare.
     fn unknown_set_warnings(&self) -> Vec<String> {
         let (rules, switches) = {
             let keeper = self.mcpl.set_keeper();
@@ -66,7 +66,7 @@ impl Operator {
     /// `mgp/kernel/mcpl/switch`.
     ///
     /// # Errors
-    /// Names that nobody has, unless they are said to be still to come; a disk that does not take it.
+    /// Unknown names, unless they are marked as future ones; a failed write.
     pub(crate) async fn switch_feature_sets(&self, request: &Request) -> Outcome {
         let typed: Switch = read(request)?;
         let server = self.parse_server(&typed.server, !typed.yet_unknown)?;
@@ -103,10 +103,10 @@ impl Operator {
     /// `mgp/kernel/mcpl/forget`.
     ///
     /// # Errors
-    /// A server that nobody has; a disk that does not take it.
+    /// An unknown server; a failed write.
     pub(crate) async fn forget_scopes(&self, request: &Request) -> Outcome {
         let typed: Forget = read(request)?;
-        // One that is gone may have left approvals.
+        // A removed server may have left approvals.
         let server = self.parse_server(&typed.server, false)?;
         let forgotten = self.mcpl.scopes().forget(&server, typed.set.as_deref());
         json(&Forgotten {
@@ -114,14 +114,14 @@ impl Operator {
         })
     }
 
-    fn parse_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
-        let known = self.name_sources.name_resolver();
-        let meant: ResolvedName<ServerId> =
-            name_sources::require_name(known.resolve_server(typed), there)?;
-        Ok(meant.value)
+    fn parse_server(&self, typed: &str, must_exist: bool) -> Result<ServerId, Refusal> {
+        let resolver = self.name_sources.name_resolver();
+        let resolved: ResolvedName<ServerId> =
+            name_sources::require_name(resolver.resolve_server(typed), must_exist)?;
+        Ok(resolved.value)
     }
 
-    /// Refuses names of sets that the server does not have.
+    /// Rejects set names that the server does not declare.
     fn require_sets(&self, server: &ServerId, patterns: &[SetPattern]) -> Result<(), Refusal> {
         let sets = self.mcpl.sets().load();
         let Some(sets) = sets.get(server) else {
@@ -139,12 +139,12 @@ impl Operator {
             }
             let near = nearest_name(pattern.as_str(), names.clone());
             let near = near.map(|near| format!(" (did you mean {near}?)"));
-            let known = match names.next() {
+            let declared = match names.next() {
                 None => "it has none".to_owned(),
                 Some(_) => sets.sets.keys().cloned().collect::<Vec<_>>().join(", "),
             };
             return Err(Refusal::BadParams(format!(
-                "server {server} has no feature set {}{}; its sets: {known}",
+                "server {server} has no feature set {}{}; its sets: {declared}",
                 pattern.as_str(),
                 near.unwrap_or_default(),
             )));
@@ -158,18 +158,18 @@ fn enabled_and_disabled(sets: &ServerSets) -> (Vec<String>, Vec<String>) {
     (update.enabled, update.disabled)
 }
 
-fn to_listed_feature_set(name: &str, held: &DeclaredSet) -> ListedFeatureSet {
-    let patterns = held.scope.patterns();
+fn to_listed_feature_set(name: &str, declared: &DeclaredSet) -> ListedFeatureSet {
+    let patterns = declared.scope.patterns();
     ListedFeatureSet {
         set: name.to_owned(),
-        description: held.set.description.clone(),
-        uses: held.set.uses.iter().map(ToString::to_string).collect(),
-        scoped: held.set.scoped,
-        rollback: held.set.rollback,
-        enabled: held.enabled,
-        by: held.reason.render(),
-        waits: held.approved.is_some(),
-        label: held.scope.label.as_ref().map(LabelTemplate::to_string),
+        description: declared.set.description.clone(),
+        uses: declared.set.uses.iter().map(ToString::to_string).collect(),
+        scoped: declared.set.scoped,
+        rollback: declared.set.rollback,
+        enabled: declared.enabled,
+        by: declared.reason.render(),
+        waits: declared.approved.is_some(),
+        label: declared.scope.label.as_ref().map(LabelTemplate::to_string),
         whitelist: patterns.whitelist,
         blacklist: patterns.blacklist,
     }

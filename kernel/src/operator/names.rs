@@ -1,4 +1,4 @@
-//! `mgp/names/*`: tells the command line what a name that a person typed means, and which names there are.
+//! `mgp/names/*`: resolves typed names for the command line, and lists the known ones.
 
 use std::sync::Arc;
 
@@ -23,26 +23,26 @@ impl Operator {
     /// `mgp/names/read`.
     ///
     /// # Errors
-    /// What cannot be read, or could be two things.
+    /// Invalid or ambiguous names.
     pub(crate) fn resolve_names(&self, request: &Request) -> Outcome {
-        let asked: names::Read = read(request)?;
+        let params: names::Read = read(request)?;
         let known = self.name_sources.name_resolver();
-        let mut meant = ResolvedNames::default();
-        if let Some(agent) = &asked.agent {
+        let mut resolved_names = ResolvedNames::default();
+        if let Some(agent) = &params.agent {
             let agent = name_sources::require_name(known.resolve_grantee(agent), false)?;
-            add_unknown(&mut meant, agent.unknown);
-            meant.agent_id = Some(agent.value.to_string());
+            add_unknown(&mut resolved_names, agent.unknown);
+            resolved_names.agent_id = Some(agent.value.to_string());
         }
-        if let Some(place) = resolve_place(&known, &asked)? {
-            let place = name_sources::require_name(place, false)?;
-            add_unknown(&mut meant, place.unknown);
-            meant.server_id = Some(place.value.server.to_string());
-            meant.tool_name = place.value.tool;
+        if let Some(target) = resolve_target(&known, &params)? {
+            let target = name_sources::require_name(target, false)?;
+            add_unknown(&mut resolved_names, target.unknown);
+            resolved_names.server_id = Some(target.value.server.to_string());
+            resolved_names.tool_name = target.value.tool;
         }
-        super::json(&meant)
+        super::json(&resolved_names)
     }
 
-    /// Names in the configuration that mean nothing, in words.
+    /// Reports names in the configuration that are unknown.
     pub(super) fn unknown_mentions(&self, mentions: &[Mention]) -> Vec<String> {
         if mentions.is_empty() {
             return Vec::new();
@@ -57,15 +57,15 @@ impl Operator {
     /// `mgp/names/list`.
     ///
     /// # Errors
-    /// A name that no agent can have; logs that are not reachable.
+    /// An invalid agent name; logs that are not reachable.
     pub(crate) async fn list_names(&self, request: &Request) -> Outcome {
-        let asked: names::List = read(request)?;
-        let shown = self.catalog.load();
-        let offered = shown.catalog.offers().flat_map(|offer| offer.tools());
-        let mut places = Vec::new();
+        let params: names::List = read(request)?;
+        let published = self.catalog.load();
+        let offered = published.catalog.offers().flat_map(|offer| offer.tools());
+        let mut tools_elsewhere = Vec::new();
         let mut tools = Vec::new();
         for tool in offered {
-            places.push((tool.server.clone(), tool.own_name.clone()));
+            tools_elsewhere.push((tool.server.clone(), tool.own_name.clone()));
             tools.push(ToolNames {
                 shown: tool.merged_name.to_string(),
                 tool_id: tool.canonical_name.to_string(),
@@ -73,38 +73,41 @@ impl Operator {
                 granted: None,
             });
         }
-        if let Some(agent) = &asked.agent {
+        if let Some(agent) = &params.agent {
             let agent = name_sources::require_name(
                 self.name_sources.name_resolver().resolve_agent(agent),
                 false,
             )?;
             let (table, now) = (self.name_sources.access.table(), unix_ms());
-            let who = Principal::Agent(agent.value.clone());
-            let here: Vec<bool> = places
+            let principal = Principal::Agent(agent.value.clone());
+            let allowed_here: Vec<bool> = tools_elsewhere
                 .iter()
-                .map(|(server, tool)| table.is_allowed(&who, server, Some(tool), now))
+                .map(|(server, tool)| table.is_allowed(&principal, server, Some(tool), now))
                 .collect();
-            let elsewhere = self.remote_grants(agent.value, places).await?;
-            for (tool, (here, elsewhere)) in tools.iter_mut().zip(here.into_iter().zip(elsewhere)) {
-                tool.granted = Some(elsewhere.unwrap_or(here));
+            let elsewhere = self.remote_grants(agent.value, tools_elsewhere).await?;
+            for (tool, (allowed_here, elsewhere)) in tools
+                .iter_mut()
+                .zip(allowed_here.into_iter().zip(elsewhere))
+            {
+                tool.granted = Some(elsewhere.unwrap_or(allowed_here));
             }
         }
         super::json(&json!({ "tools": tools }))
     }
 
-    /// Of each tool of another node, whether the logs of the cluster allow it to an agent of this one.
+    /// For each tool of another node, whether the cluster's logs allow it to an agent of this one.
     async fn remote_grants(
         &self,
         agent: AgentId,
-        places: Vec<(ServerId, Arc<str>)>,
+        tools_elsewhere: Vec<(ServerId, Arc<str>)>,
     ) -> Result<Vec<Option<bool>>, Refusal> {
         let names = self.name_sources.nodes.others();
-        let owned = places.into_iter().map(|(server, tool)| {
+        let owned = tools_elsewhere.into_iter().map(|(server, tool)| {
             let (node, own) = server.remote_parts()?;
             Some((names.get(node)?.server(own), tool))
         });
         let owned: Vec<Option<(NodeServer, Arc<str>)>> = owned.collect();
-        let look = move |records: Option<&ClusterSnapshot<'_>>| {
+        let find_grants = move |records: Option<&ClusterSnapshot<'_>>| {
             let judge = |(on, tool): &(NodeServer, Arc<str>)| {
                 records.is_some_and(|records| {
                     let caller = records.replica.logs().local_node().agent(agent.clone());
@@ -118,29 +121,29 @@ impl Operator {
                 .map(|owned| owned.as_ref().map(&judge))
                 .collect()
         };
-        self.cluster.replication.read_logs(look).await
+        self.cluster.replication.read_logs(find_grants).await
     }
 }
 
-fn add_unknown(meant: &mut ResolvedNames, unknown: Option<UnknownName>) {
+fn add_unknown(resolved_names: &mut ResolvedNames, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
-    let told = if unknown.is_uncertain() {
-        &mut meant.doubts
+    let uncertain = if unknown.is_uncertain() {
+        &mut resolved_names.doubts
     } else {
-        &mut meant.unknown
+        &mut resolved_names.unknown
     };
-    told.push(unknown.to_string());
+    uncertain.push(unknown.to_string());
 }
 
-/// The server or tool that is asked about, where one is.
-fn resolve_place(
+/// The server or tool in the request, if any.
+fn resolve_target(
     known: &NameResolver,
-    asked: &names::Read,
+    params: &names::Read,
 ) -> Result<Option<Result<Read<ServerOrTool>, NameError>>, Refusal> {
-    Ok(match (&asked.server, &asked.place, &asked.tool) {
+    Ok(match (&params.server, &params.place, &params.tool) {
         (None, None, None) => None,
         (Some(server), None, None) => Some(known.resolve_parts(server, None)),
-        (None, Some(place), None) => Some(known.resolve_server_or_tool(place)),
+        (None, Some(target), None) => Some(known.resolve_server_or_tool(target)),
         (None, None, Some(tool)) => Some(known.resolve_tool(tool)),
         _ => {
             let several = "one of `server`, `place` and `tool` is read at a time";

@@ -1,4 +1,4 @@
-//! `mgp/kernel/nodes/rekey` and `recover`: a node gets another key, and a cluster another admin.
+//! `mgp/kernel/nodes/rekey` and `recover`: replaces the key of a node, or the admin of a cluster.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ impl Operator {
     /// `mgp/kernel/nodes/rekey`.
     ///
     /// # Errors
-    /// Unknown node, a key that is none; a node that may not, or cannot write now.
+    /// Unknown node, an invalid key; a node without the right or the ability to write now.
     pub(crate) async fn rekey_node(&self, request: &Request) -> Outcome {
         let rekey: Rekey = read(request)?;
         match (rekey.node, rekey.to) {
@@ -34,7 +34,7 @@ impl Operator {
     async fn rekey_local(&self, request: &Request) -> Outcome {
         let renewed = KeyRotation::new(&self.data_dir);
         if let Some(key) = renewed.next_key().map_err(internal_error)? {
-            // Asked again before the next start: the same key.
+            // Repeated before the next start: the same key.
             let signed = self.is_member(key.node_id());
             return json(&self.rekey_outcome(key, signed, Confirmations::default()));
         }
@@ -47,7 +47,7 @@ impl Operator {
         })?;
         let replication = &self.cluster.replication;
         let here = self.cluster.local_node;
-        // Nobody would hear it, and the other one of the two may sign another key at the same place.
+        // Nobody would receive it, and the other node may sign another key at the same sequence number.
         let signed = match (
             replication.view().cluster,
             self.duplicate_key_report().await?,
@@ -56,7 +56,7 @@ impl Operator {
             (Some(_), Some(why)) => Some(Err(Refusal::BadParams(why))),
             (None, _) => None,
         };
-        // A failure may come after it was written.
+        // A failure may come after the write.
         if let Some(Err(why)) = &signed
             && self.is_last_admin()
             && !self.is_member(key.node_id())
@@ -112,7 +112,7 @@ impl Operator {
         }
     }
 
-    /// Where an admin can take this node's new key.
+    /// Admins that can accept this node's new key.
     fn admin_names(&self) -> Vec<String> {
         let view = self.cluster.replication.view();
         admin_names(&view, |node| self.cluster.node_label(node))
@@ -122,7 +122,7 @@ impl Operator {
         self.cluster.replication.view().members.contains_key(&node)
     }
 
-    /// Whether nobody else of the cluster is an admin.
+    /// Whether this is the cluster's only admin.
     fn is_last_admin(&self) -> bool {
         let view = self.cluster.replication.view();
         let admin = |(node, member): (&NodeId, &ClusterMemberView)| {
@@ -134,7 +134,7 @@ impl Operator {
     /// `mgp/kernel/nodes/recover`.
     ///
     /// # Errors
-    /// A key that is none, or of another cluster; a node that is in none, or was cut off.
+    /// An invalid key or that of another cluster; a node in no cluster, or one that was cut off.
     pub(crate) async fn recover_cluster(&self, request: &Request) -> Outcome {
         let recover: Recover = read(request)?;
         let Some(key) = RecoveryKey::parse(&recover.key) else {

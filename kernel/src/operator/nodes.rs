@@ -48,7 +48,7 @@ impl Operator {
         })
     }
 
-    /// Which nodes found another living kernel with this node's key, in words; nothing where none did.
+    /// The nodes that saw another running kernel with this node's key; `None` if there are none.
     pub(super) async fn duplicate_key_report(&self) -> Result<Option<String>, Refusal> {
         let links = self
             .cluster
@@ -66,7 +66,7 @@ impl Operator {
         }))
     }
 
-    /// What is wrong with this node's key, or with its part in the cluster.
+    /// Problems with this node's key or membership.
     async fn local_failure(&self) -> Result<Option<String>, Refusal> {
         let kept_out = self.duplicate_key_report().await?;
         let part = self
@@ -98,16 +98,16 @@ impl Operator {
             None => Vec::new(),
         };
         let name_of = |node| self.cluster.node_label(node);
-        let mut troubles = cluster_failures::find_failures(&view, name_of, boottime_now());
+        let mut problems = cluster_failures::find_failures(&view, name_of, boottime_now());
         if self.cluster.is_draining() {
-            troubles.push("this node is drained: it takes no new calls of other nodes' agents until `mgp nodes drain --end`, or a start of the kernel".into());
+            problems.push("this node is drained: it takes no new calls of other nodes' agents until `mgp nodes drain --end`, or a start of the kernel".into());
         }
         let part = self.local_membership(&view).await?;
-        troubles.extend(self.duplicate_key_report().await?);
+        problems.extend(self.duplicate_key_report().await?);
         let mut conflicts = self.grant_conflicts().await?;
         let conflict_count = conflicts.len();
         conflicts.truncate(CONFLICTS_MAX);
-        troubles.extend(part.failure);
+        problems.extend(part.failure);
         let is_member = part.membership.is_member();
         json(&Cluster {
             id: view.cluster.map(|id| id.to_string()),
@@ -121,13 +121,13 @@ impl Operator {
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
             relays: self.relayed_nodes(),
-            troubles,
+            troubles: problems,
             conflicts,
             conflict_count,
         })
     }
 
-    /// The grants that a revoke closes of which their authors did not know.
+    /// Grants closed by a revoke that their authors had not seen.
     async fn grant_conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
         let names = self.cluster.names.load();
         let name = move |node: NodeId| names.names.render(node);
@@ -178,7 +178,7 @@ impl Operator {
         let mut nodes: Vec<Node> = view
             .members
             .iter()
-            // It is listed under its other key.
+            // It is listed under its new key.
             .filter(|(_, member)| member.status != MemberStatus::Rekeyed)
             .filter(|(node, member)| {
                 **node != view.node
@@ -192,7 +192,7 @@ impl Operator {
         Ok(nodes)
     }
 
-    /// What each node that is linked says of its lease, and of whom it reaches.
+    /// Adds what linked nodes report about their leases and links.
     fn add_reachability(&self, view: &ClusterView, nodes: &mut [Node]) {
         let members = view.members.iter();
         let is_in = |member: &ClusterMemberView| !member.status.is_out();
@@ -259,7 +259,7 @@ impl Operator {
                     tools,
                 })
                 .collect(),
-            why: member.and_then(|member| standing_problem(member.status)),
+            why: member.and_then(|member| status_problem(member.status)),
             ..Node::default()
         }
     }
@@ -272,23 +272,23 @@ impl Operator {
         indexed: Option<&IndexedNode>,
     ) -> Node {
         let linked = link.and_then(|link| link.linked);
-        let standing = match (member.status, linked) {
+        let status = match (member.status, linked) {
             (MemberStatus::CutOff | MemberStatus::Rekeyed, _) => NodeStatus::Revoked,
             (MemberStatus::Left, _) => NodeStatus::Left,
             (_, Some(_)) => NodeStatus::Linked,
             (_, None) => NodeStatus::Away,
         };
-        let held = self.cluster.imported_tools.load();
-        let shared = held
+        let imported = self.cluster.imported_tools.load();
+        let shared = imported
             .servers
             .iter()
             .filter(|(server, _)| server.node == node);
-        let shared = shared.map(|(server, held)| SharedServer {
+        let shared = shared.map(|(server, imported)| SharedServer {
             id: server.server.to_string(),
-            tools: held.tools.len() as u64,
-            replica: held.record.replica,
+            tools: imported.tools.len() as u64,
+            replica: imported.record.replica,
         });
-        let hidden = held.hidden.get(&node).into_iter();
+        let hidden = imported.hidden.get(&node).into_iter();
         let hidden = hidden.flat_map(|hidden| &hidden.servers);
         let hidden = hidden.map(|(server, tools)| SharedServer {
             id: server.to_string(),
@@ -301,11 +301,11 @@ impl Operator {
         let age_of = |at: u64| unix_ms().saturating_sub(at);
         let since = linked.map(|linked| linked.since_ms).or(member.removed_ms);
         let last = || self.cluster.last_address(node);
-        let trouble = link.and_then(|link| link.problem.clone());
+        let problem = link.and_then(|link| link.problem.clone());
         let broken = indexed.and_then(|indexed| indexed.broken.clone());
         Node {
             id: node.to_string(),
-            name: match standing {
+            name: match status {
                 NodeStatus::Revoked | NodeStatus::Left => member.name.clone(),
                 NodeStatus::Here | NodeStatus::Linked | NodeStatus::Away => {
                     self.cluster.node_label(node)
@@ -313,7 +313,7 @@ impl Operator {
             },
             words: node.words(),
             role: member.role.map(to_protocol_role).unwrap_or(Role::Leaf),
-            standing,
+            standing: status,
             address: linked
                 .and_then(|linked| linked.address)
                 .or_else(last)
@@ -330,8 +330,8 @@ impl Operator {
             servers: shared.chain(hidden).collect(),
             why: member_problem(
                 member.status,
-                linked.is_some() || standing == NodeStatus::Here,
-                trouble,
+                linked.is_some() || status == NodeStatus::Here,
+                problem,
             )
             .or(broken),
             ..Node::default()
@@ -341,7 +341,7 @@ impl Operator {
     /// `mgp/kernel/nodes/revoke`.
     ///
     /// # Errors
-    /// Unknown node; a node that may not, or cannot write now.
+    /// Unknown node; a node without the right or the ability to write now.
     pub(crate) async fn revoke_node(&self, request: &Request) -> Outcome {
         let revoke: Revoke = read(request)?;
         let node = self.find_peer(&revoke.node)?;
@@ -362,7 +362,7 @@ impl Operator {
     /// `mgp/kernel/nodes/rename`.
     ///
     /// # Errors
-    /// Unknown node, a name that is none or is another one's; a node that may not write.
+    /// Unknown node, an invalid or taken name; a node that may not write.
     pub(crate) async fn rename_node(&self, request: &Request) -> Outcome {
         let rename: Rename = read(request)?;
         let name = NodeName::parse(&rename.name);
@@ -390,7 +390,7 @@ impl Operator {
     /// `mgp/kernel/nodes/leave`.
     ///
     /// # Errors
-    /// A node that is in no cluster, or is its last admin and was not told to leave all the same.
+    /// A node in no cluster, or its last admin, unless forced.
     pub(crate) async fn leave_cluster(&self, request: &Request) -> Outcome {
         let leave: Leave = read(request)?;
         let view = self.cluster.replication.view();
@@ -411,7 +411,7 @@ impl Operator {
         let (replication, by) = (&self.cluster.replication, request_author(request));
         let noted = match replication.record_own_leave(by.clone()).await {
             Ok(_) => true,
-            // Who may not write asks somebody who may, and leaves in any case.
+            // A node without the right to write asks one that has it, and leaves in any case.
             Err(_) => self.cluster.announce_leave().await,
         };
         replication.forget(by).await?;
@@ -431,7 +431,7 @@ impl Operator {
         Ok(confirmed.unwrap_or_default())
     }
 
-    /// Another node, as it was typed.
+    /// Another node, by its typed name.
     pub(super) fn find_peer(&self, typed: &str) -> Result<NodeId, Refusal> {
         let names = self.cluster.names.load();
         let node = names.names.resolve(typed);
@@ -443,7 +443,7 @@ impl Operator {
         })
     }
 
-    /// The same, or this one.
+    /// Another node or this one.
     fn find_node(&self, typed: &str) -> Result<NodeId, Refusal> {
         let here = self.cluster.local_node;
         if typed == self.cluster.name().as_str() || typed == here.to_string() {
@@ -453,7 +453,7 @@ impl Operator {
     }
 }
 
-/// Who asks, and by which request.
+/// The caller, and the request.
 pub(super) fn request_author(request: &Request) -> RequestedBy {
     RequestedBy {
         principal: request.caller.identity(),
@@ -469,18 +469,20 @@ pub(super) fn to_protocol_role(role: MemberRole) -> Role {
     }
 }
 
-/// What is wrong with a node: what the logs say of it, and what the last try to reach it came to. Of a node that is
-/// up, linked or this one, its last word that it shuts down says nothing.
-fn member_problem(standing: MemberStatus, up: bool, trouble: Option<String>) -> Option<String> {
-    match (standing, standing_problem(standing), trouble) {
-        (MemberStatus::Retired, _, trouble) if up => trouble,
-        (MemberStatus::Retired, Some(said), Some(trouble)) => Some(format!("{said} ({trouble})")),
-        (_, said, trouble) => said.or(trouble),
+/// The problem of a node: its status in the logs, and the last failed attempt to reach it. For a node that is up,
+/// linked or local, its last shutdown notice does not count.
+fn member_problem(status: MemberStatus, up: bool, problem: Option<String>) -> Option<String> {
+    match (status, status_problem(status), problem) {
+        (MemberStatus::Retired, _, problem) if up => problem,
+        (MemberStatus::Retired, Some(description), Some(problem)) => {
+            Some(format!("{description} ({problem})"))
+        }
+        (_, description, problem) => description.or(problem),
     }
 }
 
-fn standing_problem(standing: MemberStatus) -> Option<String> {
-    let said = match standing {
+fn status_problem(status: MemberStatus) -> Option<String> {
+    let description = match status {
         MemberStatus::Active
         | MemberStatus::Left
         | MemberStatus::CutOff
@@ -498,14 +500,14 @@ fn standing_problem(standing: MemberStatus) -> Option<String> {
             "two living nodes have its key, and neither is let in: stop the copy, then `mgp nodes rekey` on the one that stays, and here what it says then; or cut it off with `mgp nodes remove`"
         }
     };
-    Some(said.to_owned())
+    Some(description.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A node that was once shut down gracefully is up as soon as it answers, whatever its log ends with.
+    /// A node that was shut down gracefully is up as soon as it answers, whatever its log ends with.
     #[test]
     fn a_node_that_is_linked_is_not_called_shut_down() {
         let timed_out = || Some("no node answers at 10.0.0.2:7332".to_owned());

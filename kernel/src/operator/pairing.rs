@@ -1,4 +1,4 @@
-//! `mgp/kernel/nodes/invite`, `join` and what belongs to them: how a node comes in.
+//! `mgp/kernel/nodes/invite`, `join` and related methods: how a node joins.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use super::nodes::request_author;
 use super::{Operator, internal_error, json, read};
 use crate::key_rotation::KeyRotation;
 
-/// How long a ticket is good for when nobody says.
+/// Default lifetime of a ticket.
 const DEFAULT_TICKET_TTL: Duration = Duration::from_secs(15 * 60);
-/// Longest, a week: whoever finds a ticket may ask to be let in.
+/// Longest lifetime, a week: whoever finds a ticket can ask to join.
 const TICKET_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Operator {
-    /// `mgp/kernel/nodes/invite`: founds a cluster where this node is in none.
+    /// `mgp/kernel/nodes/invite`: founds a cluster if this node is in none.
     ///
     /// # Errors
-    /// A node that is no admin; a port that cannot be opened; a disk that does not take it.
+    /// A node that is no admin; a port that cannot be opened; a failed write.
     pub(crate) async fn invite_node(&self, request: &Request) -> Outcome {
         let invite: Invite = read(request)?;
         let lives = invite
@@ -80,7 +80,7 @@ impl Operator {
         })
     }
 
-    /// Founds a cluster where there is none.
+    /// Founds a cluster if there is none.
     async fn found_cluster(&self, request: &Request) -> Result<Option<Founded>, Refusal> {
         let replication = &self.cluster.replication;
         if replication.view().cluster.is_some() {
@@ -95,18 +95,18 @@ impl Operator {
         }))
     }
 
-    /// Where this node is reached: as somebody says, as the configuration says, or as its interfaces do.
+    /// The addresses of this node: as requested, as configured, or those of its interfaces.
     fn advertised_addresses(
         &self,
-        asked: Vec<String>,
+        requested: Vec<String>,
         listens: std::net::SocketAddr,
     ) -> Result<Vec<String>, Refusal> {
         let configured = &self.cluster.config.advertise;
-        if !asked.is_empty() || !configured.is_empty() {
-            return Ok(if asked.is_empty() {
+        if !requested.is_empty() || !configured.is_empty() {
+            return Ok(if requested.is_empty() {
                 configured.clone()
             } else {
-                asked
+                requested
             });
         }
         let found = interfaces::reachable_addresses(listens).map_err(internal_error)?;
@@ -134,7 +134,7 @@ impl Operator {
     /// `mgp/kernel/nodes/withdraw`.
     ///
     /// # Errors
-    /// No such ticket.
+    /// Unknown ticket.
     pub(crate) async fn withdraw_ticket(&self, request: &Request) -> Outcome {
         let withdraw: Withdraw = read(request)?;
         let tickets = self
@@ -156,7 +156,7 @@ impl Operator {
         json(&to_protocol_ticket(&ticket))
     }
 
-    /// The nodes that wait for a person.
+    /// The nodes that wait for approval.
     pub(super) async fn waiting_nodes(&self) -> Result<Vec<WaitingNode>, Refusal> {
         let view = self.cluster.replication.view();
         let waiting = self.cluster.pairing.waiting_nodes(&view).await;
@@ -166,29 +166,29 @@ impl Operator {
     /// `mgp/kernel/nodes/approve`.
     ///
     /// # Errors
-    /// Nobody waits, or not this one, or it shows other words, or none were said; it cannot be written down.
+    /// No such node waits, the words differ or are missing; a failed write.
     pub(crate) async fn approve_node(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
         let waits = self.find_waiting_node(approve.node.as_deref()).await?;
         let (name, shows) = (&waits.node.name, &waits.node.words);
         let typed = approve.node.filter(|typed| typed == shows);
-        // A name or the beginning of an id may be another node's by now: the words are those of its key and its name.
+        // Another node may use a name or a prefix of an id by now: the words cover key and name.
         let words = approve
             .words
             .or(typed)
-            .ok_or_else(|| words_wanted(&waits))?;
+            .ok_or_else(|| require_words(&waits))?;
         if words != *shows {
             return Err(Refusal::BadParams(format!(
                 "{name} shows {shows:?}: where the other side shows {words:?}, it is another node, and is not let in"
             )));
         }
-        self.let_in(&waits).await?;
+        self.admit_node(&waits).await?;
         json(&to_decision(&waits, true))
     }
 
-    /// The node that asks to join under these words or, where none does, under this name, which it chose itself; None
-    /// where another entry has that name.
-    pub(super) async fn asking_node(
+    /// The node that asks to join under these words or else under this name, which it chose itself; `None` if another
+    /// entry has that name.
+    pub(super) async fn find_joining_node(
         &self,
         typed: &str,
         only: &[String],
@@ -199,7 +199,7 @@ impl Operator {
         }
         let waiting = self.cluster.pairing.pending_nodes().await;
         let waiting = waiting.map_err(internal_error)?;
-        let node = find_asking_node(&waiting, &typed, |waits| {
+        let node = match_joining_node(&waiting, &typed, |waits| {
             (&*waits.node.words, waits.node.name.as_str())
         })?;
         match (node, only) {
@@ -210,8 +210,8 @@ impl Operator {
         }
     }
 
-    /// Admits a node whose words were compared.
-    pub(super) async fn let_in(&self, node: &Waits) -> Result<(), Refusal> {
+    /// Admits a node after its words were compared.
+    pub(super) async fn admit_node(&self, node: &Waits) -> Result<(), Refusal> {
         let words = node.node.words.clone();
         self.cluster
             .pairing
@@ -220,8 +220,8 @@ impl Operator {
             .map_err(pairing_refusal)
     }
 
-    /// Rejects a node that asks; its ticket is used up.
-    pub(super) async fn turn_away(&self, node: &Waits) -> Result<(), Refusal> {
+    /// Rejects a waiting node; its ticket is used up.
+    pub(super) async fn reject_node(&self, node: &Waits) -> Result<(), Refusal> {
         let refused = self.cluster.pairing.deny(node.id).await;
         refused.map(drop).map_err(internal_error)
     }
@@ -229,15 +229,15 @@ impl Operator {
     /// `mgp/kernel/nodes/refuse`.
     ///
     /// # Errors
-    /// Nobody waits, or not this one.
+    /// No such node waits.
     pub(crate) async fn refuse_node(&self, request: &Request) -> Outcome {
         let refuse: Refuse = read(request)?;
         let waits = self.find_waiting_node(refuse.node.as_deref()).await?;
-        self.turn_away(&waits).await?;
+        self.reject_node(&waits).await?;
         json(&to_decision(&waits, false))
     }
 
-    /// The node that is meant: by its name, its words, its id or the beginning of it; nothing where only one waits.
+    /// Finds a waiting node by name, words, id or a prefix of it; without an argument, the only one.
     async fn find_waiting_node(&self, typed: Option<&str>) -> Result<Waits, Refusal> {
         let mut waiting = self
             .cluster
@@ -271,7 +271,7 @@ impl Operator {
     /// `mgp/kernel/nodes/join`.
     ///
     /// # Errors
-    /// A ticket that is none; a node that is in a cluster; a port that cannot be opened.
+    /// An invalid ticket; a node that is in a cluster; a port that cannot be opened.
     pub(crate) async fn join_cluster(&self, request: &Request) -> Outcome {
         let join: Join = read(request)?;
         let name = match &join.name {
@@ -373,8 +373,8 @@ fn to_decision(waits: &Waits, admitted: bool) -> AdmissionResult {
     }
 }
 
-/// A name is the node's own choice, and may be another node's by now: an approval takes the words of its key and name.
-pub(super) fn words_wanted(node: &Waits) -> Refusal {
+/// A node chooses its name, and another may use it by now: an approval requires the words of its key and name.
+pub(super) fn require_words(node: &Waits) -> Refusal {
     let (name, words) = (&node.node.name, &node.node.words);
     Refusal::BadParams(format!(
         "{name} asks to join: if it shows the words {words}, approve it with them: `mgp approve {words}`"
@@ -395,9 +395,9 @@ fn pairing_refusal(why: PairingActionError) -> Refusal {
     }
 }
 
-/// The node that asks under these words or, where none does, under this name. A name is what a node says of itself:
-/// it never stands for the words of another one.
-fn find_asking_node<'a, N>(
+/// The node that asks under these words or else under this name. A node chooses its name itself: it never stands for
+/// the words of another one.
+fn match_joining_node<'a, N>(
     waiting: &'a [N],
     typed: &str,
     words_and_name: impl Fn(&'a N) -> (&'a str, &'a str),
@@ -419,11 +419,11 @@ fn find_asking_node<'a, N>(
 
 #[cfg(test)]
 mod tests {
-    use super::find_asking_node;
+    use super::match_joining_node;
 
-    /// A node that calls itself like the words of another one changes nothing about that one.
+    /// A node named like the words of another one has no effect on that one.
     #[test]
-    fn a_name_of_ones_own_choice_never_stands_for_the_words_of_another_node() {
+    fn a_chosen_name_never_matches_the_words_of_another_node() {
         let waiting = [
             ("amber-otter", "desk"),
             ("green-river", "amber-otter"),
@@ -431,13 +431,13 @@ mod tests {
             ("black-cloud", "den"),
         ];
         let find = |typed: &str| {
-            find_asking_node(&waiting, typed, |node| *node).map(|found| found.map(|node| node.0))
+            match_joining_node(&waiting, typed, |node| *node).map(|found| found.map(|node| node.0))
         };
         assert_eq!(find("amber-otter").unwrap(), Some("amber-otter"));
         assert_eq!(find("den").unwrap(), Some("black-cloud"));
         assert_eq!(find("attic").unwrap(), None);
         let several = [("one-word", "desk"), ("two-word", "desk")];
-        let refused = find_asking_node(&several, "desk", |node| *node).unwrap_err();
+        let refused = match_joining_node(&several, "desk", |node| *node).unwrap_err();
         assert!(refused.to_string().contains("use the words"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are one of several, for people.
+//! Descriptions of replicated servers.
 
 use mgp_engine::cluster::routes;
 use mgp_engine::tools::catalog::Catalog;
@@ -7,16 +7,16 @@ use mgp_protocol::ids::ServerId;
 use super::Operator;
 
 impl Operator {
-    /// Where the tools of a server can be called, and where the next call goes of an agent that none remembers.
+    /// Where the tools of a server can be called, and where the next call without affinity goes.
     pub(super) fn replica_locations(&self, catalog: &Catalog, server: &ServerId) -> Vec<String> {
         let Some(tool) = catalog.replica_tool(server, None) else {
             return Vec::new();
         };
         let servers = self.servers.load();
-        let places = catalog.replicas(tool).iter().filter_map(|tool| {
+        let locations = catalog.replicas(tool).iter().filter_map(|tool| {
             let handle = servers.get(&tool.server)?;
             Some(handle.candidate(tool.requirements.idempotent))
         });
-        routes::describe_candidates(&places.collect::<Vec<_>>(), None)
+        routes::describe_candidates(&locations.collect::<Vec<_>>(), None)
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are started: waited for until they have settled, with what they write on the way.
+//! Starts of servers: waits until they have settled, and forwards their log meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +23,7 @@ impl Operator {
     pub(crate) async fn start_server(&self, request: &Request) -> Outcome {
         let start: servers::Start = read(request)?;
         let handle = self.find_server(&start.id)?;
-        // A person may have signed in just now.
+        // The user may have signed in just now.
         self.logins.reload(&handle.id).await;
         if handle.state() == LifecycleState::Connected {
             return json(&self.server_report(&handle, &ResourceSnapshot::default()));
@@ -50,7 +50,7 @@ impl Operator {
         self.wait_until_settled(request, &handle, waiting).await
     }
 
-    /// `mgp/servers/wait`: answered when a server that is being started is connected or has failed.
+    /// `mgp/servers/wait`: answered when a starting server is connected or has failed.
     ///
     /// # Errors
     /// Unknown server.
@@ -73,8 +73,7 @@ impl Operator {
         self.wait_until_settled(request, &handle, waiting).await
     }
 
-    /// Waits until a server that was told to start has done so or failed; what it writes is passed on
-    /// meanwhile, where that is wanted.
+    /// Waits until a starting server has settled; forwards its log meanwhile if requested.
     async fn wait_until_settled(
         &self,
         request: &Request,
@@ -83,11 +82,11 @@ impl Operator {
     ) -> Outcome {
         let StartWatch {
             status,
-            last_sent_line: told,
+            last_sent_line: last_sent,
         } = waiting;
         let writing = async {
-            if let Some(told) = &told {
-                self.follow_log(request, handle, told).await;
+            if let Some(last_sent) = &last_sent {
+                self.follow_log(request, handle, last_sent).await;
             }
             std::future::pending::<()>().await;
         };
@@ -96,18 +95,18 @@ impl Operator {
             () = writing => {}
             () = request.call.wait_until_cancelled() => return Err(Refusal::Cancelled),
         }
-        if let Some(told) = &told {
-            self.push_new_lines(request, handle, told);
+        if let Some(last_sent) = &last_sent {
+            self.push_new_lines(request, handle, last_sent);
         }
         // The lists are published a moment after the handshake.
         json(&self.server_report(handle, &ResourceSnapshot::default()))
     }
 }
 
-/// What is seen of a start from a moment on.
+/// Observes a start from a moment on.
 struct StartWatch {
     status: watch::Receiver<Status>,
-    /// The last line of its log that the caller knows; `None` where it wants none.
+    /// The last line of its log that the caller has; `None` if it wants none.
     last_sent_line: Option<AtomicU64>,
 }
 
@@ -121,24 +120,24 @@ impl StartWatch {
     }
 }
 
-/// Resolves when the server has settled; tells the steps on the way as progress.
+/// Reports the steps as progress; resolves when the server has settled.
 async fn report_steps(request: &Request, mut status: watch::Receiver<Status>) {
     let mut steps = 0;
     while status.changed().await.is_ok() {
         let now = status.borrow_and_update().clone();
         steps += 1;
-        let said = format!("{}: {}", now.state, now.reason);
-        notify_progress(request, steps, None, &said);
+        let message = format!("{}: {}", now.state, now.reason);
+        notify_progress(request, steps, None, &message);
         if has_settled(&now) {
             return;
         }
     }
 }
 
-/// It takes calls, has failed, or waits: for its next try or for a person.
+/// It takes calls, has failed, or waits for a retry or for a person.
 fn has_settled(now: &Status) -> bool {
     let backing_off = now.state == LifecycleState::Restarting && now.pid.is_none();
-    // One that is stopped before it was up passes through `error` on its way to the next start.
+    // A server that is stopped while starting passes through `error` on its way to the next start.
     let failed = now.state == LifecycleState::Error && !now.starts_automatically;
     let connected = now.state == LifecycleState::Connected && now.roll != RollStatus::InProgress;
     backing_off || failed || now.awaits_operator || connected
@@ -151,7 +150,7 @@ fn rolling_unavailable(id: &str) -> Refusal {
     ))
 }
 
-/// Tells who asked for it how far it is.
+/// Reports progress to the caller.
 pub(super) fn notify_progress(request: &Request, step: u64, of: Option<u64>, message: &str) {
     let Some(params) = request.params.as_deref() else {
         return;

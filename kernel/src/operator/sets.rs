@@ -13,15 +13,15 @@ use super::{Operator, json};
 use crate::config::mentions_of_set;
 
 impl Operator {
-    /// `mgp/kernel/sets/list`, after servers that are just starting, as the lists of agents.
+    /// `mgp/kernel/sets/list`; waits for servers that are just starting, like agents' lists.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
     pub(crate) async fn list_sets(&self) -> Outcome {
         let new: Vec<_> = self.servers.load().values().cloned().collect();
         // Each has its own deadline, so the order does not matter.
-        for newcomer in new.iter().filter(|server| server.is_new()) {
-            newcomer.wait_for_first_start().await;
+        for server in new.iter().filter(|server| server.is_new()) {
+            server.wait_for_first_start().await;
         }
         let table = self.directory.access();
         let sets = table.sets();
@@ -35,11 +35,14 @@ impl Operator {
     }
 
     fn to_listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
-        let held = sets.by_agent.iter().filter(|(_, held)| *held == name);
-        let mut agents: Vec<_> = held.map(|(agent, _)| agent.to_string()).collect();
+        let assigned = sets
+            .by_agent
+            .iter()
+            .filter(|(_, assigned)| *assigned == name);
+        let mut agents: Vec<_> = assigned.map(|(agent, _)| agent.to_string()).collect();
         agents.sort();
-        let shown = self.catalog.load();
-        let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let published = self.catalog.load();
+        let tools = published.catalog.offers().flat_map(|offer| offer.tools());
         let tools = tools.filter(|tool| set.contains(&tool.server, Some(&tool.own_name)));
         let mentions: Vec<_> = mentions_of_set(name, set).collect();
         let servers = self.servers.load();

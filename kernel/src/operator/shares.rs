@@ -1,4 +1,4 @@
-//! `mgp/kernel/shares/*`: what this node shares.
+//! `mgp/kernel/shares/*`: servers that this node shares.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use mgp_store::audit::operator_actor;
 
 use super::{Operator, json, read};
 
-/// What stands for everybody.
+/// The audience of all members.
 const CLUSTER_AUDIENCE: &str = "cluster";
-/// What stands before the name of a node.
+/// The prefix of a node's name.
 const NODE_AUDIENCE_PREFIX: &str = "node:";
 
 impl Operator {
     /// `mgp/kernel/shares/add`.
     ///
     /// # Errors
-    /// What cannot be shared; a disk that does not take it.
+    /// A share that is invalid; a failed write.
     pub(crate) async fn share(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
         let server = self.parse_local_server(&add.server, !add.yet_unknown)?;
@@ -65,7 +65,7 @@ impl Operator {
     /// `mgp/kernel/shares/remove`.
     ///
     /// # Errors
-    /// What is not shared; a disk that does not take it.
+    /// An unknown share; a failed write.
     pub(crate) async fn unshare(&self, request: &Request) -> Outcome {
         let remove: Remove = read(request)?;
         let server = self.parse_local_server(&remove.server, false)?;
@@ -98,12 +98,12 @@ impl Operator {
         json(&Shares { shares })
     }
 
-    /// A server of this node; with `there`, one that exists.
-    fn parse_local_server(&self, typed: &str, there: bool) -> Result<ServerId, Refusal> {
-        let known = self.name_sources.name_resolver();
-        let meant: ResolvedName<ServerId> =
-            name_sources::require_name(known.resolve_server(typed), there)?;
-        Ok(meant.value)
+    /// A server of this node; with `must_exist`, one that exists.
+    fn parse_local_server(&self, typed: &str, must_exist: bool) -> Result<ServerId, Refusal> {
+        let resolver = self.name_sources.name_resolver();
+        let resolved: ResolvedName<ServerId> =
+            name_sources::require_name(resolver.resolve_server(typed), must_exist)?;
+        Ok(resolved.value)
     }
 
     fn parse_audience(&self, to: &str) -> Result<ShareAudience, Refusal> {
@@ -118,7 +118,7 @@ impl Operator {
         Ok(ShareAudience::Node(self.find_peer(node)?))
     }
 
-    /// The server's own names for its tools; `None` when it has listed none yet.
+    /// The server's own names for its tools; `None` before its first list.
     fn listed_tools(&self, server: &ServerId) -> Option<BTreeSet<Arc<str>>> {
         let offer = self.servers.load().get(server)?.last_offer()?;
         Some(
@@ -133,10 +133,10 @@ impl Operator {
     pub(super) fn to_protocol_share(&self, share: &Share) -> shares::Share {
         let listed = self.listed_tools(&share.server);
         let means = listed.map(|tools| {
-            let meant = tools.iter().filter(|tool| share.tools.matches(tool));
-            meant.count() as u64
+            let resolved = tools.iter().filter(|tool| share.tools.matches(tool));
+            resolved.count() as u64
         });
-        let there = self.servers.load().contains_key(&share.server);
+        let exists = self.servers.load().contains_key(&share.server);
         shares::Share {
             server: share.server.to_string(),
             to: match share.to {
@@ -147,7 +147,7 @@ impl Operator {
             },
             tools: share.tools.to_string(),
             means,
-            why: (!there).then(|| "there is no such server now".to_owned()),
+            why: (!exists).then(|| "there is no such server now".to_owned()),
         }
     }
 }

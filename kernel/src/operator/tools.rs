@@ -1,5 +1,5 @@
-//! Methods of the operator that are tools of the kernel as well, under the names of [`matches_method`], for
-//! clients that can only call tools. Nobody else's call is looked at.
+//! Methods of the operator that are also tools of the kernel, under the names of [`matches_method`], for
+//! clients that can only call tools. Calls of others are not examined.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use mgp_protocol::mgp::health::{Ping, Status};
 use mgp_protocol::mgp::lifecycle::Shutdown;
 use mgp_protocol::mgp::matches_method;
 
-/// What they stand for; what is about access and about servers has its tools among the calls.
+/// The methods that are tools here; those about access and servers are tools in `mgp_calls`.
 pub(crate) const METHODS: [&str; 4] = [
     Ping::METHOD,
     Status::METHOD,
@@ -19,14 +19,14 @@ pub(crate) const METHODS: [&str; 4] = [
     Replay::METHOD,
 ];
 
-/// The request of a method that this call of a tool stands for; its arguments are the params.
+/// The method request that this tool call maps to; its arguments are the params.
 #[must_use]
 pub(crate) fn as_method_request(request: &Request) -> Option<Request> {
     if !request.caller.operator {
         return None;
     }
     let params = request.params.as_ref()?;
-    // Nearly all calls are of servers' tools: of those no more is read here.
+    // Nearly all calls are of servers' tools: only the name is read for those.
     let name: Cow<'_, str> =
         serde_json::from_slice(mgp_json::partial::first_member(params.as_bytes(), "name")?).ok()?;
     let method = METHODS
@@ -37,7 +37,7 @@ pub(crate) fn as_method_request(request: &Request) -> Option<Request> {
         caller: request.caller.clone(),
         call: request.call.clone(),
         method: ByteString::from_static(method),
-        params: call.arguments.map(|said| params.slice_ref(said.get())),
+        params: call.arguments.map(|a| params.slice_ref(a.get())),
         trace: request.trace.clone(),
     })
 }

@@ -6,40 +6,40 @@ use mgp_engine::cluster::remote_requests::{self, MethodCheck, RemoteTarget};
 use super::*;
 
 #[test]
-fn a_method_is_there_for_the_clients_that_know_it() {
-    let known = |method| {
+fn methods_exist_only_for_clients_of_their_protocol() {
+    let is_known = |method| {
         [ProtocolFamily::Legacy, ProtocolFamily::Stateless]
-            .map(|era| agent_route(method, era).is_some())
+            .map(|family| agent_route(method, family).is_some())
     };
-    assert_eq!(known("tools/call"), [true, true]);
-    assert_eq!(known("ping"), [true, false]);
-    assert_eq!(known("tasks/update"), [false, true]);
-    assert_eq!(known("mgp/kernel/status"), [true, true]);
-    assert_eq!(known("mgp/kernel"), [false, false]);
+    assert_eq!(is_known("tools/call"), [true, true]);
+    assert_eq!(is_known("ping"), [true, false]);
+    assert_eq!(is_known("tasks/update"), [false, true]);
+    assert_eq!(is_known("mgp/kernel/status"), [true, true]);
+    assert_eq!(is_known("mgp/kernel"), [false, false]);
 }
 
-/// A call that waited is looked at again where one that is new is looked at, too.
+/// A call that waited is checked again wherever a new one is checked.
 #[test]
-fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
-    let again = |method| {
+fn methods_that_name_server_objects_are_rechecked_after_a_wait() {
+    let is_rechecked = |method| {
         agent_route(method, ProtocolFamily::Stateless).is_some_and(|r| r.recheck.is_some())
     };
     for method in ["tools/call", "prompts/get", "resources/read"] {
-        assert!(again(method), "{method}");
+        assert!(is_rechecked(method), "{method}");
     }
 }
 
-/// The texts between quotes in this file's tables.
+/// The string literals in this file's tables.
 fn literals() -> impl Iterator<Item = &'static str> {
     include_str!("../routes.rs").split('"').skip(1).step_by(2)
 }
 
-/// A method for the operator alone is checked as one, and no other is; what is there for hosts of MCPL alone is
-/// decided by feature sets.
+/// Operator methods, and only those, are checked as such. Methods of MCPL hosts are decided by feature sets.
 #[test]
 fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
-    let eras = [ProtocolFamily::Legacy, ProtocolFamily::Stateless];
-    let routes = literals().flat_map(|name| eras.map(|era| (name, agent_route(name, era))));
+    let families = [ProtocolFamily::Legacy, ProtocolFamily::Stateless];
+    let routes =
+        literals().flat_map(|name| families.map(|family| (name, agent_route(name, family))));
     for (name, route) in routes.filter_map(|(name, route)| Some((name, route?))) {
         let row = remote_requests::find_rule(RemoteTarget::Method(name)).expect(name);
         let expected = match route.audience {
@@ -59,14 +59,14 @@ fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
     assert_eq!(unchecked.collect::<Vec<_>>(), [""; 0]);
 }
 
-/// Whoever adds a method or a tool says there who of other nodes may ask for it, and what is checked for everybody.
+/// Each method and tool declares which callers of other nodes may use it, and what is checked for all callers.
 #[test]
-fn each_method_and_tool_has_a_row_of_its_checks() {
+fn each_method_and_tool_declares_its_checks() {
     let methods: BTreeSet<&str> = literals()
         .filter(|name| {
             [ProtocolFamily::Legacy, ProtocolFamily::Stateless]
                 .into_iter()
-                .any(|era| agent_route(name, era).is_some())
+                .any(|family| agent_route(name, family).is_some())
         })
         .collect();
     let notifications: BTreeSet<&str> = literals()
@@ -94,7 +94,7 @@ fn each_method_and_tool_has_a_row_of_its_checks() {
 }
 
 #[test]
-fn every_tool_of_the_operators_stands_for_a_method() {
+fn every_operator_tool_maps_to_a_method() {
     for method in operator::tools::METHODS {
         let route = agent_route(method, ProtocolFamily::Stateless).expect(method);
         assert!(

@@ -1,5 +1,5 @@
-//! Who could change a project: through its file, its folder, or any folder above, which whoever may
-//! write to can swap what lies below.
+//! Who else could change a project: through its file, its folder, or any folder above, whose writers can replace what
+//! is below.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +11,13 @@ use nix::unistd::{Gid, Group, Uid, User};
 const WRITABLE_BY_ALL: u32 = 0o002;
 /// Permission bits that let a group change a file.
 const WRITABLE_BY_GROUP: u32 = 0o020;
-/// In a folder with this bit nobody but root renames or removes what is another's.
+/// In a folder with this bit only root renames or removes files of others.
 const STICKY: u32 = 0o1000;
 
-/// Refuses a project that another user could change.
+/// Rejects a project that another user could change.
 ///
 /// # Errors
-/// In words, who could, through what, and what to do.
+/// Who could change it, through what, and the remedy.
 pub(super) fn check_ownership(found: &Metadata, place: &Path) -> Result<(), String> {
     let own = nix::unistd::geteuid();
     let held = |what: &str, found: &Metadata, sticky_helps: bool| {
@@ -33,14 +33,13 @@ pub(super) fn check_ownership(found: &Metadata, place: &Path) -> Result<(), Stri
     for (above, folder) in place.ancestors().skip(1).enumerate() {
         let what = format!("the folder {}", folder.display());
         let around = fs::metadata(folder).map_err(|e| format!("{what}: {e}"))?;
-        // Into the project's own folder others must not put files either; above it all that counts is
-        // that the way down stays.
+        // Others must not create files in the project's own folder; above it, only replacing the path matters.
         held(&what, &around, above > 0)?;
     }
     Ok(())
 }
 
-/// What of a file says who can change it.
+/// The attributes of a file that decide who can change it.
 struct FileMode {
     uid: u32,
     gid: u32,
@@ -57,7 +56,7 @@ impl FileMode {
     }
 }
 
-/// Who else can change a file.
+/// Another user who can change a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OtherWriter {
     Owner(u32),
@@ -88,8 +87,8 @@ impl OtherWriter {
     }
 }
 
-/// Who but the user `own` and root can change a file of these bits; `private` says whether a group has
-/// no other members.
+/// Who except the user `own` and root can change a file of these bits; `private` tells whether a group has no other
+/// members.
 fn find_other_writer(
     bits: &FileMode,
     own: u32,
@@ -109,7 +108,7 @@ fn find_other_writer(
     by_group.then_some(OtherWriter::Group(bits.gid))
 }
 
-/// Whether a group is this user's own: the first one of the user, with the user's name and nobody else.
+/// Whether a group is private: the user's primary group, with the user's name and no other members.
 fn is_private_group(gid: u32) -> bool {
     let gid = Gid::from_raw(gid);
     let user = User::from_uid(Uid::effective()).ok().flatten();
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_user_and_root_may_be_able_to_change_it() {
+    fn only_the_user_and_root_may_be_writers() {
         let told = |uid, gid, mode, sticky_helps| {
             find_other_writer(&FileMode { uid, gid, mode }, 1000, sticky_helps, |gid| {
                 gid == 1000
@@ -140,7 +139,7 @@ mod tests {
             assert_eq!(told(uid, gid, mode, true), None, "{uid} {gid} {mode:o}");
         }
         assert_eq!(told(1001, 0, 0o40700, true), Some(OtherWriter::Owner(1001)));
-        // The owner of a sticky folder is not held by the bit.
+        // The sticky bit does not restrict the folder's owner.
         assert_eq!(told(1001, 0, 0o41777, true), Some(OtherWriter::Owner(1001)));
         assert_eq!(told(0, 0, 0o40777, true), Some(OtherWriter::Everybody));
         assert_eq!(told(0, 0, 0o41777, false), Some(OtherWriter::Everybody));

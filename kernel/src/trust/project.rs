@@ -1,4 +1,4 @@
-//! A project's file, held against what was trusted.
+//! Compares a project's file with its trusted version.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,37 +11,37 @@ use nix::fcntl::OFlag;
 use super::ownership;
 use super::store::TrustStore;
 
-/// Largest configuration file, in bytes: a thousand servers fit, a wrong file does not.
+/// Largest configuration file, in bytes: a thousand servers fit.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What became of the project's file.
+/// The result for the project's file.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFile {
-    /// What it says, where it is in force: the very bytes that were found to be trusted.
+    /// The text in force: exactly the bytes that were checked.
     pub(crate) effective_text: Option<String>,
-    /// Distrust it, or its change, is not in force.
+    /// Why it, or its change, is not in force.
     pub(crate) untrusted: Option<UntrustedFile>,
 }
 
-/// A project's file that is not in force as it is.
+/// A project's file that is not in force as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntrustedFile {
     /// The file.
     pub file: PathBuf,
-    /// Whether it is in force as it was when it was trusted.
+    /// Whether its trusted version is in force.
     pub(crate) trusted_version_in_force: bool,
-    /// Distrust.
+    /// The reason.
     pub(crate) reason: UntrustedReason,
 }
 
-/// Distrust a project's file is not in force as it is.
+/// Why a project's file is not in force as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UntrustedReason {
-    /// Nobody has looked at it.
+    /// It was never reviewed.
     New,
-    /// It is not what was looked at.
+    /// It differs from the reviewed version.
     Changed,
-    /// It could not be trusted as it lies there, or cannot be read; in words.
+    /// Its location cannot be trusted, or it cannot be read; with a description.
     Unusable(String),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for UntrustedFile {
 }
 
 impl UntrustedFile {
-    /// The folder as one word of a shell.
+    /// The folder, quoted for a shell.
     fn folder(&self) -> String {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let text = folder.to_string_lossy();
@@ -86,8 +86,8 @@ impl UntrustedFile {
     }
 }
 
-/// The path a file is trusted under. Links on the way are followed, so that another way to the folder
-/// is no other project. A link in the place of the file is not: what it leads to is run in this folder.
+/// The path under which a file is trusted. Links to its folder are resolved, so that each folder is one project. A link
+/// in place of the file is not: what it refers to runs in this folder.
 ///
 /// # Errors
 /// Those of the folder.
@@ -97,14 +97,14 @@ pub fn trusted_path(file: &Path) -> io::Result<PathBuf> {
     Ok(folder.join(file.file_name().unwrap_or_default()))
 }
 
-/// What the bytes of a file are known by.
+/// The hash that identifies the bytes of a file.
 #[must_use]
 pub fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// Reads a project's file once and says whether those bytes hold. Where they do not, but `held` is what
-/// was trusted, that stays in force.
+/// Reads a project's file once and decides whether those bytes are trusted. If not, and `held` is the trusted version,
+/// that stays in force.
 #[must_use]
 pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
     let read = trusted_path(file)
@@ -131,7 +131,7 @@ pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectF
             trusted_path(file).unwrap_or_else(|_| file.to_owned()),
         ),
     };
-    // What cannot be read takes nothing back.
+    // An unreadable store revokes nothing.
     let unknown = store.load_error().is_some();
     let as_trusted =
         |text: &&str| unknown || trusted(&place).is_some_and(|trusted| trusted == hash(text));
@@ -147,14 +147,14 @@ pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectF
     }
 }
 
-/// The text of a file that could be trusted: a plain file that nobody but this user and root can
-/// change or swap, itself or by a folder on the way to it. `place` is a [`trusted_path`].
+/// The text of a trustable file: a regular file that only this user and root can change or replace, directly or through
+/// a folder on its path. `place` is a [`trusted_path`].
 ///
 /// # Errors
-/// In words, why it could not.
+/// Why it cannot be trusted.
 pub fn read_checked(place: &Path) -> Result<String, String> {
     let mut options = OpenOptions::new();
-    // Nothing that lies there, a pipe or a terminal, holds up who looks at it.
+    // Opening a pipe or a terminal must not block.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = options.read(true).custom_flags(flags.bits()).open(place);
     let file = file.map_err(|e| format!("it cannot be read: {e}"))?;
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::trust::{TrustedFile, modify_store};
 
-    /// Two projects and what is trusted.
+    /// Two projects and a trust store.
     struct World {
         folder: tempfile::TempDir,
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_at_holds_and_nothing_else() {
+    fn only_reviewed_bytes_are_trusted() {
         let world = World::new();
         let file = world.file("one");
         fs::write(&file, "a = 1\n").unwrap();
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(world.judged(&file, None).effective_text.unwrap(), "a = 1\n");
         fs::write(&file, "a = 2\n").unwrap();
         assert_eq!(why(&world.judged(&file, None)), UntrustedReason::Changed);
-        // What was trusted stays, and nothing that is merely remembered.
+        // The trusted text stays in force; other remembered text does not.
         let held = world.judged(&file, Some("a = 1\n"));
         assert_eq!(held.effective_text.as_deref(), Some("a = 1\n"));
         assert!(held.untrusted.unwrap().trusted_version_in_force);
@@ -243,7 +243,7 @@ mod tests {
             why(&world.judged(&file, Some("a = 2\n"))),
             UntrustedReason::Changed
         );
-        // A damaged store takes nothing back, and trusts nothing new.
+        // A damaged store revokes nothing, and trusts nothing new.
         fs::write(world.folder.path().join("trusted.json"), "{").unwrap();
         assert!(
             world
@@ -257,10 +257,10 @@ mod tests {
         ));
     }
 
-    /// Another way to the folder is the same project; a link to a trusted file is another one, for what
-    /// is run lies beside the link.
+    /// Another path to the folder is the same project; a link to a trusted file is another one, because what it runs is
+    /// next to the link.
     #[test]
-    fn a_project_is_a_folder_whatever_way_leads_there() {
+    fn a_project_is_its_folder_under_any_path() {
         let world = World::new();
         let file = world.file("one");
         fs::write(&file, "a = 1\n").unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_can_write_is_not_trusted() {
+    fn world_writable_files_are_not_trusted() {
         let world = World::new();
         let file = world.file("one");
         fs::write(&file, "a = 1\n").unwrap();
@@ -298,8 +298,8 @@ mod tests {
         assert!(world.judged(&file, None).effective_text.is_some());
     }
 
-    /// Whoever may write to a folder above swaps the project for another one; a sticky folder, like the
-    /// one for temporary files, keeps what is another's.
+    /// A writer of a folder above can replace the project; a sticky folder, like the one for temporary files, protects
+    /// entries of others.
     #[test]
     fn a_project_below_a_folder_that_others_can_write_is_not_trusted() {
         let world = World::new();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_lies_there_is_told_and_never_waited_for() {
+    fn other_kinds_of_files_are_reported_without_blocking() {
         let world = World::new();
         let (file, other) = (world.file("one"), world.file("other"));
         symlink("/dev/zero", &file).unwrap();

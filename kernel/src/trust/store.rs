@@ -1,4 +1,4 @@
-//! The file of what was trusted: read whole, replaced whole.
+//! The trust store: a file that is read and replaced as a whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -10,13 +10,13 @@ use mgp_store::health::explain_io_error;
 use mgp_store::regular_file;
 use serde::{Deserialize, Serialize};
 
-/// Projects remembered at once: far more than a person works on. One more is refused in words that say
-/// how to let others go.
+/// Projects stored at once, far more than a person works on. One more is rejected with a message that says how to
+/// remove others.
 const ENTRIES_MAX: usize = 1024;
 /// Longest file that is read, in bytes: [`ENTRIES_MAX`] with long paths.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// A project's file as it was when it was trusted.
+/// A project's file as it was trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedFile {
     /// The file: its folder without links, and its name.
@@ -27,7 +27,7 @@ pub struct TrustedFile {
     pub at: String,
 }
 
-/// What the user has trusted.
+/// The trusted projects.
 #[derive(Clone, Debug, Default)]
 pub struct TrustStore {
     entries: Vec<TrustedFile>,
@@ -40,16 +40,16 @@ struct TrustFileContents {
     trusted: Vec<TrustedFile>,
 }
 
-/// Why trust could not be changed; it is as it was.
+/// Why trust could not be changed; it is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// Nowhere to keep it.
+    /// No location for the file.
     #[error(
         "there is no home to keep it in: set HOME, or name the file with --config, which is trust \
          for one start"
     )]
     NoHome,
-    /// The file is not what was written.
+    /// The file is damaged.
     #[error("{0}; remove the file, and every project is asked about again")]
     Damaged(String),
     /// There are [`ENTRIES_MAX`].
@@ -58,18 +58,18 @@ pub enum TrustError {
          FOLDER` lets one go"
     )]
     Full,
-    /// The system refuses.
+    /// The system's error.
     #[error("{}", explain_io_error(.path, .why))]
     System {
         /// The file or its folder.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: io::Error,
     },
 }
 
 impl TrustStore {
-    /// Reads what is there. A file that is damaged, or that others could have written, trusts nobody.
+    /// Reads the store. A damaged file, or one that others could have written, trusts nothing.
     #[must_use]
     pub(crate) fn open(path: Option<&Path>) -> Self {
         let Some(path) = path else {
@@ -91,26 +91,24 @@ impl TrustStore {
         }
     }
 
-    /// Everything that is trusted.
     #[must_use]
     pub(crate) fn entries(&self) -> &[TrustedFile] {
         &self.entries
     }
 
-    /// The entry of a file.
     #[must_use]
     pub(crate) fn find(&self, file: &Path) -> Option<&TrustedFile> {
         self.entries.iter().find(|entry| entry.file == file)
     }
 
-    /// Why nothing is trusted, when there is a reason.
+    /// Why nothing is trusted, if the store has failed.
     #[must_use]
     pub(crate) fn load_error(&self) -> Option<&str> {
         self.load_error.as_deref()
     }
 }
 
-/// Changes what is trusted, one process at a time; the file is replaced whole, and is its owner's alone.
+/// Changes the store, one process at a time; the file is replaced atomically and readable only by its owner.
 ///
 /// # Errors
 /// [`TrustError`]; then nothing has changed.
@@ -137,7 +135,7 @@ pub fn modify_store<T>(
     Ok(done)
 }
 
-/// Held until it is dropped; others wait, for as long as a small file takes to be written.
+/// Locked until dropped; others wait, as long as writing a small file takes.
 fn lock_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
@@ -152,8 +150,8 @@ fn read_entries(path: &Path) -> Result<Vec<TrustedFile>, String> {
         opened => opened.map_err(|e| e.to_string())?,
     };
     let found = file.metadata().map_err(|e| e.to_string())?;
-    let own = nix::unistd::geteuid().as_raw();
-    if found.uid() != own || found.mode() & 0o022 != 0 {
+    let user = nix::unistd::geteuid().as_raw();
+    if found.uid() != user || found.mode() & 0o022 != 0 {
         return Err(
             "others could have written it; it counts when it is yours and `chmod 600`".into(),
         );
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_trusted_is_kept_for_its_owner_alone() {
+    fn the_store_is_readable_only_by_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config/mgp/trusted.json");
         assert!(TrustStore::open(Some(&path)).entries().is_empty());
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_and_what_is_damaged_trusts_nobody() {
+    fn foreign_or_damaged_stores_trust_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trusted.json");
         modify_store(Some(&path), |entries| entries.push(entry(1))).unwrap();
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many() {
+    fn the_number_of_entries_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trusted.json");
         let fill = |entries: &mut Vec<TrustedFile>| entries.extend((0..ENTRIES_MAX).map(entry));

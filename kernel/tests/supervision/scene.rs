@@ -32,7 +32,7 @@ use mgp_engine::tools::index::{SearchFilter, Strategy};
 use mgp_kernel::cluster::{Cluster, ClusterDeps};
 use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
 use mgp_kernel::config_source::ConfigSource;
-use mgp_kernel::tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
+use mgp_kernel::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
 use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, GrantStore};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;

@@ -1,5 +1,5 @@
-//! A copy of the sources, in which mutants are made. It stays at one place, so that builds are incremental; of the
-//! engine it has only the rooms that a batch needs, which makes a mutant three times as fast.
+//! A copy of the sources for mutants. Its location is fixed, so that builds are incremental; of the engine it contains
+//! only the modules that a batch needs, which makes a mutant three times as fast.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use super::workspace;
 
-/// The crate that is made of rooms.
+/// The crate that is split by modules.
 const ENGINE: &str = "kernel/engine/src";
 
-/// Makes it anew in this folder. `module` is the one that is tried.
+/// Recreates the copy in this folder. `module` is the mutated one.
 pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     if folder.exists() {
@@ -21,7 +21,7 @@ pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
         let (from, to) = (workspace().join(&file), folder.join(&file));
         let parent = to.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
-        // One that was deleted stands in the list until that is committed.
+        // A deleted file is listed until the deletion is committed.
         if from.is_file() {
             copy_file(&from, &to).map_err(|error| failed(&from, error))?;
         }
@@ -37,7 +37,7 @@ pub(crate) fn create_copy(folder: &Path, module: &str) -> Result<(), String> {
     fs::write(&path, trim_root(&text, &needed)).map_err(|error| failed(&path, error))
 }
 
-/// With its time: what did not change is not built again.
+/// Preserves the modification time: unchanged files are not rebuilt.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to)?;
     let changed = fs::metadata(from)?.modified()?;
@@ -47,7 +47,7 @@ fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
         .set_modified(changed)
 }
 
-/// All files of the project, but for what git ignores.
+/// All files of the project that git does not ignore.
 fn list_sources() -> Result<Vec<PathBuf>, String> {
     let mut list = Command::new("git");
     list.current_dir(workspace());
@@ -68,13 +68,13 @@ fn list_sources() -> Result<Vec<PathBuf>, String> {
     Ok(names.map(PathBuf::from).collect())
 }
 
-/// The room of the engine that a module is in.
+/// The top-level module of the engine that a module is in.
 fn engine_crate_of(module: &str) -> Option<&str> {
     let path = module.strip_prefix(ENGINE)?.strip_prefix('/')?;
     path.split('/').next()
 }
 
-/// The rooms that the root of the crate declares.
+/// The top-level modules that the crate's root declares.
 fn declared_modules(root: &str) -> BTreeSet<&str> {
     root.lines().filter_map(parse_module).collect()
 }
@@ -83,14 +83,14 @@ fn parse_module(line: &str) -> Option<&str> {
     line.strip_prefix("pub mod ")?.strip_suffix(" {")
 }
 
-/// A room with all that it names, and what these name.
+/// A top-level module with all modules that it uses, directly or not.
 fn needed_modules<'a>(
     room: &'a str,
     all: &BTreeSet<&'a str>,
     text_of: &dyn Fn(&str) -> String,
 ) -> BTreeSet<&'a str> {
     let mut needed = BTreeSet::new();
-    // The modules outside of rooms are there always.
+    // The modules without a parent are always included.
     let mut open = vec![room, ""];
     while let Some(room) = open.pop() {
         if needed.insert(room) {
@@ -102,7 +102,7 @@ fn needed_modules<'a>(
     needed
 }
 
-/// All text of a room or, without a name, of the modules outside of rooms.
+/// The text of a top-level module or, without a name, of the modules without a parent.
 fn module_text(root: &Path, room: &str) -> String {
     let mut open = vec![root.join(room)];
     let mut text = String::new();
@@ -119,7 +119,7 @@ fn module_text(root: &Path, room: &str) -> String {
     text
 }
 
-/// The root without the rooms that are not needed.
+/// The root without unneeded modules.
 fn trim_root(root: &str, needed: &BTreeSet<&str>) -> String {
     let mut kept = String::new();
     let mut is_left_out = false;
@@ -141,7 +141,7 @@ mod tests {
     const ROOT: &str = "pub mod calls {\n    pub mod rates;\n}\n\n/// What is allowed.\npub mod policy {\n    pub mod pins;\n}\n\npub mod store {\n    pub mod journal;\n}\n\npub mod env;\n";
 
     #[test]
-    fn a_batch_has_the_rooms_that_it_needs_and_no_others() {
+    fn a_batch_has_only_the_modules_that_it_needs() {
         let all = declared_modules(ROOT);
         assert_eq!(Vec::from_iter(&all), [&"calls", &"policy", &"store"]);
         let text_of = |room: &str| match room {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_the_engine_have_a_room() {
+    fn modules_of_the_engine_have_a_parent() {
         assert_eq!(
             engine_crate_of("kernel/engine/src/policy/access"),
             Some("policy")

@@ -1,4 +1,4 @@
-//! The figures of batches and packages, and what is left to do.
+//! Counts of mutants by batch and package, and the remaining survivors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,13 +8,13 @@ use super::reasons::Reasons;
 use super::results::{MutantOutcome, Results};
 use super::{Batch, Kind};
 
-/// How many mutants ended how.
+/// Counts of mutants by outcome.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Counts {
     mutants: usize,
     caught: usize,
     missed: usize,
-    /// Of those missed, how many have a written reason.
+    /// Missed ones with a written reason.
     explained: usize,
     timed_out: usize,
     unviable: usize,
@@ -35,20 +35,20 @@ impl AddAssign for Counts {
     }
 }
 
-/// What came of a batch.
+/// The counts of a batch.
 pub(crate) struct BatchResult {
     name: String,
     package: &'static str,
     kind: Kind,
     counts: Counts,
-    /// Missed, without a reason.
+    /// Missed without a reason.
     survivors: Vec<String>,
-    /// Reasons without a mutant that is missed.
+    /// Reasons without a missed mutant.
     unused: Vec<String>,
 }
 
 impl BatchResult {
-    /// Every mutant has an end, and none survived without a reason: there is nothing to run.
+    /// Every mutant has an outcome, and none was missed without a reason: nothing remains to run.
     pub(crate) fn is_complete(&self) -> bool {
         self.counts.not_run == 0 && self.survivors.is_empty()
     }
@@ -61,7 +61,7 @@ impl BatchResult {
     }
 }
 
-/// Counts the mutants of a batch, and looks up the reasons of those that were missed.
+/// Counts the mutants of a batch, and looks up reasons of missed ones.
 pub(crate) fn count_batch(
     batch: &Batch,
     mutants: &[String],
@@ -90,7 +90,7 @@ pub(crate) fn count_batch(
             }
         }
     }
-    // Whether a reason is needed is known once all has run.
+    // Unused reasons are known once all mutants were run.
     let files = mutants.iter().filter_map(|mutant| mutant.split(':').next());
     let files: BTreeSet<&str> = files.filter(|_| counts.not_run == 0).collect();
     let unused = files
@@ -106,7 +106,7 @@ pub(crate) fn count_batch(
     }
 }
 
-/// Of all batches that were chosen.
+/// The counts of all selected batches.
 #[derive(Default)]
 pub(crate) struct BatchResults(Vec<BatchResult>);
 
@@ -115,7 +115,7 @@ impl BatchResults {
         self.0.push(judgement);
     }
 
-    /// No decision has a mutant that is missed without a reason, or that was not run.
+    /// Whether all mutants of decisions were run, and none was missed without a reason.
     pub(crate) fn is_passed(&self) -> bool {
         self.0.iter().all(BatchResult::is_passed)
     }

@@ -1,10 +1,9 @@
-//! Why a mutant that no test notices is left: `reasons.txt`, a line for each mutant.
+//! Reasons for mutants that no test catches: `reasons.txt`, a line for each mutant.
 
 use std::fs;
 
 use super::workspace;
 
-/// Where they stand.
 const FILE: &str = "xtask/src/mutants/reasons.txt";
 
 /// Lines of the form `file: mutant: reason`. Each counts for one mutant.
@@ -24,7 +23,7 @@ impl Reasons {
         Self(lines.map(str::to_owned).collect())
     }
 
-    /// Uses up the reason of this mutant, if it has one.
+    /// Takes the reason of this mutant, if it has one.
     pub(crate) fn take_reason(&mut self, mutant: &str) -> bool {
         let (file, what) = split(mutant);
         let prefix = format!("{file}: {what}: ");
@@ -32,14 +31,14 @@ impl Reasons {
         found.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Those left for this file: of mutants that are caught, or that are not there any more.
+    /// The remaining reasons for this file: of caught or removed mutants.
     pub(crate) fn unused_for_file<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
         let lines = self.0.iter().map(String::as_str);
         lines.filter(move |line| line.split_once(": ").is_some_and(|(of, _)| of == file))
     }
 }
 
-/// The file of a mutant, and what it is, without the line and column, which move: `file:line:column: what`.
+/// The file and the description of a mutant, without line and column, which change: `file:line:column: what`.
 fn split(mutant: &str) -> (&str, &str) {
     let (file, rest) = mutant.split_once(':').unwrap_or((mutant, ""));
     let (_, what) = rest.split_once(": ").unwrap_or(("", rest));
@@ -53,7 +52,7 @@ mod tests {
     const MUTANT: &str = "src/a.rs:25:9: replace A::b -> Vec<B> with vec![]";
 
     #[test]
-    fn a_reason_counts_for_one_mutant_wherever_it_stands() {
+    fn a_reason_counts_for_one_mutant_on_any_line() {
         let text = "# why\n\nsrc/a.rs: replace A::b -> Vec<B> with vec![]: it is empty: always\n";
         let mut reasons = Reasons::parse(text);
         assert!(reasons.take_reason(MUTANT));
@@ -66,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mutant_without_words_after_it_has_no_reason() {
+    fn an_empty_reason_does_not_count() {
         let line = "src/a.rs: replace A::b -> Vec<B> with vec![]";
         assert!(!Reasons::parse(line).take_reason(MUTANT));
     }
 
-    /// A reason for a file that is in no batch excuses nothing.
+    /// A reason must belong to a file in a batch.
     #[test]
     fn every_reason_is_for_a_file_that_exists() {
         for line in Reasons::load().unwrap().0 {

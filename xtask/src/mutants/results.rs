@@ -1,4 +1,4 @@
-//! What became of each mutant of a batch, over several runs: a mutant that was caught once is not tried again.
+//! Stores the outcomes of a batch's mutants over several runs: a caught mutant is not tested again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ pub(crate) enum MutantOutcome {
     Unviable,
 }
 
-/// The ends, with the file that cargo-mutants lists each in.
+/// The outcomes, with the files in which cargo-mutants lists them.
 const ENDS: [(MutantOutcome, &str); 4] = [
     (MutantOutcome::Caught, "caught"),
     (MutantOutcome::Missed, "missed"),
     (MutantOutcome::TimedOut, "timeout"),
     (MutantOutcome::Unviable, "unviable"),
 ];
-/// What was found so far, over all runs.
+/// The outcomes of all runs.
 const FILE: &str = "results.txt";
-/// How many seconds that took.
+/// The total duration in seconds.
 const SECONDS: &str = "seconds.txt";
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Takes over what the last run found, also where it was stopped.
+    /// Adds the outcomes of the last run, even if it was interrupted.
     pub(crate) fn load(folder: &Path) -> Result<Self, String> {
         let mut ends = parse(&read_or_empty(&folder.join(FILE)));
         for (end, name) in ENDS {
@@ -62,7 +62,7 @@ pub(crate) fn add_seconds(folder: &Path, more: u64) -> Result<(), String> {
     write_file(&folder.join(SECONDS), &sum.to_string())
 }
 
-/// Whole or not at all: a full disk takes nothing away that was found before.
+/// Atomic: a full disk destroys no earlier results.
 fn write_file(path: &Path, text: &str) -> Result<(), String> {
     let new = path.with_extension("new");
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
@@ -76,7 +76,7 @@ fn read_seconds(folder: &Path) -> u64 {
         .unwrap_or(0)
 }
 
-/// Nothing where there is no such file yet.
+/// Empty if the file does not exist.
 fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_run_adds_to_the_earlier_ones() {
+    fn later_runs_add_to_earlier_ones() {
         let folder = std::env::temp_dir().join(format!("mgp-mutants-{}", std::process::id()));
         let out = folder.join("mutants.out");
         fs::create_dir_all(&out).unwrap();
         fs::write(out.join("caught.txt"), "a\n").unwrap();
         fs::write(out.join("missed.txt"), "b\nc\n").unwrap();
         Results::load(&folder).unwrap();
-        // As cargo-mutants begins again: with those that were not caught.
+        // cargo-mutants starts again with mutants that were not caught.
         fs::write(out.join("caught.txt"), "b\n").unwrap();
         fs::write(out.join("missed.txt"), "c\n").unwrap();
         let results = Results::load(&folder).unwrap();

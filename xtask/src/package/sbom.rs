@@ -1,5 +1,5 @@
-//! What the program is made of: every package that its build needs, as Cargo.lock pins it, in CycloneDX 1.5.
-//! The same sources give the same text: no time and no number of its own is in it.
+//! The software bill of materials: every package of the build, as pinned by Cargo.lock, in CycloneDX 1.5. Reproducible:
+//! it contains no time and no random id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,14 +11,16 @@ use crate::cargo_command;
 
 const FILE: &str = "mgp.cdx.json";
 
-/// Writes it into a folder; answers where.
+/// Writes it into a folder; returns its path.
 pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
-    let said = cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
-    let said = said.map_err(|why| format!("cargo metadata: {why}"))?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    let metadata_output =
+        cargo_command(&["metadata", "--format-version", "1", "--locked"]).output();
+    let metadata_output = metadata_output.map_err(|why| format!("cargo metadata: {why}"))?;
+    if !metadata_output.status.success() {
+        return Err(String::from_utf8_lossy(&metadata_output.stderr).into_owned());
     }
-    let metadata: Value = serde_json::from_slice(&said.stdout).map_err(|why| why.to_string())?;
+    let metadata: Value =
+        serde_json::from_slice(&metadata_output.stdout).map_err(|why| why.to_string())?;
     let lock = fs::read_to_string("Cargo.lock").map_err(|why| format!("Cargo.lock: {why}"))?;
     let bom = render_bom(&metadata, &parse_checksums(&lock), package)?;
     let place = folder.join(FILE);
@@ -59,7 +61,7 @@ fn render_bom(
         .into_iter()
         .map(|package| (text(&package["id"]), package))
         .collect();
-    let needs: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
+    let dependencies_of: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
         .into_iter()
         .map(|node| {
             let needed = list(&node["deps"]).into_iter().filter(is_built);
@@ -72,7 +74,7 @@ fn render_bom(
     let (mut seen, mut open) = (BTreeSet::new(), vec![root.clone()]);
     while let Some(id) = open.pop() {
         if seen.insert(id.clone()) {
-            open.extend(needs.get(&id).into_iter().flatten().cloned());
+            open.extend(dependencies_of.get(&id).into_iter().flatten().cloned());
         }
     }
     let purl = |id: &str| {
@@ -91,7 +93,7 @@ fn render_bom(
             "bom-ref": purl(id), "name": name, "version": version, "purl": purl(id),
         });
         if let Some(licence) = package["license"].as_str() {
-            // An older form of "either".
+            // An old notation of "either".
             let licence = licence.replace('/', " OR ");
             component["licenses"] = json!([{"expression": licence}]);
         }
@@ -109,7 +111,7 @@ fn render_bom(
     let mut dependencies: Vec<Value> = seen
         .iter()
         .map(|id| {
-            let needed = needs.get(id).into_iter().flatten();
+            let needed = dependencies_of.get(id).into_iter().flatten();
             let needed: BTreeSet<String> = needed.map(|id| purl(id)).collect();
             json!({"ref": purl(id), "dependsOn": needed})
         })
@@ -122,7 +124,7 @@ fn render_bom(
     }))
 }
 
-/// What a build needs: not what only tests do.
+/// Whether a build needs the dependency, not only tests.
 fn is_built(dependency: &Value) -> bool {
     let kinds = dependency["dep_kinds"].as_array();
     kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"] != "dev"))
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bom_has_what_is_built_and_nothing_that_only_tests_need() {
+    fn a_bom_has_only_dependencies_of_the_build() {
         let package = |id: &str, name: &str| json!({"id": id, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0"});
         let dep = |id: &str, kind: Value| json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
         let metadata = json!({

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// Every id the line names.
+/// All ids in the line.
 pub(super) fn parse_ids(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = line;
@@ -12,7 +12,7 @@ pub(super) fn parse_ids(line: &str) -> Vec<String> {
             c + rest[c..].chars().next().map_or(1, char::len_utf8)
         })..at];
         rest = &rest[at + 1..];
-        // Readings are `A-02`: they are no requirements.
+        // Readings such as `A-02` are no requirements.
         if family.len() < 3 {
             continue;
         }
@@ -30,7 +30,7 @@ pub(super) fn parse_ids(line: &str) -> Vec<String> {
     found
 }
 
-/// One number or a range of them, and what stands after it.
+/// A number or a range, and the text after it.
 fn parse_range<'a>(text: &'a str, family: &str) -> Option<(RangeInclusive<u16>, &'a str)> {
     let (first, rest) = parse_number(text)?;
     let Some(last) = rest.strip_prefix("..") else {
@@ -50,8 +50,8 @@ fn parse_number(text: &str) -> Option<(u16, &str)> {
     Some((number, rest))
 }
 
-/// The next member of a list, where it is a bare number: `, 132` and ` and 132` before a mark or the
-/// end, so that `MGP-132, 500 tools` names one row.
+/// The next bare number of a list: `, 132` or ` and 132` before punctuation or the end, so that `MGP-132, 500 tools`
+/// names one row.
 fn next_listed<'a>(text: &'a str, family: &str) -> Option<&'a str> {
     let next = [", ", " and ", "/"]
         .into_iter()
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_named_alone_in_lists_and_in_ranges() {
+    fn ids_are_parsed_alone_in_lists_and_in_ranges() {
         let named = |line: &str| parse_ids(line).join(" ");
         assert_eq!(named("MGP-071: a grant"), "MGP-071");
         assert_eq!(named("MGP-131, MGP-132: a ping"), "MGP-131 MGP-132");

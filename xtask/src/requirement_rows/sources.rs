@@ -5,14 +5,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What a doc line says, and the test it belongs to: `file::name`, or the file for a `//!` line.
+/// The text of a doc line, and its test: `file::name`, or the file for a `//!` line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DocLine {
     pub(super) text: String,
     pub(super) test: String,
 }
 
-/// The folders with code of ours.
+/// The folders with the project's code.
 const FOLDERS: [&str; 6] = [
     "kernel",
     "actors",
@@ -46,7 +46,7 @@ pub(super) fn doc_lines(root: &Path) -> io::Result<Vec<DocLine>> {
     Ok(lines.collect())
 }
 
-/// The files below a folder with this extension, in the order of their names.
+/// The files below a folder with this extension, sorted by name.
 pub(super) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -61,7 +61,7 @@ pub(super) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> 
     Ok(found)
 }
 
-/// True for the files of a `tests` folder; what lies in `tests/src` helps tests and is none.
+/// Whether a file is in a `tests` folder; `tests/src` contains helpers, not tests.
 fn is_test_file(path: &Path) -> bool {
     let parts: Vec<&OsStr> = path.iter().collect();
     let helps = parts.starts_with(&[OsStr::new("tests"), OsStr::new("src")]);
@@ -72,7 +72,7 @@ fn is_test_file(path: &Path) -> bool {
     below_tests && !helps
 }
 
-/// Modules in files of their own that exist for tests only, without their extension.
+/// Modules in separate files that are only for tests, without their extension.
 fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
     let folder = match path.file_stem().and_then(OsStr::to_str) {
         Some("lib" | "main" | "mod") | None => path.with_file_name(""),
@@ -89,7 +89,7 @@ fn is_test_gate(line: &str) -> bool {
     line.starts_with("#[cfg(") && line.contains("test")
 }
 
-/// The doc lines of a file; those outside of its module of tests too when it is `whole`ly of tests.
+/// The doc lines of a file; those outside of its test module, too, if it is a test file as a `whole`.
 fn parse_doc_lines(file: &str, text: &str, whole: bool) -> Vec<DocLine> {
     let mut said = Vec::new();
     let (mut docs, mut is_test, mut within, mut gated) = (Vec::new(), false, whole, false);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_tests_are_told_from_what_helps_them() {
+    fn test_files_and_helpers_are_distinguished() {
         for path in [
             "tests/tests/mgp/health.rs",
             "kernel/engine/src/policy/access/tests.rs",

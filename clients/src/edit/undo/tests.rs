@@ -1,4 +1,4 @@
-//! What undoing leaves of a file, and what it brings back.
+//! Undoing the changes of `mgp connect`.
 
 use super::*;
 use crate::edit::TableForm;
@@ -51,7 +51,7 @@ fn servers(undone: &UndoResult) -> Value {
 }
 
 #[test]
-fn an_unchanged_file_comes_back_byte_for_byte() {
+fn an_unchanged_file_is_restored_byte_for_byte() {
     let after = connected();
     let undone = undone(Some(BEFORE), Some(&after), &after);
     assert_eq!(undone.text.as_deref(), Some(BEFORE));
@@ -59,9 +59,9 @@ fn an_unchanged_file_comes_back_byte_for_byte() {
     assert_eq!(self::undone(None, Some(&after), &after).text, None);
 }
 
-/// The client wrote its file anew: its own change stays, what was taken out comes back.
+/// The client rewrote its file: its own changes stay, removed entries are restored.
 #[test]
-fn what_the_client_changed_stays_and_what_was_taken_out_comes_back() {
+fn changes_of_the_client_stay_and_removed_entries_are_restored() {
     let after = connected();
     let now = r#"{"mcpServers":{"mgp":{"command":"/bin/mgp","args":["stdio"],"disabled":false},"new":{"command":"n"}},"theme":"light"}"#;
     for after in [Some(after.as_str()), None] {
@@ -80,9 +80,9 @@ fn what_the_client_changed_stays_and_what_was_taken_out_comes_back() {
     }
 }
 
-/// What the client removed itself, of what stayed in its file, does not come back.
+/// Entries that the client removed itself are not restored.
 #[test]
-fn what_the_client_removed_stays_removed() {
+fn entries_removed_by_the_client_stay_removed() {
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
     let after = put_entry(DocumentForm::Json, BEFORE, place(&table, "mgp"), &own).unwrap();
@@ -97,7 +97,7 @@ fn what_the_client_removed_stays_removed() {
 }
 
 #[test]
-fn an_entry_whose_name_was_given_away_is_reported() {
+fn an_entry_whose_name_was_reused_is_reported() {
     let after = connected();
     let now = after
         .replace("\"mgp\"", "\"fs\"")
@@ -108,9 +108,9 @@ fn an_entry_whose_name_was_given_away_is_reported() {
     assert_eq!(servers(&undone)["fs"]["command"], "other");
 }
 
-/// An entry `mgp` of the user's own comes back, and one that is another server's by now stays.
+/// The user's own entry `mgp` is restored, and one that another server has replaced stays.
 #[test]
-fn an_entry_that_was_replaced_comes_back() {
+fn a_replaced_entry_is_restored() {
     let before = r#"{"mcpServers": {"mgp": {"command": "mine"}}}"#;
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
@@ -124,7 +124,7 @@ fn an_entry_that_was_replaced_comes_back() {
 }
 
 #[test]
-fn a_file_that_came_with_the_entry_goes_unless_the_client_wrote_more() {
+fn a_file_created_for_the_entry_is_removed_unless_the_client_added_to_it() {
     let table = ["mcpServers".to_owned()];
     let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
     let after = put_entry(DocumentForm::Json, "", place(&table, "mgp"), &own).unwrap();
@@ -137,7 +137,7 @@ fn a_file_that_came_with_the_entry_goes_unless_the_client_wrote_more() {
 }
 
 #[test]
-fn entries_of_lists_and_of_projects_come_back() {
+fn entries_of_lists_and_of_projects_are_restored() {
     let before = "name: mine\nmcpServers:\n  - name: fs\n    command: npx\n    args: [files]\n  - name: db # two\n    command: db\nrules: []\n";
     let table = ["mcpServers".to_owned()];
     let place = |name| EntryLocation {
@@ -191,9 +191,9 @@ fn entries_of_lists_and_of_projects_come_back() {
     assert_eq!(read, want);
 }
 
-/// Its user renamed it, or added to it; what led here before connecting is the user's.
+/// The user renamed it, or extended it; entries that led here before connecting are the user's.
 #[test]
-fn an_entry_that_starts_this_kernel_goes_by_any_name() {
+fn an_entry_of_this_kernel_is_removed_under_any_name() {
     let after = connected();
     let more = after.replace("\"stdio\"", "\"stdio\", \"--agent\", \"zed\"");
     let renamed = more.replace("\"mgp\"", "\"kernel\"");
@@ -219,9 +219,9 @@ fn an_entry_that_starts_this_kernel_goes_by_any_name() {
     assert!(servers(&undone).get("mgp").is_none());
 }
 
-/// Another server at another address, or in words that nobody knows.
+/// Another server at another URL, or an unknown form.
 #[test]
-fn an_entry_that_leads_elsewhere_stays() {
+fn entries_of_other_servers_stay() {
     for other in [
         r#"{"url": "http://localhost:73321/mcp"}"#,
         r#"{"url": "https://kernel.test/mcp"}"#,

@@ -15,7 +15,7 @@ pub enum Grants {
     Remove(Revoke),
 }
 
-/// Whom and what a rule is about.
+/// The agent and the target of a rule.
 #[derive(Debug, Args)]
 pub struct RuleSubject {
     /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
@@ -65,7 +65,7 @@ pub struct Grant {
   mgp grants remove agent.local files
   mgp grants remove agent.local files:move_file")]
 pub struct Revoke {
-    /// What was granted or denied.
+    /// The agent and the target.
     #[command(flatten)]
     pub(crate) about: RuleSubject,
 }

@@ -11,9 +11,9 @@ use super::time_values;
 pub enum Audit {
     /// Show the last events.
     Tail(TailAudit),
-    /// Find events by who, what and when, the newest first.
+    /// Find events by agent, server, tool and time, the newest first.
     Find(FindAudit),
-    /// Look at every record of the log, with or without a running kernel.
+    /// Verify every record of the log, with or without a running kernel.
     #[command(after_help = "\
 Names each record that was changed, removed, moved or put in, and what is missing beside the log. A
 kernel that runs on the data folder is asked for its last record.
@@ -37,7 +37,7 @@ Examples:
 /// `mgp audit acknowledge`.
 #[derive(Debug, Args)]
 pub struct Acknowledge {
-    /// Why it may stay so: it is written down with it.
+    /// The reason, recorded with it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
@@ -48,13 +48,13 @@ pub struct Acknowledge {
   mgp audit tail
   mgp audit tail -f --json | jq 'select(.result != \"SUCCESS\")'")]
 pub struct TailAudit {
-    /// Go on with new events as they come.
+    /// Follow new events.
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Show below each call of a millisecond or more where its time went, at other nodes too.
     #[arg(long)]
     pub parts: bool,
-    /// How many of the last events.
+    /// Number of events.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub(crate) lines: u64,
 }
@@ -88,7 +88,7 @@ pub struct FindAudit {
     /// Of this trace; `trace_id` in `mgp audit tail --json`.
     #[arg(long, value_name = "ID")]
     pub(crate) trace: Option<String>,
-    /// That ended so.
+    /// With this result.
     #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = outcome_parser())]
     pub result: Option<Outcome>,
     /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
@@ -105,7 +105,7 @@ pub struct FindAudit {
     pub(crate) limit: u64,
 }
 
-/// How what was done ended.
+/// The results of events.
 fn outcome_parser() -> impl TypedValueParser<Value = Outcome> {
     PossibleValuesParser::new(Outcome::ALL.map(Outcome::label)).map(|word| {
         let is_it = |result: &Outcome| result.label().eq_ignore_ascii_case(&word);

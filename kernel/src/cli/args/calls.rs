@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 /// `mgp calls …`.
 #[derive(Debug, Subcommand)]
 pub enum Calls {
-    /// Say whether a call took effect, as far as the audit log tells.
+    /// Show whether a call took effect, according to the audit log.
     Show(ShowCall),
 }
 

@@ -49,15 +49,15 @@ pub struct TailEvents {
 /// A severity as it is typed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SeverityArg {
-    /// Of interest to who looks for a mistake.
+    /// For debugging.
     Debug,
-    /// It went as it should.
+    /// Normal operation.
     Info,
-    /// It went as it should not.
+    /// An unexpected condition.
     Warning,
-    /// Something does not work.
+    /// A failure.
     Error,
-    /// Nothing works.
+    /// A complete failure.
     Critical,
 }
 

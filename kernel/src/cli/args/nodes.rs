@@ -96,8 +96,7 @@ pub struct Join {
     /// The ticket; `-` reads it from stdin. Without it: the join that waits.
     #[arg(value_name = "TICKET|-")]
     pub ticket: Option<String>,
-    /// What this node wants to be called; as [cluster] name in mgp.toml says, or the machine's name, when
-    /// not given.
+    /// The name of this node; by default [cluster] name in mgp.toml, or the hostname.
     #[arg(long, value_name = "NAME", requires = "ticket")]
     pub name: Option<String>,
     /// Do not wait for the approval.

@@ -9,9 +9,9 @@ use super::ListArgs;
 /// `mgp prompts …`.
 #[derive(Debug, Subcommand)]
 pub enum Prompts {
-    /// Show every prompt and what it asks for.
+    /// List prompts and their arguments.
     List(ListArgs),
-    /// Fill a prompt in and show its messages.
+    /// Render a prompt with its arguments.
     Get(GetPrompt),
 }
 
@@ -23,7 +23,7 @@ pub enum Prompts {
 pub struct GetPrompt {
     /// The prompt, as listed.
     pub name: String,
-    /// What it asks for; every value is text.
+    /// Its arguments; every value is text.
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
     /// The server whose own name it is.

@@ -9,7 +9,7 @@ use super::ListArgs;
 /// `mgp resources …`.
 #[derive(Debug, Subcommand)]
 pub enum Resources {
-    /// Show every resource and every template of one.
+    /// List resources and resource templates.
     List(ListArgs),
     /// Read a resource.
     Read(ReadResource),
@@ -22,12 +22,12 @@ pub enum Resources {
   mgp resources read demo://greeting/Anna --server demo
   mgp resources read file:///srv/logo.png --out pictures")]
 pub struct ReadResource {
-    /// Its URI, as listed or made from a template.
+    /// Its URI, as listed or expanded from a template.
     pub(crate) uri: String,
     /// The server whose own URI it is.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
-    /// Where to save what is no text.
+    /// Where to save binary contents.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
 }

@@ -81,7 +81,7 @@ pub struct Update {
     /// Show what would be written, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write what the entry said before the last update.
+    /// Undo the last update.
     #[arg(long, conflicts_with = "to")]
     pub(crate) undo: bool,
 }
@@ -117,7 +117,7 @@ pub struct Add {
     /// Reach it at this address instead of starting a program.
     #[arg(long, conflicts_with = "command")]
     pub url: Option<String>,
-    /// What is spoken at the address: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
+    /// The protocol: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
     #[arg(long, value_name = "TRANSPORT", requires = "url", conflicts_with = "command", value_parser = ["http", "lite", "grpc"])]
     pub(crate) transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
@@ -134,22 +134,22 @@ pub struct Add {
     /// Write it into ./mgp.toml instead of your own file.
     #[arg(long)]
     pub project: bool,
-    /// Its working folder; the folder of the configuration file when not given.
+    /// Its working folder; by default that of the configuration file.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) cwd: Option<String>,
-    /// Start it only when asked to.
+    /// Start it only on request.
     #[arg(long)]
     pub(crate) no_autostart: bool,
-    /// How far it is trusted.
+    /// Its trust level.
     #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
     pub(crate) trust: Option<String>,
-    /// When it is started again.
+    /// Its restart policy.
     #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
     pub restart: Option<String>,
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// What is said of one of the registry.
+    /// Options for a server of the registry.
     #[command(flatten)]
     pub from: RegistryOptions,
 }
@@ -176,7 +176,7 @@ pub struct Import {
     /// Show what would be added, and change nothing.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Only this server, by the id it is shown with.
+    /// Only this server, by its displayed id.
     #[arg(long, value_name = "ID")]
     pub only: Vec<String>,
 }
@@ -205,16 +205,16 @@ pub struct Connect {
     /// like the client, which is made.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// What the client sees: this set, one of `mgp sets list`, and nothing else.
+    /// Restrict the client to this set, one of `mgp sets list`.
     #[arg(long, value_name = "NAME", conflicts_with = "undo")]
     pub(crate) set: Option<String>,
     /// Connect over HTTP with a token, instead of starting `mgp stdio`.
     #[arg(long)]
     pub http: bool,
-    /// Take out the client's servers that this kernel has, too.
+    /// Also remove the client's servers that this kernel has.
     #[arg(long, conflicts_with = "undo")]
     pub(crate) take_out: bool,
-    /// Take the entry out again.
+    /// Remove the entry.
     #[arg(long)]
     pub(crate) undo: bool,
     /// Only show what to write.
@@ -233,10 +233,10 @@ pub struct Connect {
 pub struct Logs {
     /// The server's id.
     pub id: String,
-    /// Go on with new lines as they come.
+    /// Follow new lines.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// How many of the last lines.
+    /// Number of lines.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) lines: usize,
 }

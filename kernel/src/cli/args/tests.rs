@@ -8,7 +8,7 @@ fn typed(line: &str) -> Result<Cli, clap::Error> {
 }
 
 #[test]
-fn the_command_tree_is_sound() {
+fn the_command_tree_is_valid() {
     Cli::command().debug_assert();
 }
 
@@ -92,15 +92,15 @@ fn a_server_is_a_program_or_an_address_and_not_both() {
 }
 
 #[test]
-fn arguments_of_a_tool_come_in_one_way() {
+fn arguments_of_a_tool_come_in_one_form() {
     assert!(typed("mgp tools call demo:time a=1 b=-2").is_ok());
     assert!(typed("mgp tools call demo:time --json-args {}").is_ok());
     assert!(typed("mgp tools call demo:time a=1 --json-args {}").is_err());
 }
 
-/// Every line of every `Examples:` is a command line.
+/// Every line of every `Examples:` is a valid command line.
 #[test]
-fn the_examples_in_the_help_can_be_typed() {
+fn the_examples_in_the_help_are_valid() {
     let mut seen = 0;
     let mut commands = vec![Cli::command()];
     while let Some(command) = commands.pop() {
@@ -110,7 +110,7 @@ fn the_examples_in_the_help_can_be_typed() {
             .unwrap_or_default();
         for line in help.lines().filter(|line| line.starts_with("  mgp ")) {
             let words = line.split(['#', '|']).next().unwrap().replace('\'', "");
-            // Quoted spaces are not the point here.
+            // Quoted spaces do not matter here.
             let words = words
                 .replace("fn main", "x")
                 .replace("Bearer ", "")
@@ -126,7 +126,7 @@ fn the_examples_in_the_help_can_be_typed() {
     assert!(seen >= 10, "{seen}");
 }
 
-/// A line that is wrapped cannot be pasted; clap wraps at 100 columns.
+/// A wrapped line cannot be pasted; clap wraps at 100 columns.
 #[test]
 fn no_example_in_the_help_is_wrapped() {
     let mut commands = vec![Cli::command()];
@@ -144,9 +144,9 @@ fn no_example_in_the_help_is_wrapped() {
     }
 }
 
-/// Every command of the page about clusters, in its sessions and in its text, is one.
+/// Every command of the page about clusters, in its sessions and in its text, is valid.
 #[test]
-fn the_commands_of_the_page_about_clusters_can_be_typed() {
+fn the_commands_of_the_page_about_clusters_are_valid() {
     let page = include_str!("../../../../docs/cluster.md");
     let sessions = page.lines().filter_map(|line| line.split_once("$ mgp "));
     let sessions = sessions.map(|(_, words)| words);
@@ -207,7 +207,7 @@ fn exit_codes_are_the_documented_ones() {
     );
 }
 
-/// A ticket leads in, so that what is typed beside it must be right.
+/// A ticket admits a node, so its options must be right.
 #[test]
 fn nodes_are_invited_and_join_by_a_ticket() {
     let invite = typed("mgp nodes invite --role admin --for 1h --address nas.lan:7332");

@@ -1,29 +1,29 @@
-//! Times as they are typed.
+//! Parses durations and moments.
 
 use mgp_engine::timestamps::parse_rfc3339;
 
-/// The letters after a number, and how many seconds each is.
+/// The suffixes of a number, in seconds.
 const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
 
-/// The longest time, in days: a hundred years. No date that is made with it leaves its form.
+/// The longest time, in days: a hundred years, so that the resulting dates are valid.
 const LONGEST_DAYS: u64 = 36_525;
 
-/// A time like `30d`, in seconds.
+/// A duration like `30d`, in seconds.
 pub(super) fn parse_seconds(typed: &str) -> Result<u64, String> {
     parse_number_and_unit(typed)
 }
 
-/// A time like `90s`, in milliseconds.
+/// A duration like `90s`, in milliseconds.
 pub(super) fn parse_millis(typed: &str) -> Result<u64, String> {
     Ok(parse_number_and_unit(typed)? * 1000)
 }
 
-/// A time ago, or a moment; in milliseconds since 1970.
+/// A duration ago, or a moment; in milliseconds since 1970.
 pub(super) fn parse_start(typed: &str) -> Result<u64, String> {
     moment(typed, u64::saturating_sub)
 }
 
-/// An end: a time from now, or a moment; in milliseconds since 1970.
+/// An end: a duration from now, or a moment; in milliseconds since 1970.
 pub(super) fn parse_end(typed: &str) -> Result<u64, String> {
     moment(typed, u64::saturating_add)
 }
@@ -37,7 +37,7 @@ fn moment(typed: &str, from_now: fn(u64, u64) -> u64) -> Result<u64, String> {
     Ok(from_now(mgp_runtime::time::unix_ms(), time))
 }
 
-/// A number that is not 0 and its unit, in seconds.
+/// A positive number with its unit, in seconds.
 fn parse_number_and_unit(typed: &str) -> Result<u64, String> {
     let unit = |(letter, seconds)| Some((typed.strip_suffix::<char>(letter)?, seconds));
     let known = UNITS.into_iter().find_map(unit);
@@ -47,7 +47,7 @@ fn parse_number_and_unit(typed: &str) -> Result<u64, String> {
     let Some((number, unit)) = known else {
         return Err(format!("`{typed}` is no time; write 90s, 30m, 1h or 7d"));
     };
-    // Only too many digits are no number.
+    // Only a number with too many digits fails here.
     let number = number.parse().unwrap_or(u64::MAX);
     let seconds = number.checked_mul(unit);
     let seconds = seconds.filter(|seconds| *seconds <= LONGEST_DAYS * 86_400);

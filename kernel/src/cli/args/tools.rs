@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 /// `mgp tools …`.
 #[derive(Debug, Subcommand)]
 pub enum Tools {
-    /// Show every tool there is, by the names that every command prints and reads, or what one agent sees.
+    /// List all tools by the names that commands print and accept, or those that one agent sees.
     List(ListTools),
     /// Call a tool and show its answer.
     Call(Call),
@@ -26,10 +26,10 @@ pub enum Tools {
   mgp tools list --server files
   mgp tools list --agent claude    # just what it is shown: nothing it may not call")]
 pub struct ListTools {
-    /// Only this server's, under its own names.
+    /// Only those of this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
-    /// What this agent sees, one of `mgp agents list`; agent.local is a client without a name of its own.
+    /// List what this agent sees, one of `mgp agents list`; agent.local is an unnamed client.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 }
@@ -43,10 +43,10 @@ pub struct ListTools {
 pub struct Find {
     /// What the tool should do, in your own words.
     pub(crate) query: String,
-    /// By words, by meaning, by place, or by words and meaning together.
+    /// By words, by meaning, by category, or by words and meaning.
     #[arg(long, value_name = "HOW", value_parser = ["keyword", "semantic", "category", "hybrid"], default_value = "hybrid")]
     pub(crate) strategy: String,
-    /// Show so many at most.
+    /// Maximum number of results.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max: usize,
     /// Only tools of this category or of one below it; more than once for several.
@@ -82,7 +82,7 @@ pub struct Call {
     /// All arguments as a JSON object.
     #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
     pub(crate) json_args: Option<String>,
-    /// Read on where the kernel cut a long result (`max_result_bytes`), to its end.
+    /// Fetch all pages of a result that the kernel truncated (`max_result_bytes`).
     #[arg(long)]
     pub all: bool,
     /// Print the HTTP request instead of sending it.

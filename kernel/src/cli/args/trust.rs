@@ -18,7 +18,7 @@ Examples:
   mgp trust --yes --reads GITHUB_TOKEN .
   mgp trust --list")]
 pub struct Trust {
-    /// The folder; this one when not given.
+    /// The folder; by default the current one.
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
     /// Trust it without asking.
@@ -38,7 +38,7 @@ pub struct Trust {
   mgp untrust
   mgp untrust ~/src/website")]
 pub struct Untrust {
-    /// The folder; this one when not given.
+    /// The folder; by default the current one.
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 }

@@ -27,7 +27,7 @@ pub struct Up {
     /// Run in the background.
     #[arg(long)]
     pub(crate) detach: bool,
-    /// How the lines of the log are written, whatever `[log]` says.
+    /// The format of the log, overriding `[log]`.
     #[arg(long, value_name = "FORMAT", conflicts_with = "detach")]
     pub(crate) log_format: Option<LogLineFormat>,
     /// Leave the terminal: how `--detach` starts the kernel.
@@ -76,7 +76,7 @@ pub struct Backup {
     /// The new file; only its owner can read it.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write the file anew if there is one.
+    /// Replace an existing file.
     #[arg(long)]
     pub(crate) force: bool,
 }

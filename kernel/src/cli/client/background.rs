@@ -1,4 +1,4 @@
-//! A kernel in the background: this program again, until its kernel answers.
+//! Starts a kernel in the background: runs this program again, and waits until it answers.
 
 mod kernel_log;
 
@@ -30,14 +30,14 @@ use crate::kernel::user_environment;
 use crate::paths::ensure_private_folder;
 use kernel_log::KernelLog;
 
-/// How long a kernel may take to answer. Its servers start after that.
+/// Limit for the kernel's first answer. Its servers start after that.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two looks.
+/// Time between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
 
-/// How long the servers of a new kernel are waited for.
+/// How long to wait for the servers of a new kernel.
 const SERVERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after its start a kernel may take to open its socket.
+/// Limit for a started kernel to open its socket.
 const SOCKET_OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts a kernel in the background and waits until it answers.
@@ -49,7 +49,7 @@ pub(in crate::cli) fn start_kernel(context: &CliContext) -> Result<KernelStatus,
     let mut progress = ProgressLine::new("starting the kernel");
     let mut polling = Polling::with_deadline(deadline, &mut progress);
     // Two clients that start at once must not start two kernels.
-    let _turn = acquire_start_lock(&folder, &mut polling)?;
+    let _start_lock = acquire_start_lock(&folder, &mut polling)?;
     if let Some(status) = context.status()? {
         return Ok(status);
     }
@@ -62,12 +62,12 @@ pub(in crate::cli) fn start_kernel(context: &CliContext) -> Result<KernelStatus,
     let mut child = spawn_kernel(context, &log)?;
     loop {
         if let Some(status) = context.status()? {
-            // The kernel has no terminal, by which it would know this to be the user's environment.
+            // The kernel has no terminal, by which it would recognize this as the user's environment.
             user_environment::store(&folder);
             return Ok(status);
         }
         if let Some(exit) = child.try_wait()? {
-            // Somebody with another environment may have been first.
+            // A client with another environment may have been first.
             return match context.find_running() {
                 Some(running) => wait_for_running(context, &running, &mut polling),
                 None => Err(start_failure(exit, &mut log, &folder)),
@@ -79,7 +79,7 @@ pub(in crate::cli) fn start_kernel(context: &CliContext) -> Result<KernelStatus,
     }
 }
 
-/// Has the running kernel end, and waits until it is gone.
+/// Shuts the running kernel down, and waits until it has ended.
 pub(in crate::cli) fn stop_kernel(
     context: &CliContext,
     running: &KernelStatus,
@@ -88,7 +88,7 @@ pub(in crate::cli) fn stop_kernel(
     context.with_kernel(async |client| client.request(Stop::METHOD, &json!({}), &mut ()).await)?;
     let mut progress = ProgressLine::new("stopping the kernel");
     let mut polling = Polling::with_deadline(Instant::now() + START_TIMEOUT, &mut progress);
-    // It stops answering before its servers have stopped; what counts is its end.
+    // It stops answering before its servers have stopped: only the end of the process counts.
     while process.state() != ProcessState::Exited {
         if !polling.wait() {
             return Err(still_running_failure(&process));
@@ -124,8 +124,8 @@ pub(in crate::cli) fn wait_until_no_server_in(context: &CliContext, states: &[&s
     {}
 }
 
-/// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
-/// than was named is not waited for.
+/// The status of a kernel that another process has started, once it answers. Does not wait for one that listens
+/// elsewhere than named.
 fn wait_for_running(
     context: &CliContext,
     running: &RunningKernel,
@@ -144,8 +144,8 @@ fn wait_for_running(
     )))
 }
 
-/// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its
-/// folder. Who holds it longer is told of by the one that is started.
+/// Waits a moment for a dying kernel, which accepts no connections but may still hold its folder. If it holds it
+/// longer, the new kernel reports that.
 fn wait_for_release(context: &CliContext) {
     let mut retries = ConnectRetries::new();
     while context.data_dir_holder().is_some() && retries.next_attempt() {
@@ -153,7 +153,7 @@ fn wait_for_release(context: &CliContext) {
     }
 }
 
-/// What the kernel wrote before it ended; where it wrote nothing, what can be said without it.
+/// The kernel's last output before it ended, or a description of the exit.
 fn start_failure(exit: ExitStatus, log: &mut KernelLog, folder: &Path) -> Failure {
     let said = log.tail().unwrap_or_default();
     let told = match (said.trim_end(), is_disk_full(folder)) {
@@ -170,13 +170,13 @@ fn start_failure(exit: ExitStatus, log: &mut KernelLog, folder: &Path) -> Failur
     Failure::Other(format!("the kernel did not start ({exit}){told}"))
 }
 
-/// Whether the disk of a folder takes not even a block more.
+/// Whether the disk of a folder has no free block.
 fn is_disk_full(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|disk| disk.blocks_available() == 0)
 }
 
 fn start_timeout_failure(child: &mut Child, folder: &Path) -> Failure {
-    // It may be past saving; what matters is that it does not stay behind unseen.
+    // It may be stuck; it must not remain unnoticed.
     let _ = child.kill();
     let _ = child.wait();
     let log = folder.join("kernel.log");
@@ -187,7 +187,7 @@ fn start_timeout_failure(child: &mut Child, folder: &Path) -> Failure {
     ))
 }
 
-/// Short sleeps up to a deadline, with progress once it is late.
+/// Short sleeps until a deadline, with progress after the delay.
 struct Polling<'p> {
     deadline: Instant,
     progress_at: Option<Instant>,
@@ -232,7 +232,7 @@ fn acquire_start_lock(folder: &Path, polling: &mut Polling<'_>) -> Result<File, 
     }
 }
 
-/// A session of its own keeps the terminal away from the kernel: its Ctrl-C, and its end.
+/// Its own session separates the kernel from the terminal: from Ctrl-C, and from its end.
 fn spawn_kernel(context: &CliContext, log: &KernelLog) -> io::Result<Child> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["up", "--own-session"]).stdin(Stdio::null());

@@ -1,5 +1,4 @@
-//! A small MCP client on the kernel's socket: one request at a time, and everything that comes
-//! while it is open.
+//! A small MCP client of the kernel's socket: one request at a time, with all messages that arrive meanwhile.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -24,22 +23,22 @@ use super::response_timeout::{POLL_INTERVAL, ResponseTimer};
 use super::socket::{ConnectRetries, Frames, backlog_is_full, check_owner, connect_failure};
 use crate::cli::failure::Failure;
 
-/// Questions that may wait for the one at the terminal; more are declined.
+/// Elicitations that may wait for the one at the terminal; more are declined.
 const CALLBACK_QUEUE_MAX: usize = 16;
 
-/// How a connection is opened.
+/// Options of a connection.
 #[derive(Default)]
 pub(in crate::cli) struct ConnectOptions {
-    /// `mgp/door/open`, when the connection shows less than everything.
+    /// `mgp/door/open`, for a connection with a restricted view.
     pub(in crate::cli) endpoint: Option<door::Open>,
-    /// Whether a person at the terminal answers questions.
+    /// Whether a user at the terminal answers elicitations.
     pub(in crate::cli) is_interactive: bool,
-    /// Who answers every question in place of a person.
+    /// The observer answers all requests instead of a user.
     pub(in crate::cli) answers_by_observer: bool,
 }
 
 impl ConnectOptions {
-    /// The door of one server under its own names, or that of all.
+    /// The endpoint of one server with its own names, or that of all.
     pub(in crate::cli) fn for_server(server: Option<&str>) -> Self {
         let endpoint = server.map(|server| door::Open {
             server: Some(server.to_owned()),
@@ -54,19 +53,19 @@ impl ConnectOptions {
     }
 }
 
-/// A connection that has said `initialize`.
+/// An initialized connection.
 pub(in crate::cli) struct KernelClient {
     frames: Frames,
     writer: OwnedWriteHalf,
     last_id: u64,
-    /// Questions of a server, the first of which may be on the terminal.
+    /// Elicitations, the first of which may be at the terminal.
     pending_callbacks: VecDeque<(RequestId, Value)>,
     prompt: Option<JoinHandle<Value>>,
     is_interactive: bool,
 }
 
 impl KernelClient {
-    /// Connects and says hello; `holder` finds the kernel's process where the socket does not tell.
+    /// Connects and initializes; `holder` finds the kernel's process if the socket does not report it.
     pub(in crate::cli) async fn connect(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
@@ -83,7 +82,7 @@ impl KernelClient {
         }
     }
 
-    /// One try; [`Failure::InputClosed`] when the connection was closed before anything was answered.
+    /// One attempt; [`Failure::InputClosed`] if the connection was closed before any answer.
     async fn open_once(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
@@ -133,7 +132,7 @@ impl KernelClient {
         self.send(&jsonrpc::notification(initialized, None)).await
     }
 
-    /// Asks for `method`; `doing` is shown when the answer takes its time.
+    /// Calls `method`; `doing` is shown if the answer takes long.
     pub(in crate::cli) async fn call(
         &mut self,
         method: &str,
@@ -144,7 +143,7 @@ impl KernelClient {
             .await
     }
 
-    /// Asks for `method` and waits for the answer; the result is the kernel's JSON text.
+    /// Sends `method` and waits for the result, the kernel's JSON text.
     pub(in crate::cli) async fn request(
         &mut self,
         method: &str,
@@ -181,13 +180,13 @@ impl KernelClient {
         }
     }
 
-    /// Takes the last request back, whose answer is not waited for any more.
+    /// Cancels the last request, whose answer is no longer needed.
     pub(in crate::cli) async fn cancel_last(&mut self) {
-        // Where the kernel is gone, there is nothing to take back.
+        // If the kernel is gone, there is nothing to cancel.
         let _ = self.cancel(&self.last_id.to_string()).await;
     }
 
-    /// Hears what comes until it is interrupted or the kernel ends.
+    /// Receives messages until interrupted or until the kernel closes the connection.
     pub(in crate::cli) async fn listen_until_closed(
         &mut self,
         observer: &mut dyn RequestObserver,
@@ -202,7 +201,7 @@ impl KernelClient {
         }
     }
 
-    /// Takes one message; the answer to `id` when it is that.
+    /// Handles a message; returns the answer to `id`.
     async fn handle_frame(
         &mut self,
         frame: &[u8],
@@ -229,7 +228,7 @@ impl KernelClient {
         Ok(None)
     }
 
-    /// Answers a request of the kernel, or lays it before the person.
+    /// Answers a request of the kernel, or queues it for the user.
     async fn handle_request(
         &mut self,
         id: RequestId,
@@ -265,7 +264,7 @@ impl KernelClient {
         self.send(&jsonrpc::error(id.as_json(), &error)).await
     }
 
-    /// Puts the first waiting question on the terminal, unless one is there.
+    /// Prompts for the first queued elicitation, unless a prompt is open.
     fn prompt_next(&mut self, observer: &mut dyn RequestObserver) {
         if let (None, Some((_, params))) = (&self.prompt, self.pending_callbacks.front()) {
             let params = params.clone();
@@ -310,7 +309,7 @@ impl KernelClient {
     }
 }
 
-/// Connects; waits while so many wait that the system takes no more.
+/// Connects; waits while the backlog is full.
 async fn connect_socket(
     socket: &Path,
     holder: impl Fn() -> Option<i32>,
@@ -328,12 +327,12 @@ async fn connect_socket(
     }
 }
 
-/// It answered, and left before all was said.
+/// The kernel answered, and closed the connection early.
 fn closed_early_failure() -> Failure {
     Failure::Other(Failure::ConnectionClosed.to_string())
 }
 
-/// Resolves once a silence has lasted too long.
+/// Resolves when the kernel has been silent for too long.
 async fn response_timeout(mut silence: ResponseTimer) -> Failure {
     loop {
         sleep(POLL_INTERVAL).await;
@@ -343,7 +342,7 @@ async fn response_timeout(mut silence: ResponseTimer) -> Failure {
     }
 }
 
-/// The person's answer, when a question is on the terminal.
+/// The user's answer, while a prompt is open.
 async fn join_prompt(asked: &mut Option<JoinHandle<Value>>) -> Value {
     match asked {
         Some(question) => question

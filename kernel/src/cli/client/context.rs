@@ -1,4 +1,4 @@
-//! What every command needs to know: where the kernel is and how to print.
+//! The context of all commands: the location of the kernel, and output options.
 
 use std::path::{Path, PathBuf};
 
@@ -26,24 +26,24 @@ use crate::kernel::lock;
 use crate::kernel::running_kernel::RunningKernel;
 use crate::paths::{BaseDirs, SOCKET_NAME, SOCKET_PATH_MAX};
 
-/// Where the kernel is and how to print.
+/// The location of the kernel, and output options.
 #[derive(Clone)]
 pub(in crate::cli) struct CliContext {
     /// Print JSON.
     pub(in crate::cli) json: bool,
-    /// Show long output page by page, where a person reads it.
+    /// Page long output on a terminal.
     pub(in crate::cli) use_pager: bool,
-    /// As named with `--socket`, to be passed on.
+    /// The value of `--socket`, to be passed on.
     pub(in crate::cli) named_socket: Option<PathBuf>,
-    /// As named with `--data-dir`, to be passed on.
+    /// The value of `--data-dir`, to be passed on.
     pub(in crate::cli) named_data_dir: Option<PathBuf>,
     /// How the configuration is looked up.
     pub(in crate::cli) look_up: ConfigLookup,
     /// The user's folders.
     pub(in crate::cli) base_dirs: BaseDirs,
-    /// Why the file that was named cannot be read, where nothing else says which kernel is meant.
+    /// Why the explicitly named file cannot be read, if nothing else selects the kernel.
     unreadable_config: Option<String>,
-    /// The project's file, where it is not in force as it is; in words.
+    /// Describes the project's file, if it is not in force as it is on disk.
     untrusted_project: Option<String>,
     /// `[data] dir`.
     configured_data_dir: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(in crate::cli) struct CliContext {
     pub(in crate::cli) registry: RegistryConfig,
 }
 
-/// What keeps one from knowing where the kernel of these files is.
+/// Why the kernel's location cannot be read from these files.
 fn unreadable_reason(loaded: &Result<LoadedConfig, ConfigLookupError>) -> Option<String> {
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -79,8 +79,8 @@ impl CliContext {
         let from_here = |path| look_up.current_dir.join::<PathBuf>(path);
         let named_socket = options.socket.map(from_here);
         let named_data_dir = options.data_dir.map(from_here);
-        // Where the kernel is, as far as its configuration can be read; what is wrong is told by who
-        // needs it.
+        // The location of the kernel, as far as its configuration can be read; commands that need more report
+        // problems.
         let loaded = config::load(&look_up, &|_| None, None);
         let is_placed = named_socket.is_some() || named_data_dir.is_some();
         let unread =
@@ -109,7 +109,7 @@ impl CliContext {
         })
     }
 
-    /// How registries are reached, as the files say it that are in force.
+    /// Settings of outgoing HTTP from the files in force.
     pub(in crate::cli) fn outbound(&self) -> Outbound {
         let loaded = config::load_with_env(
             &self.look_up,
@@ -120,16 +120,16 @@ impl CliContext {
         network.unwrap_or_default().outbound()
     }
 
-    /// The folder that this program was started in, without links.
+    /// The current folder, without links.
     pub(in crate::cli) fn current_folder(&self) -> Option<PathBuf> {
         self.look_up.current_dir.canonicalize().ok()
     }
 
-    /// The kernel's socket: as named, or that of the kernel that runs, or where the next one listens.
+    /// The kernel's socket: as named, that of the running kernel, or where the next one listens.
     pub(in crate::cli) fn socket(&self) -> PathBuf {
         let running = || self.find_running().map(|running| running.socket);
         let named = self.named_socket.clone();
-        // A file that was named and says where its kernel listens means no other one.
+        // An explicitly named file with a socket selects no other kernel.
         let told = self.configured_socket.as_ref();
         let told =
             told.filter(|_| self.is_explicit() && self.configured_or_named_data_dir().is_none());
@@ -139,10 +139,10 @@ impl CliContext {
             .unwrap_or_else(|| self.socket_for_new_kernel())
     }
 
-    /// The socket, to have something done by its kernel.
+    /// The socket for a request that changes the kernel.
     ///
     /// # Errors
-    /// When the file that was named does not say which kernel is meant: another one must not be asked in its place.
+    /// If the explicitly named file does not select a kernel: no other one may be used instead.
     pub(in crate::cli) fn running_socket(&self) -> Result<PathBuf, Failure> {
         match &self.unreadable_config {
             None => Ok(self.socket()),
@@ -152,27 +152,29 @@ impl CliContext {
         }
     }
 
-    /// Where a kernel that is started with these names listens: in its data folder, where that was
-    /// named, so that two of them are never in each other's way.
+    /// The socket of a kernel started with these options: in its data folder, if that was named, so that two
+    /// kernels never conflict.
     pub(in crate::cli) fn socket_for_new_kernel(&self) -> PathBuf {
-        let beside = || {
+        let socket_in_data_dir = || {
             self.configured_or_named_data_dir()
                 .map(|folder| folder.join(SOCKET_NAME))
         };
         let fits = |path: &PathBuf| path.as_os_str().len() <= SOCKET_PATH_MAX;
         match self.configured_or_named_socket() {
             Some(path) => path.clone(),
-            None => (beside().filter(fits)).unwrap_or_else(|| self.base_dirs.socket(None)),
+            None => {
+                (socket_in_data_dir().filter(fits)).unwrap_or_else(|| self.base_dirs.socket(None))
+            }
         }
     }
 
-    /// What keeps a kernel that is started with these names from its usual socket; in words.
+    /// Why a kernel started with these options cannot use its usual socket.
     pub(in crate::cli) fn socket_path_problem(&self) -> Option<String> {
         let usual = self.socket_for_new_kernel() == self.base_dirs.socket(None);
         self.base_dirs.socket_path_problem().filter(|_| usual)
     }
 
-    /// The kernel that runs for who names nothing more than this context does.
+    /// The running kernel that these options select.
     pub(in crate::cli) fn find_running(&self) -> Option<RunningKernel> {
         let folders = self.record_search_folders();
         folders
@@ -180,9 +182,8 @@ impl CliContext {
             .find_map(|folder| RunningKernel::find_live(folder))
     }
 
-    /// Where a running kernel is looked for: in the data folder that was named, by an option or in the
-    /// file that one names; else where all look. The user's own files may say another folder than they did
-    /// when the kernel that runs was started.
+    /// Folders to search for the record of a running kernel: the data folder named by an option or by the explicit
+    /// file, else the usual ones. The user's own files may name another folder than when the kernel was started.
     fn record_search_folders(&self) -> Vec<PathBuf> {
         let named = self.named_data_dir.as_ref();
         if let Some(named) = named.or(self
@@ -206,8 +207,8 @@ impl CliContext {
         self.look_up.explicit_file().is_some()
     }
 
-    /// Where a kernel that is started with these names is recorded beside its data folder. One whose
-    /// folder and socket are both told is one's own: whoever wants it tells them, too.
+    /// Folders that record a kernel started with these options, besides its data folder. A kernel with explicit
+    /// folder and socket is private: its clients name them, too.
     pub(in crate::cli) fn record_folders(&self) -> Vec<PathBuf> {
         match (
             self.configured_or_named_data_dir(),
@@ -218,13 +219,13 @@ impl CliContext {
         }
     }
 
-    /// The socket, where somebody told it.
+    /// The socket, if set explicitly.
     fn configured_or_named_socket(&self) -> Option<&PathBuf> {
         let named = self.named_socket.as_ref();
         named.or(self.configured_socket.as_ref())
     }
 
-    /// The data folder, where somebody told it.
+    /// The data folder, if set explicitly.
     pub(in crate::cli) fn configured_or_named_data_dir(&self) -> Option<&Path> {
         let told = self
             .named_data_dir
@@ -233,7 +234,7 @@ impl CliContext {
         told.map(PathBuf::as_path)
     }
 
-    /// Tells of a kernel that is not there, or not to be reached, what is known of it.
+    /// Adds what is known about the kernel to the failure to reach it.
     pub(in crate::cli) fn explain_absence(&self, failure: Failure) -> Failure {
         let Failure::NotRunning(KernelAbsence::NotListening(socket)) = failure else {
             return failure;
@@ -250,7 +251,7 @@ impl CliContext {
         Failure::NotRunning(told)
     }
 
-    /// Says on stderr that the project's file in this folder does not count, and what to type.
+    /// Prints on stderr that the project's file is not in force, and the remedy.
     pub(in crate::cli) fn warn_untrusted(&self) {
         if let Some(untrusted) = &self.untrusted_project {
             print_error(format_args!("mgp: {}", sanitize_line(untrusted)));
@@ -277,8 +278,8 @@ impl CliContext {
         named.filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
-    /// As the kernel that runs looks, unless a file was named: it may have been started in another folder, or with a file
-    /// of its own.
+    /// The running kernel's look-up, unless a file was named: it may have been started in another folder, or with its
+    /// own file.
     pub(in crate::cli) fn lookup_for(&self, status: Option<&KernelStatus>) -> ConfigLookup {
         let ours = self.look_up.clone();
         let status = status.filter(|_| ours.explicit_file().is_none());
@@ -299,24 +300,24 @@ impl CliContext {
         }
     }
 
-    /// Where secrets are kept by their names.
+    /// The store of named secrets.
     pub(in crate::cli) fn secret_store(&self) -> Result<SecretStore, Failure> {
         let store = NamedSecrets::for_look_up(&self.look_up).store(&self.secrets);
         store.ok_or_else(|| Failure::Usage("there is no home to keep secrets in; set HOME".into()))
     }
 
-    /// Whether `[secrets] command` has those that are not kept here.
+    /// Whether `[secrets] command` provides secrets that are not stored.
     pub(in crate::cli) fn has_secrets_command(&self) -> bool {
         !self.secrets.command.is_empty()
     }
 
-    /// The process that holds the data folder, while one does.
+    /// The process that holds the data folder, if any.
     pub(in crate::cli) fn data_dir_holder(&self) -> Option<i32> {
         let usual = self.base_dirs.data_dir(self.configured_or_named_data_dir());
         lock::find_holder(&usual.ok()?)
     }
 
-    /// The same for the kernel at another socket.
+    /// The same context for the kernel at another socket.
     pub(in crate::cli) fn with_socket(&self, socket: PathBuf) -> Self {
         Self {
             named_socket: Some(socket),
@@ -324,7 +325,7 @@ impl CliContext {
         }
     }
 
-    /// The folder for what lasts: as named on the command line, as configured, or the user's.
+    /// The folder for persistent state: as named on the command line, as configured, or the user's.
     pub(in crate::cli) fn data_dir(&self, kernel: &KernelConfig) -> Result<PathBuf, Failure> {
         if let Some(named) = &self.named_data_dir {
             return Ok(named.clone());
@@ -333,7 +334,7 @@ impl CliContext {
         dir.map_err(|e| Failure::Other(e.to_string()))
     }
 
-    /// The same, where a kernel may run: a folder that was named counts, else the one of the kernel that runs.
+    /// The same if a kernel may run: the named folder, else that of the running kernel.
     pub(in crate::cli) fn running_data_dir(
         &self,
         kernel: &KernelConfig,
@@ -345,7 +346,7 @@ impl CliContext {
         }
     }
 
-    /// The running kernel's status; `None` when none runs.
+    /// The running kernel's status; `None` if none runs.
     pub(in crate::cli) fn status(&self) -> Result<Option<KernelStatus>, Failure> {
         let asked = self.with_kernel(async |client| {
             parse_result(&client.request(Status::METHOD, &json!({}), &mut ()).await?)
@@ -357,7 +358,7 @@ impl CliContext {
         }
     }
 
-    /// Has the running kernel read its files again; answers its status after that.
+    /// Makes the running kernel reload its files; returns its status after that.
     pub(in crate::cli) fn reload_kernel(&self) -> Result<KernelStatus, Failure> {
         let doing = "reading the configuration";
         self.with_kernel(async |client| {
@@ -366,7 +367,7 @@ impl CliContext {
         })
     }
 
-    /// Asks the running kernel one thing; `doing` is shown when the answer takes its time.
+    /// Sends one request to the running kernel; `doing` is shown if the answer takes long.
     pub(in crate::cli) fn call(
         &self,
         method: &str,
@@ -376,7 +377,7 @@ impl CliContext {
         self.call_at(None, method, params, doing)
     }
 
-    /// The same at the door of one server.
+    /// The same at the endpoint of one server.
     pub(in crate::cli) fn call_at(
         &self,
         server: Option<&str>,
@@ -390,7 +391,7 @@ impl CliContext {
         })
     }
 
-    /// The same about a server, which has to be there.
+    /// The same about an existing server.
     pub(in crate::cli) fn call_about_server(
         &self,
         server: &str,
@@ -404,7 +405,7 @@ impl CliContext {
         })
     }
 
-    /// Does something with a connection to the running kernel.
+    /// Runs `work` with a connection to the running kernel.
     pub(in crate::cli) fn with_kernel<T>(
         &self,
         work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
@@ -412,7 +413,7 @@ impl CliContext {
         self.with_kernel_at(ConnectOptions::default(), work)
     }
 
-    /// The same with a connection that is opened so.
+    /// The same with options of the connection.
     pub(in crate::cli) fn with_kernel_at<T>(
         &self,
         options: ConnectOptions,
@@ -424,7 +425,7 @@ impl CliContext {
         })
     }
 
-    /// A connection to the running kernel that is opened so.
+    /// A connection to the running kernel with these options.
     pub(in crate::cli) async fn connect(
         &self,
         options: ConnectOptions,
@@ -433,7 +434,7 @@ impl CliContext {
         KernelClient::connect(&self.running_socket()?, holder, options).await
     }
 
-    /// Does what waits for more than one thing.
+    /// Runs a future on a new runtime.
     pub(in crate::cli) fn block_on<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -442,21 +443,21 @@ impl CliContext {
             .enable_all()
             .build()?;
         let outcome = runtime.block_on(work);
-        // A thread may still wait for a line from the terminal; nobody waits for it.
+        // A thread may still read from the terminal; it cannot be joined.
         runtime.shutdown_background();
         outcome
     }
 
-    /// Prints an answer: for a program as it came, else `in_words`.
+    /// Prints an answer: unchanged for programs, else with `print_text`.
     pub(in crate::cli) fn print_answer<T: DeserializeOwned>(
         &self,
         answer: &RawValue,
-        in_words: impl FnOnce(T) -> Result<(), Failure>,
+        print_text: impl FnOnce(T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.json {
             print_line(answer.get())
         } else {
-            in_words(parse_result(answer)?)
+            print_text(parse_result(answer)?)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A server's question (`elicitation/create` with a form), and the arguments that a tool cannot be called
-//! without, asked at the terminal field by field.
+//! Prompts for a server's elicitation (`elicitation/create` with a form), and for missing required arguments of a tool,
+//! field by field.
 
 mod field;
 
@@ -10,31 +10,31 @@ use serde_json::{Map, Value, json};
 use crate::cli::text_format::{first_line, indent_continuations};
 use field::{FormField, fields, missing_arguments};
 
-/// Typed for "I do not want to answer".
+/// Declines to answer.
 const DECLINE_COMMAND: &str = "/decline";
-/// Wrong answers to one field before the whole question is given up.
+/// Invalid answers to one field before the elicitation is cancelled.
 const FIELD_ATTEMPTS: usize = 5;
 
-/// Asks on stderr and reads from stdin; answers the result of `elicitation/create`.
+/// Prompts on stderr and reads from stdin; returns the result of `elicitation/create`.
 pub(in crate::cli) fn prompt_elicitation(params: &Value) -> Value {
     run_elicitation(params, &mut io::stdin().lock(), &mut io::stderr())
 }
 
-/// Arguments that are asked for: whoever wants more of somebody is given them in a file.
+/// Most arguments to prompt for; tools with more are given them in a file.
 const MISSING_ARGUMENTS_MAX: usize = 30;
 
-/// Whether arguments are missing that can be asked for.
+/// Whether arguments are missing that can be prompted for.
 pub(in crate::cli) fn has_promptable_missing(schema: &Value, given: &Map<String, Value>) -> bool {
     (1..=MISSING_ARGUMENTS_MAX).contains(&missing_arguments(schema, given).len())
 }
 
-/// Asks for what the tool `name` cannot be called without; `None` when somebody leaves instead.
+/// Prompts for the missing required arguments of the tool `name`; `None` if the user declines.
 pub(in crate::cli) fn prompt_missing_arguments(
     name: &str,
     schema: &Value,
     given: &Map<String, Value>,
 ) -> Option<Map<String, Value>> {
-    // Not locked: who is interrupted says so meanwhile.
+    // Not locked, so that an interrupt can be reported meanwhile.
     let (input, output) = (&mut io::stdin().lock(), &mut io::stderr());
     fill_missing(name, schema, given, input, output)
         .ok()
@@ -64,7 +64,7 @@ fn fill_missing(
     Ok(Some(content))
 }
 
-/// An answer that is no content.
+/// An answer without content.
 enum FormAbort {
     Declined,
     InputClosed,
@@ -108,7 +108,7 @@ fn fill_form(
     Ok(Ok(content))
 }
 
-/// Asks for one field until the answer fits.
+/// Prompts for one field until the answer is valid.
 fn prompt_field(
     field: &FormField<'_>,
     decline: Option<&str>,
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_taken_and_what_is_optional_may_stay_away() {
+    fn defaults_apply_and_optional_fields_may_be_omitted() {
         let (answer, _) = form("Ada\n\n\n\n\n");
         let content = json!({"name": "Ada", "colour": "blue", "spam": false});
         assert_eq!(answer, json!({"action": "accept", "content": content}));
     }
 
     #[test]
-    fn what_does_not_fit_is_asked_again() {
+    fn invalid_answers_are_asked_again() {
         let (answer, shown) = form("\nA\nAda\nold\n200\n36\ngreen\nred\n\n\n");
         let content = json!({"name": "Ada", "age": 36, "colour": "red", "spam": false});
         assert_eq!(answer, json!({"action": "accept", "content": content}));
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn a_person_may_decline_or_leave() {
+    fn the_user_may_decline_or_cancel() {
         assert_eq!(form("Ada\n/decline\n").0, json!({"action": "decline"}));
         assert_eq!(form("Ada\n").0, json!({"action": "cancel"}));
         assert_eq!(form(&"\n".repeat(9)).0, json!({"action": "cancel"}));
     }
 
-    fn asked(schema: &Value, given: Value, typed: &str) -> (Option<Value>, String) {
+    fn prompt_for(schema: &Value, given: Value, typed: &str) -> (Option<Value>, String) {
         let Value::Object(given) = given else {
             panic!("arguments are an object");
         };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_missing_are_asked_for_by_their_types() {
+    fn missing_arguments_are_prompted_by_type() {
         let schema = json!({
             "required": ["size", "path", "deep", "tags", "where", "any", "given"],
             "properties": {
@@ -220,7 +220,7 @@ mod tests {
             },
         });
         let typed = "/decline\n\nmaybe\ny\na, b\n[1]\n{\"x\": 1}\n7\n";
-        let (filled, shown) = asked(&schema, json!({"given": "g"}), typed);
+        let (filled, shown) = prompt_for(&schema, json!({"given": "g"}), typed);
         let want = json!({"given": "g", "path": "/decline", "size": 2, "deep": true, "tags": [1],
                           "where": {"x": 1}, "any": 7});
         assert_eq!(filled, Some(want));
@@ -233,7 +233,7 @@ mod tests {
             assert!(shown.contains(said), "{said} is not in {shown}");
         }
         assert!(!shown.contains("optional") && !shown.contains("given"));
-        assert_eq!(asked(&schema, json!({}), "a\n").0, None);
+        assert_eq!(prompt_for(&schema, json!({}), "a\n").0, None);
         assert!(!has_promptable_missing(
             &json!({"required": ["a"]}),
             &Map::from_iter([("a".into(), json!(1))])

@@ -1,4 +1,4 @@
-//! Names of agents, servers and tools as typed: the kernel reads them, and suggests the nearest when one
+//! Resolves typed names of agents, servers and tools through the kernel, with suggestions for unknown ones.
 //! does not exist.
 
 use mgp_engine::tool_names::canonical_name;
@@ -13,58 +13,58 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_error;
 use crate::cli::text_format::sanitize_line;
 
-/// What stands before the kernel's words for what was typed wrongly.
+/// The prefix of the kernel's messages about invalid input.
 const INVALID_PARAMS_PREFIX: &str = "Invalid params: ";
 
-/// Has the kernel read names, of things that are there or not.
+/// Resolves names, existing or not.
 pub(in crate::cli) async fn resolve(
     client: &mut KernelClient,
-    asked: &Read,
+    query: &Read,
 ) -> Result<ResolvedNames, Failure> {
-    let answer = client.request(Read::METHOD, asked, &mut ()).await;
+    let answer = client.request(Read::METHOD, query, &mut ()).await;
     parse_result(&answer.map_err(to_usage_failure)?)
 }
 
-/// The same, of things that are there.
+/// Resolves existing names.
 pub(in crate::cli) async fn resolve_existing(
     client: &mut KernelClient,
-    asked: &Read,
+    query: &Read,
 ) -> Result<ResolvedNames, Failure> {
-    let meant = resolve(client, asked).await?;
-    if meant.unknown.is_empty() {
-        Ok(meant)
+    let resolved = resolve(client, query).await?;
+    if resolved.unknown.is_empty() {
+        Ok(resolved)
     } else {
-        Err(Failure::Usage(meant.unknown.join("\n")))
+        Err(Failure::Usage(resolved.unknown.join("\n")))
     }
 }
 
-/// A server that is there, by its id.
+/// The id of an existing server.
 pub(in crate::cli) async fn resolve_server(
     client: &mut KernelClient,
     typed: &str,
 ) -> Result<(), Failure> {
     let server = Some(typed.to_owned());
-    let asked = Read {
+    let query = Read {
         server,
         ..Read::default()
     };
-    resolve_existing(client, &asked).await.map(drop)
+    resolve_existing(client, &query).await.map(drop)
 }
 
-/// An agent that is there, by its id.
+/// The id of an existing agent.
 pub(in crate::cli) async fn resolve_agent(
     client: &mut KernelClient,
     typed: &str,
 ) -> Result<Option<String>, Failure> {
     let agent = Some(typed.to_owned());
-    let asked = Read {
+    let query = Read {
         agent,
         ..Read::default()
     };
-    Ok(resolve_existing(client, &asked).await?.agent_id)
+    Ok(resolve_existing(client, &query).await?.agent_id)
 }
 
-/// A server or tool as it is printed everywhere.
+/// A server or tool in the common notation.
 pub(in crate::cli) fn render_target(server: &str, tool: Option<&str>) -> String {
     match tool {
         Some(tool) => canonical_name(&ServerId::new(server), tool),
@@ -72,14 +72,14 @@ pub(in crate::cli) fn render_target(server: &str, tool: Option<&str>) -> String 
     }
 }
 
-/// Says on stderr what is not there, or could not be looked up.
+/// Prints on stderr which names are unknown or could not be looked up.
 pub(in crate::cli) fn print_notes(notes: &[String]) {
     for note in notes {
         print_error(format_args!("note: {}", sanitize_line(note)));
     }
 }
 
-/// A name that cannot be read is a command line that is wrong.
+/// An invalid name is a usage error.
 pub(in crate::cli) fn to_usage_failure(failure: Failure) -> Failure {
     if let Failure::ErrorResponse { code, message, .. } = &failure
         && *code == INVALID_PARAMS

@@ -1,4 +1,4 @@
-//! Lists of MCP, page by page.
+//! Reads MCP lists page by page.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::progress::ProgressLine;
 use super::response::parse_result;
 use crate::cli::failure::Failure;
 
-/// Pages asked for before the list is taken to have no end.
+/// Pages after which a list counts as endless.
 const MAX_PAGES: usize = 1000;
 
-/// One page of any list: its members.
+/// A page of any list: its members.
 type Page = BTreeMap<String, Box<RawValue>>;
 
 /// All items that `method` lists under `member`, as the kernel wrote them.

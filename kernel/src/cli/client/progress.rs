@@ -1,5 +1,5 @@
-//! Shows progress of anything slower than half a second: a moving line on a terminal, plain lines
-//! otherwise; always on stderr.
+//! Shows progress of anything slower than half a second: a moving line on a terminal, plain lines otherwise; always on
+//! stderr.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_error;
 use crate::cli::text_format::first_line;
 
-/// Time between two plain lines, at least.
+/// Shortest time between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows how one request is getting on.
+/// Shows the progress of one request.
 pub(in crate::cli) struct ProgressLine {
     title: String,
     is_terminal: bool,
@@ -25,7 +25,7 @@ pub(in crate::cli) struct ProgressLine {
     last_line: Option<Instant>,
 }
 
-/// `params` of `notifications/progress`, as far as they are shown.
+/// The displayed part of `notifications/progress`.
 #[derive(Clone, Default, Deserialize)]
 struct ProgressParams {
     progress: Option<f64>,
@@ -34,7 +34,7 @@ struct ProgressParams {
 }
 
 impl ProgressLine {
-    /// `title` says what is being done.
+    /// `title` describes the action.
     pub(in crate::cli) fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -45,7 +45,7 @@ impl ProgressLine {
         }
     }
 
-    /// Shows that it goes on, from now.
+    /// Shows the progress from now on.
     pub(in crate::cli) fn show(&mut self) {
         if !self.is_terminal {
             return self.print_line();
@@ -58,7 +58,7 @@ impl ProgressLine {
         self.bar = Some(bar);
     }
 
-    /// Says a line of its own, above what moves.
+    /// Prints a line above the moving one.
     pub(in crate::cli) fn print_above(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
@@ -111,7 +111,7 @@ impl RequestObserver for ProgressLine {
         self.last_params = serde_json::from_str(params).ok();
         match &self.bar {
             Some(bar) => bar.set_message(self.render()),
-            // Plain lines begin when it is late, and then come at their pace.
+            // Plain lines start after the delay, at their interval.
             None if self
                 .last_line
                 .is_some_and(|at| at.elapsed() >= LINE_INTERVAL) =>
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_told_as_far_as_it_is_known() {
+    fn progress_shows_the_known_parts() {
         let text = |params: &str| {
             serde_json::from_str::<ProgressParams>(params)
                 .unwrap()

@@ -1,4 +1,4 @@
-//! What the kernel answered.
+//! Parses the kernel's responses.
 
 use mgp_protocol::jsonrpc::ErrorObject;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::failure::Failure;
 
-/// Reads an answer as what it should be.
+/// Parses a result.
 pub(in crate::cli) fn parse_result<'a, T: Deserialize<'a>>(
     answer: &'a RawValue,
 ) -> Result<T, Failure> {
@@ -14,7 +14,7 @@ pub(in crate::cli) fn parse_result<'a, T: Deserialize<'a>>(
     serde_json::from_str(answer.get()).map_err(other)
 }
 
-/// The `error` of an answer as a failure.
+/// The `error` of a response as a failure.
 pub(in crate::cli) fn parse_error(error: &RawValue) -> Failure {
     match serde_json::from_str::<ErrorObject>(error.get()) {
         Ok(error) => Failure::ErrorResponse {

@@ -1,4 +1,4 @@
-//! A kernel that does not answer: how long the command line waits, and what it prints.
+//! Detects a kernel that does not answer.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use crate::cli::failure::Failure;
 use crate::kernel::process::{ProcessIdentity, ProcessState};
 
-/// How long the kernel may take to say hello.
+/// Limit for the kernel's answer to `initialize`.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is looked at while it says nothing.
+/// Interval of checks while it is silent.
 pub(in crate::cli) const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Looks that have to find it stopped, one after the other: a debugger stops it for less.
+/// Consecutive checks that must find it stopped: a debugger may stop it for a shorter time.
 const STOPPED_POLLS_MAX: u32 = 4;
 
-/// The silence of a kernel, from now.
+/// The time since the last message of a kernel.
 pub(in crate::cli) struct ResponseTimer {
     socket: PathBuf,
     process: Option<ProcessIdentity>,
@@ -22,7 +22,7 @@ pub(in crate::cli) struct ResponseTimer {
 }
 
 impl ResponseTimer {
-    /// The kernel at this socket, with its process where that is known.
+    /// The kernel at this socket, with its process if known.
     pub(in crate::cli) fn start(socket: &Path, pid: Option<i32>) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -32,10 +32,10 @@ impl ResponseTimer {
         }
     }
 
-    /// To be asked after each [`POLL_INTERVAL`] without a word.
+    /// Called after each [`POLL_INTERVAL`] without a message.
     ///
     /// # Errors
-    /// When it is not waited for any longer: it was stopped, or took too long.
+    /// If the kernel was stopped, or took too long.
     pub(in crate::cli) fn check(&mut self) -> Result<(), Failure> {
         let stopped = |process: &ProcessIdentity| process.state() == ProcessState::Stopped;
         self.stopped_polls = if self.process.as_ref().is_some_and(stopped) {

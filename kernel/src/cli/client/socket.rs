@@ -11,7 +11,7 @@ use tokio::net::unix::OwnedReadHalf;
 
 use crate::cli::failure::{Failure, KernelAbsence};
 
-/// Longest message taken from the kernel, in bytes: eight results of the size a server may send.
+/// Longest message accepted from the kernel, in bytes: eight results of a server's size limit.
 const MAX_FRAME: usize = 64 << 20;
 
 /// Why there is no connection.
@@ -25,14 +25,14 @@ pub(in crate::cli) fn connect_failure(error: &io::Error, socket: &Path) -> Failu
     Failure::Other(format!("{}: {error}", socket.display()))
 }
 
-/// Tries after a kernel closed the connection without a word: one that dies still takes connections, and
-/// soon no more. One that goes on refuses this client.
+/// Retries after a kernel closed the connection without an answer: a dying kernel accepts connections for a moment. One
+/// that continues to do so rejects this client.
 pub(in crate::cli) struct ConnectRetries(u32);
 
 impl ConnectRetries {
-    /// Time between two of them.
+    /// Time between two attempts.
     pub(in crate::cli) const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-    /// How many there are: 2 s of them.
+    /// Attempts within 2 s.
     const ATTEMPTS_MAX: u32 = 40;
 
     pub(in crate::cli) fn new() -> Self {
@@ -47,12 +47,12 @@ impl ConnectRetries {
     }
 }
 
-/// Whether more connections wait than the kernel's socket may hold: nobody takes them.
+/// Whether the socket's backlog is full.
 pub(in crate::cli) fn backlog_is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
 }
 
-/// Refuses to talk to a socket that somebody else listens on.
+/// Rejects a socket on which another user listens.
 pub(in crate::cli) fn check_owner(uid: u32, socket: &Path) -> Result<(), Failure> {
     if uid == 0 || uid == nix::unistd::geteuid().as_raw() {
         Ok(())
@@ -64,7 +64,7 @@ pub(in crate::cli) fn check_owner(uid: u32, socket: &Path) -> Result<(), Failure
     }
 }
 
-/// The lines of a connection.
+/// Reads the lines of a connection.
 pub(in crate::cli) struct Frames {
     reader: OwnedReadHalf,
     buffer: BytesMut,
@@ -82,12 +82,12 @@ impl Frames {
         }
     }
 
-    /// Whether anything has come.
+    /// Whether anything was received.
     pub(in crate::cli) fn has_received(&self) -> bool {
         self.has_received
     }
 
-    /// The next line. May be dropped and called again.
+    /// The next line. Cancel-safe.
     pub(in crate::cli) async fn next_frame(&mut self) -> Result<Bytes, Failure> {
         loop {
             match self.framer.next(&mut self.buffer) {

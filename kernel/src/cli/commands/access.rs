@@ -1,4 +1,4 @@
-//! `mgp grants …` and `mgp explain`: who may call what, decided and shown.
+//! `mgp grants …` and `mgp explain`.
 
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::AgentId;
@@ -16,24 +16,24 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{new_table, print_line};
 use crate::cli::text_format::{first_line, sanitize_line};
 
-/// What is shown while the kernel takes its time.
+/// Progress title.
 const PROGRESS_TITLE: &str = "asking the kernel";
 /// Widest column of a table, in characters.
 const COLUMN_WIDTH_MAX: usize = 60;
 
-/// Whom and what a rule is about, as the kernel read it.
+/// The agent and target of a rule, resolved by the kernel.
 struct RuleTarget {
     agent: String,
-    /// The agent, as people call it.
+    /// The agent, for display.
     agent_label: String,
     server: String,
     tool: Option<String>,
-    /// What of it is not there.
+    /// Unknown names among them.
     unknown_names: Vec<String>,
 }
 
 impl RuleTarget {
-    /// Reads what was typed.
+    /// Resolves the typed names.
     async fn resolve(client: &mut KernelClient, about: &RuleSubject) -> Result<Self, Failure> {
         let place = Some(about.place.clone());
         let (server, place) = if about.whole_server {
@@ -42,7 +42,7 @@ impl RuleTarget {
             (None, place)
         };
         let agent = Some(about.agent.clone());
-        let asked = Read {
+        let query = Read {
             agent,
             server,
             place,
@@ -54,7 +54,7 @@ impl RuleTarget {
             tool_name,
             unknown,
             doubts,
-        } = name_resolution::resolve(client, &asked).await?;
+        } = name_resolution::resolve(client, &query).await?;
         name_resolution::print_notes(&doubts);
         let agent = agent_id.unwrap_or_default();
         Ok(Self {
@@ -70,7 +70,7 @@ impl RuleTarget {
         })
     }
 
-    /// Refuses what is not there, unless it may come.
+    /// Rejects unknown names, unless they are marked as future ones.
     fn require_existing(self) -> Result<Self, Failure> {
         if self.unknown_names.is_empty() {
             Ok(self)
@@ -105,7 +105,7 @@ impl RuleTarget {
     }
 }
 
-/// An agent of another node has all digits of the node in its id: it is shown as it was typed.
+/// The id of another node's agent contains the whole node id: it is displayed as typed.
 fn agent_label(agent: &str, typed: &str) -> String {
     let pattern = typed.starts_with(AgentId::ALL);
     match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) && !pattern {
@@ -146,15 +146,15 @@ fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
     let (agent, place) = (&rule.agent_label, rule.target_label());
     context.print_answer(&answer, |granted: Granted| {
-        let told = granted.confirmed.as_ref();
-        let told = told.map(if grant.deny {
+        let confirmations = granted.confirmed.as_ref();
+        let confirmations = confirmations.map(if grant.deny {
             render_confirmations
         } else {
             render_reach
         });
-        let (id, told) = (granted.grant_id, told.unwrap_or_default());
+        let (id, confirmations) = (granted.grant_id, confirmations.unwrap_or_default());
         print_line(sanitize_line(&format!(
-            "{agent} {verb} {place}{until} ({id}){told}"
+            "{agent} {verb} {place}{until} ({id}){confirmations}"
         )))
     })
 }
@@ -166,7 +166,7 @@ fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
             .call(Revoke::METHOD, &rule.entry_params(), PROGRESS_TITLE)
             .await?;
         let revoked: Revoked = parse_result(&answer)?;
-        // What is gone can still have entries, and be rid of them.
+        // Removed agents and servers can still have entries, which can be removed.
         if revoked.revoked.is_empty() && !rule.unknown_names.is_empty() {
             Err(rule.unknown_names_failure())
         } else {
@@ -178,29 +178,31 @@ fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
     }
     name_resolution::print_notes(&revoked.notes);
     let (agent, place) = (&rule.agent_label, rule.target_label());
-    let told = revoked.confirmed.as_ref().map(render_confirmations);
-    let told = told.unwrap_or_default();
+    let confirmations = revoked.confirmed.as_ref().map(render_confirmations);
+    let confirmations = confirmations.unwrap_or_default();
     print_line(sanitize_line(&if revoked.revoked.is_empty() {
         format!(
             "{agent} has no entry for {place}; `mgp grants list --agent {agent}` shows what there is"
         )
     } else {
-        format!("taken back: the entry of {agent} for {place}{told}")
+        format!("taken back: the entry of {agent} for {place}{confirmations}")
     }))
 }
 
 fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
     let answer = context.with_kernel(async |client| {
-        let asked = Read {
+        let query = Read {
             agent: agent.map(str::to_owned),
             ..Read::default()
         };
-        // An agent that was removed is unknown, and may have entries.
-        let meant = name_resolution::resolve(client, &asked).await?;
-        let params = json!({"agent_id": meant.agent_id});
+        // A removed agent is unknown, and may have entries.
+        let resolved_agent = name_resolution::resolve(client, &query).await?;
+        let params = json!({"agent_id": resolved_agent.agent_id});
         let answer = client.call(List::METHOD, &params, PROGRESS_TITLE).await?;
-        if parse_result::<AccessList>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
-            Err(Failure::Usage(meant.unknown.join("\n")))
+        if parse_result::<AccessList>(&answer)?.entries.is_empty()
+            && !resolved_agent.unknown.is_empty()
+        {
+            Err(Failure::Usage(resolved_agent.unknown.join("\n")))
         } else {
             Ok(answer)
         }
@@ -244,7 +246,7 @@ fn render_grants(entries: &[Entry]) -> String {
     }
 }
 
-/// Which revoke closes an entry, where one does.
+/// The revoke that closes an entry, if any.
 fn closing_revoke(entry: &Entry) -> Option<String> {
     let why = entry.conflict.as_ref()?;
     let place = name_resolution::render_target(&entry.server_id, entry.tool_name.as_deref());

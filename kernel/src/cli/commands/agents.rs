@@ -39,7 +39,7 @@ fn call(
     context.call(method, params, "asking the kernel")
 }
 
-/// Refuses the name of nobody.
+/// Rejects unknown agents.
 fn check_agent_exists(context: &CliContext, name: &str) -> Result<(), Failure> {
     context.with_kernel(async |client| name_resolution::resolve_agent(client, name).await.map(drop))
 }
@@ -106,11 +106,11 @@ fn show_token(context: &CliContext, token: AgentToken) -> Result<(), Failure> {
     })
 }
 
-/// The only time a token is printed: alone on stdout, so that it can be taken from there. What to do with it
-/// goes to stderr.
+/// The only time a token is printed: alone on stdout, so that scripts can read it. Instructions are printed on
+/// stderr.
 fn show_once(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
-    let made: IssuedToken = parse_result(answer)?;
-    let entries = ClientEntries::new(context, &made.agent.id, &made.token);
+    let issued: IssuedToken = parse_result(answer)?;
+    let entries = ClientEntries::new(context, &issued.agent.id, &issued.token);
     if context.json {
         let mut whole: Value = parse_result(answer)?;
         whole["entries"] = json!({ "stdio": entries.stdio, "http": entries.http });
@@ -118,10 +118,10 @@ fn show_once(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
     }
     print_error(format_args!(
         "{}, good until: {}; this is the only time the token is shown:",
-        sanitize_line(&made.agent.id),
-        render_expiry(&made.agent)
+        sanitize_line(&issued.agent.id),
+        render_expiry(&issued.agent)
     ));
-    print_line(&made.token)?;
+    print_line(&issued.token)?;
     print_error(format_args!(
         "\nfor a client that starts programs (it needs no token):\n{}",
         entries.stdio
@@ -140,16 +140,16 @@ fn render_expiry(agent: &Agent) -> String {
     }
 }
 
-/// What goes into the configuration of a client, so that it finds this kernel.
+/// Entries for the configuration of a client, so that it finds this kernel.
 struct ClientEntries {
     /// For a client that starts programs: it needs no token.
     stdio: Value,
-    /// For a client that speaks HTTP; `None` where that door is closed.
+    /// For a client that uses HTTP; `None` if HTTP is disabled.
     http: Option<Value>,
 }
 
 impl ClientEntries {
-    /// Those of an agent that shows `token`.
+    /// The entries of an agent with `token`.
     fn new(context: &CliContext, agent: &str, token: &str) -> Self {
         let status = context.status().ok().flatten();
         let doors = status.map(|status| status.doors).unwrap_or_default();
@@ -165,7 +165,7 @@ impl ClientEntries {
     }
 }
 
-/// The program stands with its whole path: a client started from a desktop may have another PATH.
+/// The program has an absolute path: a client started from a desktop may have another PATH.
 pub(super) fn stdio_entry(context: &CliContext, agent: Option<&str>, set: Option<&str>) -> Value {
     let program = env::current_exe().map_or_else(|_| "mgp".into(), |exe| path_text(&exe));
     let mut args = vec!["stdio".to_owned()];
@@ -190,7 +190,7 @@ fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The address in the words of a door, as in `http://127.0.0.1:7332/mcp, token in …`.
+/// The URL in the description of an endpoint, such as `http://127.0.0.1:7332/mcp, token in …`.
 pub(super) fn endpoint_url(door: &str) -> Option<&str> {
     let url = door.split(',').next()?;
     url.starts_with("http").then_some(url)
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_read_from_the_words_of_the_door() {
+    fn the_url_is_parsed_from_the_endpoint_description() {
         let door = "http://127.0.0.1:7332/mcp, token in /data/token";
         assert_eq!(endpoint_url(door), Some("http://127.0.0.1:7332/mcp"));
         assert_eq!(endpoint_url("socket /run/mgp.sock"), None);

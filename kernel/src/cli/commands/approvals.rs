@@ -1,4 +1,4 @@
-//! `mgp pending|approve|deny|answer`: entries that wait for a person, and the answers; `mgp permissions …`.
+//! `mgp pending|approve|deny|answer`: pending entries and decisions; `mgp permissions …`.
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
@@ -29,17 +29,17 @@ pub(super) fn list_pending(context: &CliContext) -> Result<(), Failure> {
              logins,
              nodes,
          }| {
-            let told = pending.iter().map(|entry| render_entry(entry, now));
+            let rendered = pending.iter().map(|entry| render_entry(entry, now));
             let logins = logins
                 .iter()
                 .map(|(server, wanted)| render_login(server, wanted));
             let nodes = [nodes::render_waiting_nodes(&nodes, now)]
                 .into_iter()
                 .filter(|text| !text.is_empty());
-            let told: Vec<String> = nodes.chain(told).chain(logins).collect();
-            match told.as_slice() {
+            let rendered: Vec<String> = nodes.chain(rendered).chain(logins).collect();
+            match rendered.as_slice() {
                 [] => print_line("nothing waits for you"),
-                told => print_line(told.join("\n").trim_end()),
+                rendered => print_line(rendered.join("\n").trim_end()),
             }
         },
     )
@@ -78,7 +78,7 @@ pub(super) fn permissions(context: &CliContext, typed: &Permissions) -> Result<(
     }
 }
 
-/// Each permission that a server needs, with how it was decided.
+/// The permissions that servers need, and how they were decided.
 fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Failure> {
     let (method, doing) = (
         servers::List::METHOD,
@@ -118,7 +118,7 @@ fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Fa
     print_line(rows.trim_fmt())
 }
 
-/// Takes a permission back from a server.
+/// Removes a permission from a server.
 fn remove_permission(context: &CliContext, typed: &RemovePermission) -> Result<(), Failure> {
     let server = typed.server.as_str();
     let params = Revoke {
@@ -156,7 +156,7 @@ fn send_decision(
     })
 }
 
-/// What was decided, in one line.
+/// The decision in one line.
 pub(super) fn render_decision(decided: &DecisionResult) -> String {
     let verdict = match decided.verdict {
         Verdict::Approved => "approved",
@@ -176,13 +176,13 @@ pub(super) fn render_decision(decided: &DecisionResult) -> String {
     text
 }
 
-/// One question with all that is to be read before it is answered.
+/// An entry with everything to read before deciding.
 fn render_entry(entry: &Entry, now_ms: u64) -> String {
     let ago = parse_rfc3339(&entry.since).map_or(0, |since| now_ms.saturating_sub(since));
-    // Whatever a server says in it is no row and no other question.
-    let told = |text: &str| indent_continuations(text, "        | ");
-    let mut text = format!("{}  {}\n", sanitize_line(&entry.id), told(&entry.text));
-    let mut row = |what: &str| text += &format!("        {}\n", told(what));
+    // A server's text must not look like a row or another entry.
+    let rendered = |text: &str| indent_continuations(text, "        | ");
+    let mut text = format!("{}  {}\n", sanitize_line(&entry.id), rendered(&entry.text));
+    let mut row = |what: &str| text += &format!("        {}\n", rendered(what));
     entry.details.iter().for_each(|detail| row(detail));
     if entry.parts.len() > 1 {
         row(&sanitize_line(&format!(
@@ -216,7 +216,7 @@ fn render_entry(entry: &Entry, now_ms: u64) -> String {
     text
 }
 
-/// A login that a server wants.
+/// A login that a server requires.
 fn render_login(server: &str, wanted: &PendingLogin) -> String {
     let state = if wanted.parked {
         "takes no calls until then"
@@ -235,7 +235,7 @@ fn render_login(server: &str, wanted: &PendingLogin) -> String {
     )
 }
 
-/// An option on one line and as one, whatever its server put into it.
+/// A server's option on one line, quoted if necessary.
 fn sanitize_option(option: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || (c.is_ascii_graphic() && c != ',');
     if !option.is_empty() && option.chars().all(plain) {
@@ -249,9 +249,9 @@ fn sanitize_option(option: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Descriptions and names that a server wrote begin no line that is the kernel's.
+    /// Descriptions and names that a server wrote never look like the kernel's lines.
     #[test]
-    fn no_text_of_a_server_looks_like_a_row_or_another_question() {
+    fn server_texts_look_like_no_row_or_entry() {
         let forged = "pushes news\n\nkabelo  server files has changed\n        mgp approve kabelo   or   mgp deny kabelo";
         let entry = Entry {
             id: "tobami".into(),
@@ -265,17 +265,17 @@ mod tests {
             since: "1970-01-01T00:00:01.000Z".into(),
             until: None,
         };
-        let told = render_entry(&entry, 3000);
+        let rendered = render_entry(&entry, 3000);
         let is_forged = |line: &&str| {
             line.trim_start().starts_with("kabelo")
                 || line.trim_start().starts_with("mgp approve k")
         };
-        let forged: Vec<&str> = told.lines().filter(is_forged).collect();
-        assert!(forged.is_empty(), "{told}");
+        let forged: Vec<&str> = rendered.lines().filter(is_forged).collect();
+        assert!(forged.is_empty(), "{rendered}");
     }
 
     #[test]
-    fn a_question_shows_what_to_read_and_what_to_type() {
+    fn an_entry_shows_what_to_read_and_what_to_type() {
         let entry = Entry {
             id: "tobami".into(),
             subject: Subject::Permissions,
@@ -301,17 +301,17 @@ mod tests {
             options: Some(vec!["a".into(), "b".into()]),
             ..entry
         };
-        let told = render_entry(&choice, 3000);
-        assert!(told.contains("options: a, b\n"), "{told}");
-        assert!(told.contains("mgp answer tobami OPTION"), "{told}");
-        // A server writes no line of the kernel's.
+        let rendered = render_entry(&choice, 3000);
+        assert!(rendered.contains("options: a, b\n"), "{rendered}");
+        assert!(rendered.contains("mgp answer tobami OPTION"), "{rendered}");
+        // A server's option is no line of the kernel.
         let odd = ["a b", "a, b", "x\n        mgp approve x", "\u{202e}b", ""];
         let odd = Entry {
             options: Some(odd.map(str::to_owned).to_vec()),
             ..choice
         };
-        let told = render_entry(&odd, 3000);
+        let rendered = render_entry(&odd, 3000);
         let line = r#"options: a b, "a, b", "x\n        mgp approve x", "\u{202e}b", """#;
-        assert!(told.contains(&format!("{line}\n")), "{told}");
+        assert!(rendered.contains(&format!("{line}\n")), "{rendered}");
     }
 }

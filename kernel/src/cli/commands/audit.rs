@@ -25,10 +25,10 @@ use crate::cli::print::print_line;
 use crate::cli::text_format::sanitize_line;
 use crate::config;
 
-/// How often a followed log is looked at.
+/// Interval of polling a followed log.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often a log is looked at that a running kernel writes or trims meanwhile, before what is found is
-/// believed, and at which distance.
+/// Attempts to examine a log that a running kernel writes or trims meanwhile, before a fault is reported, and their
+/// interval.
 const EXAMINE_ATTEMPTS: usize = 5;
 const EXAMINE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -43,7 +43,7 @@ pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
 
 fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
-        // Between two looks no request is under way that would hear it.
+        // Between two polls no request is open that would notice Ctrl-C.
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         let end = replay_since(client, u64::MAX).await?.next_seq;
@@ -77,10 +77,10 @@ async fn replay_since(client: &mut KernelClient, since: u64) -> Result<Replayed,
     parse_result(&answer)
 }
 
-/// The latest time in the last records of the kernel that runs, in milliseconds since 1970. Records written after the clock
-/// was set back are dated earlier than those before.
+/// The latest time in the last records of the running kernel, in milliseconds since 1970. After the clock was set back,
+/// later records have earlier times.
 pub(super) fn newest_record_ms(context: &CliContext) -> Result<Option<u64>, Failure> {
-    /// Records that are looked at.
+    /// Records that are examined.
     const LAST: u64 = 500;
     #[derive(serde::Deserialize)]
     struct Dated {
@@ -127,7 +127,7 @@ fn acknowledge_faults(context: &CliContext, asked: args::Acknowledge) -> Result<
 fn verify(context: &CliContext) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
-    // A kernel that hangs may still have its log verified.
+    // The log can be verified even if the kernel hangs.
     let status = context.status().ok().flatten();
     let data_dir = context.running_data_dir(&loaded.kernel, status.as_ref())?;
     let folder = LogFolder::new(&data_dir);
@@ -161,7 +161,7 @@ fn verify(context: &CliContext) -> Result<(), Failure> {
     }
 }
 
-/// There is no record, and nothing that says that there was one.
+/// The log is empty, and no witness says otherwise.
 fn report_no_records(
     context: &CliContext,
     folder: &LogFolder,
@@ -184,7 +184,7 @@ fn report_no_records(
     }
 }
 
-/// What is wrong with the log of a data folder, in words.
+/// Describes faults of the log in a data folder.
 pub(super) fn find_faults(context: &CliContext, data_dir: &Path) -> Result<Vec<String>, Failure> {
     let running = running_kernel_head(context, data_dir)?;
     Ok(examine_with_retries(&LogFolder::new(data_dir), running)?.describe_faults())
@@ -207,7 +207,7 @@ fn render_examination(found: &VerificationResult) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The last record of the kernel that runs on this folder; `None` when none does.
+/// The last record of the kernel that runs on this folder; `None` if none does.
 fn running_kernel_head(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failure> {
     let asked = context.with_kernel(async |client| {
         let status: KernelStatus =
@@ -224,7 +224,7 @@ fn running_kernel_head(context: &CliContext, data_dir: &Path) -> Result<Option<H
         }))
     });
     match asked {
-        // The kernel at the usual socket may be another one, or keep no log.
+        // The kernel at the usual socket may be another one, or have no log.
         Err(Failure::NotRunning(_) | Failure::ErrorResponse { .. }) => Ok(None),
         Err(_) if context.named_data_dir.is_some() => Ok(None),
         asked => asked,
@@ -236,7 +236,7 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Looks again where a running kernel may be the reason for what is found.
+/// Retries if a running kernel may be the reason for a fault.
 fn examine_with_retries(
     folder: &LogFolder,
     running: Option<Head>,

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_outcome_says_why_and_what_to_do() {
+    fn an_unknown_outcome_has_a_reason_and_a_remedy() {
         let answer =
             json!({"call_id": "u", "outcome": "unknown", "reason": "it went away", "records": []});
         let history: CallHistory = serde_json::from_value(answer).unwrap();

@@ -51,7 +51,7 @@ fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
     })
 }
 
-/// Shows each event as it comes.
+/// Prints each event.
 struct EventPrinter(bool);
 
 impl RequestObserver for EventPrinter {
@@ -66,7 +66,7 @@ impl RequestObserver for EventPrinter {
     }
 }
 
-/// One line: when, on which channel, whose, how bad, and what.
+/// Time, channel, server, severity and message in one line.
 fn render_event(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     let server = match text("_mgp.server_id") {

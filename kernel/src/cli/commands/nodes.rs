@@ -1,12 +1,12 @@
-//! `mgp nodes …`, `mgp cluster …` and `mgp lan …`: this node, the others, and how a node comes in.
+//! `mgp nodes …`, `mgp cluster …` and `mgp lan …`.
 
 mod invite;
 mod join;
 mod keys;
 mod lan;
 mod list;
+mod membership;
 mod revoke;
-mod upkeep;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
@@ -35,10 +35,10 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
         Nodes::List => list::list_nodes(context),
         Nodes::Remove(typed) => revoke::revoke(context, typed),
         Nodes::Rename(typed) => rename_node(context, typed),
-        Nodes::Promote(typed) => upkeep::promote_node(context, typed),
-        Nodes::Demote(typed) => upkeep::demote_node(context, typed),
-        Nodes::Drain(typed) => upkeep::drain_node(context, &typed),
-        Nodes::Forget(typed) => upkeep::forget_nodes(context, typed),
+        Nodes::Promote(typed) => membership::promote_node(context, typed),
+        Nodes::Demote(typed) => membership::demote_node(context, typed),
+        Nodes::Drain(typed) => membership::drain_node(context, &typed),
+        Nodes::Forget(typed) => membership::forget_nodes(context, typed),
         Nodes::Leave(typed) => leave_cluster(context, &typed),
         Nodes::Rekey(typed) => keys::rekey_node(context, typed),
         Nodes::Tickets => invite::list_tickets(context),
@@ -53,7 +53,7 @@ pub(super) fn run_cluster(context: &CliContext, typed: &Cluster) -> Result<(), F
     }
 }
 
-/// Asks the kernel; a name it cannot read is a command line that is wrong.
+/// Sends a request to the kernel; an invalid name is a usage error.
 fn call(
     context: &CliContext,
     method: &str,
@@ -151,7 +151,7 @@ fn leave_cluster(context: &CliContext, typed: &args::Leave) -> Result<(), Failur
     })
 }
 
-/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`, of something that gives; nothing where nobody else has to know.
+/// Which nodes have confirmed a grant: `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`; empty if no other node must.
 pub(super) fn render_reach(by: &Confirmations) -> String {
     let Confirmations {
         nodes,
@@ -167,7 +167,7 @@ pub(super) fn render_reach(by: &Confirmations) -> String {
     }
 }
 
-/// The same of something that takes away: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
+/// The same for a revoke, with bounds: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
 pub(super) fn render_confirmations(by: &Confirmations) -> String {
     let reached = render_reach(by);
     if by.missing.is_empty() || by.of == 0 {
@@ -177,10 +177,10 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         let unless = demotion_caveat(&by.missing_admins);
         return format!("{reached}, stops by itself in {secs} s or less{unless}");
     }
-    let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
+    let (expiring, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
     let (unknown, unbounded): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|it| it.lease_unknown);
-    let secs = bounded.iter().filter_map(|it| it.secs).max();
+    let secs = expiring.iter().filter_map(|it| it.secs).max();
     let secs = secs.unwrap_or_default();
     let (who, they) = match unbounded[..] {
         [one] => (one.node.as_str(), "it is"),
@@ -191,7 +191,7 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
             &unbounded,
             format!("not bounded: {who} may go on allowing until {they} reached"),
         ),
-        (&bounded, format!("stops by itself in {secs} s or less")),
+        (&expiring, format!("stops by itself in {secs} s or less")),
         (
             &unknown,
             "stops by itself after its own lease, which is not known: an older version runs there"
@@ -199,11 +199,11 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         ),
     ];
     let groups = groups.into_iter().filter(|(nodes, _)| !nodes.is_empty());
-    let said = groups.map(|(nodes, end)| {
+    let parts = groups.map(|(nodes, end)| {
         let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
         format!("; {} unreachable, {end}", names.join(", "))
     });
-    let unless = if bounded.is_empty() {
+    let unless = if expiring.is_empty() {
         String::new()
     } else {
         demotion_caveat(&by.missing_admins)
@@ -212,11 +212,11 @@ pub(super) fn render_confirmations(by: &Confirmations) -> String {
         ": {}/{}{}{unless}",
         by.nodes,
         by.of,
-        said.collect::<String>()
+        parts.collect::<String>()
     )
 }
 
-/// What a bound depends on that this node cannot know.
+/// The condition of a bound that this node cannot check.
 fn demotion_caveat(by: &[String]) -> String {
     match by {
         [] => String::new(),
@@ -235,7 +235,7 @@ mod tests {
 
     /// FED-037.
     #[test]
-    fn who_has_a_revocation_is_told_in_one_line() {
+    fn confirmations_of_a_revoke_are_one_line() {
         let mut by = Confirmations::default();
         assert_eq!(render_confirmations(&by), "");
         by.of = 3;
@@ -259,7 +259,7 @@ mod tests {
 
     /// FED-038.
     #[test]
-    fn who_may_go_on_allowing_is_named() {
+    fn nodes_that_may_still_allow_are_named() {
         let bound = |node: &str, secs, lease_unknown| RevokeBound {
             node: node.into(),
             secs,

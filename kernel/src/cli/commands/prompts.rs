@@ -12,7 +12,7 @@ use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{new_table, print_line};
 use crate::cli::text_format::{first_line, indent_continuations, sanitize_line};
 
-/// A prompt, as far as it is shown.
+/// The displayed part of a prompt.
 #[derive(Deserialize)]
 struct Prompt {
     name: String,
@@ -24,7 +24,7 @@ struct Prompt {
     arguments: Vec<Argument>,
 }
 
-/// What a prompt asks for.
+/// An argument of a prompt.
 #[derive(Deserialize)]
 struct Argument {
     name: String,
@@ -64,7 +64,7 @@ fn list(context: &CliContext, typed: &ListArgs) -> Result<(), Failure> {
     print_line(table)
 }
 
-/// As it is typed; what may be left out stands in brackets.
+/// As typed; optional arguments are in brackets.
 fn render_argument(argument: &Argument) -> String {
     let typed = format!("{}=…", sanitize_line(&argument.name));
     if argument.required {
@@ -87,9 +87,9 @@ fn get(context: &CliContext, typed: &GetPrompt) -> Result<(), Failure> {
     context.print_answer(&answer, |result: Value| {
         for message in result["messages"].as_array().into_iter().flatten() {
             let role = message["role"].as_str().unwrap_or("?");
-            let said = content::render_block(&message["content"], &saver)?;
-            let said = indent_continuations(&said, "  | ");
-            print_line(format_args!("{}: {said}", first_line(role, 20)))?;
+            let rendered = content::render_block(&message["content"], &saver)?;
+            let rendered = indent_continuations(&rendered, "  | ");
+            print_line(format_args!("{}: {rendered}", first_line(role, 20)))?;
         }
         Ok(())
     })

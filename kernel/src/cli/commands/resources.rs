@@ -11,7 +11,7 @@ use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{new_table, print_line, print_untrusted};
 use crate::cli::text_format::first_line;
 
-/// A resource or a template, as far as it is shown.
+/// The displayed part of a resource or a template.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resource {

@@ -1,4 +1,4 @@
-//! `mgp servers list|start|stop|restart`, and the way to the other commands about servers.
+//! `mgp servers list|start|stop|restart`, and the dispatch of other commands about servers.
 
 mod add;
 pub(super) mod config_file;
@@ -54,7 +54,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
     }
 }
 
-/// A name of the registry, and nothing that says how it is run.
+/// Whether this is a name of the registry without a command or URL.
 fn is_registry_name(typed: &Add) -> bool {
     registry::is_registry_name(&typed.id) && typed.command.is_empty() && typed.url.is_none()
 }
@@ -87,7 +87,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
     })
 }
 
-/// Who registered a server that stands in no file.
+/// Who registered a server that is in no file.
 fn registered_by(server: &Server) -> Option<String> {
     let maker = server.registered_by.as_deref()?;
     Some(format!(
@@ -97,7 +97,7 @@ fn registered_by(server: &Server) -> Option<String> {
     ))
 }
 
-/// What holds a sandboxed server.
+/// The restrictions of a sandboxed server.
 fn sandbox_summary(server: &Server) -> Option<String> {
     let sandbox = server.sandbox.as_ref()?;
     let mut text = format!("\n\nsandbox of {}", sanitize_line(&server.id));

@@ -1,4 +1,4 @@
-//! `mgp shares …`: what of this node the others see.
+//! `mgp shares …`: servers shared with other nodes.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::shares::{Add, Changed, List, Remove, Share, Shares};
@@ -12,7 +12,7 @@ use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Widest column of a table, in characters.
 const COLUMN_WIDTH_MAX: usize = 60;
-/// What is shown while the kernel takes its time.
+/// Progress title.
 const PROGRESS_TITLE: &str = "asking the kernel";
 
 pub(super) fn run(context: &CliContext, typed: &args::Shares) -> Result<(), Failure> {
@@ -56,7 +56,7 @@ fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(), Failure> {
         to: typed.to.as_ref().map(ToString::to_string),
         tools: typed.tools.clone(),
     };
-    // A server that is gone can still be shared, and be rid of that.
+    // The share of a removed server can still be removed.
     let answer = context.call(Remove::METHOD, &params, PROGRESS_TITLE);
     let answer = answer.map_err(name_resolution::to_usage_failure)?;
     context.print_answer(&answer, |Changed { changed, notes }| {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_told_as_it_was_typed() {
+    fn a_rule_is_printed_as_typed() {
         let share = Share {
             server: "files".into(),
             to: "node:desk".into(),

@@ -1,4 +1,4 @@
-//! `mgp status`: the kernel, its doors and its servers.
+//! `mgp status`: the kernel, its endpoints and its servers.
 
 mod clients;
 pub(super) mod console;
@@ -57,8 +57,8 @@ fn render_status(status: &KernelStatus) -> String {
     text
 }
 
-/// How many there are, and how far they can be found by meaning while that is under way; and where the
-/// model runs, while it does or when it should.
+/// The number of tools, and the progress of their embedding while it runs; and where the model runs, if it does or
+/// should.
 fn render_tool_coverage(index: &IndexCoverage) -> String {
     let mut text = index.tools.to_string();
     if index.waiting > 0 {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_tells_doors_files_and_problems() {
+    fn a_status_shows_endpoints_files_and_problems() {
         let status = KernelStatus {
             version: "0.1.0".into(),
             pid: 7,

@@ -1,4 +1,4 @@
-//! `mgp tools list`, and the way to the other commands about tools.
+//! `mgp tools list`, and the dispatch of other commands about tools.
 
 pub(super) mod arguments;
 mod call;
@@ -34,7 +34,7 @@ struct NameList {
     tools: Vec<ToolNames>,
 }
 
-/// A tool, as far as it is shown or called.
+/// The displayed or called part of a tool.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListedTool {
@@ -119,7 +119,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many tools an agent may call that are not in its list.
+/// The number of tools that an agent may call and that are not in its list.
 fn count_unlisted(tools: &[Box<RawValue>], names: &HashMap<String, ToolNames>) -> usize {
     let listed = tools.iter().filter_map(|tool| {
         let tool: ListedTool = parse_result(tool).ok()?;
@@ -139,8 +139,7 @@ async fn list_all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failu
     pages::list_all(client, tools::List::METHOD, "tools").await
 }
 
-/// What each tool of the connection is called everywhere, by the name that is listed there: a server of
-/// its own lists its own names.
+/// The canonical name of each listed tool: the endpoint of one server lists the server's own names.
 async fn canonical_names(
     client: &mut KernelClient,
     server: Option<&str>,
@@ -170,7 +169,7 @@ fn tool_table(
     let mut table = new_table(&["TOOL", "SERVER", "WHAT IT DOES"]);
     for tool in tools {
         let tool: ListedTool = parse_result(tool)?;
-        // The kernel's own tools stand in no server's list.
+        // The kernel's own tools are in no server's list.
         let (name, server) = match names.get(&tool.name) {
             Some(named) => (
                 &named.tool_id,

@@ -1,4 +1,4 @@
-//! `mgp trust` and `mgp untrust`: whether the file of a project is used.
+//! `mgp trust` and `mgp untrust`.
 
 mod plan;
 
@@ -18,7 +18,7 @@ use crate::cli::text_format::{quote_for_shell, sanitize_line};
 use crate::trust::{self, TrustError, TrustStore, TrustedFile, UntrustedReason};
 use plan::{Plan, PlannedRead};
 
-/// Shows what a project's file would start, asks, and has the kernel take it up.
+/// Shows what a project's file would start, asks for confirmation, and reloads the kernel.
 pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> {
     if typed.list {
         return list(context);
@@ -50,27 +50,27 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
         None
     };
     if context.json {
-        let mut told = plan.to_json();
-        told["trusted"] = trusted.into();
-        told["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
-        return print_line(told);
+        let mut report = plan.to_json();
+        report["trusted"] = trusted.into();
+        report["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
+        return print_line(report);
     }
     match (trusted, kernel) {
         (false, _) => Err(Failure::Other(format!(
             "{} stays left out",
             place.display()
         ))),
-        (true, told) => {
+        (true, report) => {
             print_line(format_args!(
                 "\n{} is trusted as it is",
                 sanitize_line(&place.display().to_string())
             ))?;
-            told.map_or(Ok(()), |(words, _)| print_line(sanitize_line(&words)))
+            report.map_or(Ok(()), |(words, _)| print_line(sanitize_line(&words)))
         }
     }
 }
 
-/// Writes down that this text was looked at, in place of the one before.
+/// Records that this text was reviewed, replacing the earlier one.
 pub(super) fn record_trust(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
     let entry = TrustedFile {
         file: place.to_owned(),
@@ -81,25 +81,25 @@ pub(super) fn record_trust(context: &CliContext, place: &Path, text: &str) -> Re
         return Err(not_trusted_failure(place, "its path is not UTF-8"));
     }
     let file = context.look_up.trust_file();
-    let kept = trust::modify_store(file.as_deref(), |entries| {
+    let stored = trust::modify_store(file.as_deref(), |entries| {
         entries.retain(|old| old.file != entry.file);
         entries.push(entry);
     });
-    kept.map_err(trust_store_failure)
+    stored.map_err(trust_store_failure)
 }
 
-/// Lets a project go; its servers end where a kernel runs them.
+/// Removes the trust in a project; a running kernel stops its servers.
 pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failure> {
     let place = resolve_config_path(&context.look_up.current_dir, typed.folder.as_deref());
-    // A folder that is gone is let go under the path it had.
+    // A removed folder has the path under which it was trusted.
     let place = trust::trusted_path(&place).unwrap_or(place);
     let file = context.look_up.trust_file();
-    let gone = trust::modify_store(file.as_deref(), |entries| {
+    let forgotten = trust::modify_store(file.as_deref(), |entries| {
         let before = entries.len();
         entries.retain(|entry| entry.file != place);
         before > entries.len()
     });
-    if !gone.map_err(trust_store_failure)? {
+    if !forgotten.map_err(trust_store_failure)? {
         return Err(Failure::Other(format!(
             "{} was not trusted; `mgp trust --list` shows what is",
             place.display()
@@ -116,7 +116,7 @@ pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failu
     }
 }
 
-/// Shows every project that was trusted.
+/// Lists all trusted projects.
 fn list(context: &CliContext) -> Result<(), Failure> {
     let store = TrustStore::open(context.look_up.trust_file().as_deref());
     if let Some(wrong) = store.load_error() {
@@ -132,11 +132,11 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         }
     };
     if context.json {
-        let told = |entry: &TrustedFile| {
+        let report = |entry: &TrustedFile| {
             json!({"file": entry.file, "at": entry.at, "blake3": entry.blake3,
                 "standing": standing(entry)})
         };
-        let entries: Vec<Value> = store.entries().iter().map(told).collect();
+        let entries: Vec<Value> = store.entries().iter().map(report).collect();
         return print_line(json!({ "trusted": entries }));
     }
     if store.entries().is_empty() {
@@ -152,7 +152,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
     print_line(table)
 }
 
-/// The file of a folder, or of the folder that a file named in its place lies in.
+/// The file of a folder, or of the folder of the named file.
 fn resolve_config_path(here: &Path, typed: Option<&Path>) -> PathBuf {
     let folder = typed.map_or_else(|| here.to_owned(), |typed| here.join(typed));
     if folder.is_dir() || folder.file_name().is_none_or(|name| name != PROJECT_FILE) {
@@ -162,7 +162,7 @@ fn resolve_config_path(here: &Path, typed: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Asks the person at the terminal.
+/// Asks for confirmation at the terminal.
 fn confirm_trust(place: &Path) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
@@ -178,7 +178,7 @@ fn confirm_trust(place: &Path) -> Result<bool, Failure> {
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
-/// Whether the options name everything private that it reads.
+/// Whether the options name all private reads.
 fn check_reads_named(
     place: &Path,
     private: &[&PlannedRead],
@@ -199,7 +199,7 @@ fn check_reads_named(
     )))
 }
 
-/// Asks for each of them by its name.
+/// Asks for each of them by name.
 fn confirm_private_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
     let mut terminal = io::stderr().lock();
     for read in private {
@@ -218,8 +218,7 @@ fn confirm_private_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Has a running kernel read its files again; what is to be told of it, and whether the file counts
-/// there.
+/// Makes a running kernel reload its files; returns a message, and whether the file is in force.
 fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     let status = match context.reload_kernel() {
         Ok(status) => status,
@@ -228,7 +227,7 @@ fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     };
     let (pid, here) = (status.pid, place.display().to_string());
     let in_force = status.config_files.contains(&here);
-    let told = if in_force {
+    let report = if in_force {
         format!(
             "the kernel (process {pid}) has taken it up; what waits for its next start stands under \
              `restart` in `mgp status`"
@@ -238,7 +237,7 @@ fn reload_kernel(context: &CliContext, place: &Path) -> Option<(String, bool)> {
             "the kernel that runs (process {pid}) was started in another folder and does not read it"
         )
     };
-    Some((told, in_force))
+    Some((report, in_force))
 }
 
 fn not_trusted_failure(place: &Path, why: &str) -> Failure {

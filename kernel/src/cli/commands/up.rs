@@ -66,7 +66,7 @@ pub(super) fn run_foreground(context: &CliContext, typed: &args::Up) -> Result<(
     kernel::run(options).map_err(Failure::Other)
 }
 
-/// A kernel with the configuration of this context, whose problems are told.
+/// The options of a kernel with the configuration of this context, whose problems are reported.
 pub(super) fn up_options(
     context: &CliContext,
     log_format: Option<LogLineFormat>,
@@ -110,7 +110,7 @@ pub(super) fn up_options(
     })
 }
 
-/// The socket that the service manager listens on and has handed over to this process, with its path.
+/// The socket passed by the service manager, with its path.
 fn inherited_socket() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
     let mut sockets = ListenFd::from_env();
     if sockets.len() > 1 {
@@ -150,7 +150,7 @@ pub(super) fn start_detached(context: &CliContext) -> Result<(), Failure> {
     }
 }
 
-/// Ends the running kernel, and waits until it is gone.
+/// Shuts the running kernel down, and waits until it has ended.
 pub(super) fn stop_kernel(context: &CliContext) -> Result<(), Failure> {
     let Some(running) = context.status()? else {
         return Err(Failure::NotRunning(KernelAbsence::NotListening(
@@ -177,7 +177,7 @@ fn render_listeners(doors: &OpenListeners) -> String {
     text
 }
 
-/// Runs a kernel with the built-in server in a folder of its own.
+/// Runs a kernel with the built-in server in a temporary folder.
 pub(super) fn run_demo(context: &CliContext) -> Result<(), Failure> {
     let program = env::current_exe()?;
     let demo = demo::prepare(&program)?;
@@ -186,13 +186,13 @@ pub(super) fn run_demo(context: &CliContext) -> Result<(), Failure> {
         .clone()
         .unwrap_or_else(|| demo.socket());
     let data_dir = demo.data_dir();
-    let there = context.with_socket(socket.clone());
+    let demo_context = context.with_socket(socket.clone());
     let opened = move |doors: &OpenListeners| {
         let greeting = demo::render_banner(&program, doors);
         thread::spawn(move || {
-            // The lines work from the moment they are read.
-            background::wait_until_no_server_in(&there, &["registered", "connecting"]);
-            // Nobody may be reading; the kernel is up all the same.
+            // The printed commands work at once.
+            background::wait_until_no_server_in(&demo_context, &["registered", "connecting"]);
+            // Nobody may read stdout; the kernel runs anyway.
             let _ = print_line(greeting);
         });
     };
@@ -218,7 +218,7 @@ mod tests {
     use crate::kernel::OpenHttpListener;
 
     #[test]
-    fn the_doors_are_told_and_the_token_is_not() {
+    fn endpoints_are_printed_without_the_token() {
         let doors = OpenListeners {
             socket: "/run/mgp.sock".into(),
             http: Some(OpenHttpListener {

@@ -1,14 +1,13 @@
-//! A line as bash reads it, and a word as bash takes it for one.
+//! Parses a line as bash does, and quotes words for it.
 
 /// A line up to the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BashLine {
-    /// Its words without their quotes; the last one is unfinished, and may be empty.
+    /// Its words without quotes; the last one is incomplete, and may be empty.
     pub(super) words: Vec<String>,
-    /// How many bytes of the last word stay: bash replaces what follows the last character that ends a word
-    /// for it, `:` and `=` among them.
+    /// Bytes of the last word that stay: bash replaces only what follows its last word break, such as `:` or `=`.
     kept_prefix_len: usize,
-    /// Whether a quote is open there.
+    /// Whether a quote is open at the cursor.
     in_quotes: bool,
 }
 
@@ -60,7 +59,7 @@ impl BashLine {
                     continue;
                 }
             }
-            // A quote: what bash replaces begins behind it.
+            // A quote: bash replaces what follows it.
             kept_prefix_len = word.get_or_insert_default().len();
         }
         words.push(word.unwrap_or_default());
@@ -71,11 +70,11 @@ impl BashLine {
         }
     }
 
-    /// What bash is to put there to make this of the last word; `None` where it cannot be put.
+    /// The replacement that turns the last word into `word`; `None` if that is not possible.
     pub(super) fn replacement_for(&self, word: &str) -> Option<String> {
         let rest = word.get(self.kept_prefix_len..)?;
         match self.in_quotes {
-            // Between quotes other characters have a meaning than outside.
+            // Other characters have a different meaning within quotes.
             true => rest.chars().all(is_plain_char).then(|| rest.to_owned()),
             false => Some(escape_word(rest)),
         }
@@ -86,7 +85,7 @@ fn is_plain_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c)
 }
 
-/// The text with a backslash before everything that could mean something to a shell.
+/// The text with a backslash before everything that is special in a shell.
 fn escape_word(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_bash_replaces_is_handed_back() {
+    fn only_the_part_that_bash_replaces_is_returned() {
         let put = |line: &str, word: &str| read(line).replacement_for(word);
         assert_eq!(put("mgp it", "it:echo").as_deref(), Some("it:echo"));
         assert_eq!(put("mgp it:", "it:echo").as_deref(), Some("echo"));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_name_means_anything_to_bash() {
+    fn names_are_quoted_for_bash() {
         let put = |line: &str, word: &str| read(line).replacement_for(word);
         assert_eq!(
             put("mgp ", "a$(touch x)").as_deref(),

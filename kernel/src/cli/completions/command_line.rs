@@ -1,4 +1,4 @@
-//! A command line up to the cursor, read as the program will read it, and what may stand there.
+//! Parses the command line up to the cursor as the program will, and suggests continuations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use clap::{Arg, Command};
 use super::names::NameKind;
 use crate::cli::args::Options;
 
-/// What may stand at the cursor.
+/// Suggestions at the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Suggestions {
     pub(super) kind: SuggestionKind,
     pub(super) words: Vec<Suggestion>,
 }
 
-/// What else the shell may offer.
+/// Further suggestions by the shell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SuggestionKind {
     /// Nothing.
     #[default]
     Words,
-    /// The files that are there.
+    /// Existing files.
     Files,
-    /// The folders.
+    /// Existing folders.
     Folders,
 }
 
@@ -37,30 +37,30 @@ impl SuggestionKind {
     }
 }
 
-/// One word, and what it is.
+/// A word, and its description.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Suggestion {
     pub(super) word: String,
     pub(super) help: String,
 }
 
-/// What stands before the cursor.
+/// The command line before the cursor.
 pub(super) struct CommandLine<'c> {
     command: &'c Command,
     /// `tools call`.
     path: String,
-    /// What stands where no option does, behind the names of commands.
+    /// Arguments that are no options, after the names of commands.
     pub(super) positionals: Vec<String>,
-    /// The values of options, by the names of their arguments.
+    /// The values of options, by argument name.
     options: BTreeMap<String, String>,
-    /// An option whose value stands at the cursor.
+    /// The option whose value is at the cursor.
     open_option: Option<&'c Arg>,
-    /// Behind `--`.
+    /// Whether `--` precedes the cursor.
     after_double_dash: bool,
 }
 
 impl<'c> CommandLine<'c> {
-    /// Reads the words behind the program's name; `None` where one of them is no command.
+    /// Parses the words after the program's name; `None` if one of them is no command.
     pub(super) fn parse(root: &'c Command, words: &[String]) -> Option<Self> {
         let mut line = Self {
             command: root,
@@ -126,7 +126,7 @@ impl<'c> CommandLine<'c> {
         }
     }
 
-    /// The options of the line lead to the kernel that is meant.
+    /// Options of the line select the kernel to query.
     pub(super) fn merge_options(&self, options: &Options) -> Options {
         let path = |id: &str, otherwise: &Option<PathBuf>| {
             let named = self.options.get(id).map(PathBuf::from);
@@ -141,7 +141,7 @@ impl<'c> CommandLine<'c> {
         }
     }
 
-    /// What may stand at the cursor, where `typed` stands up to now.
+    /// Suggestions at the cursor after `typed`.
     pub(super) fn suggest(
         &self,
         typed: &str,
@@ -172,7 +172,7 @@ impl<'c> CommandLine<'c> {
         }
     }
 
-    /// The argument that stands next; the last one may stand again.
+    /// The next positional argument; the last one may repeat.
     fn next_positional(&self) -> Option<&'c Arg> {
         let all: Vec<_> = self.command.get_positionals().collect();
         if self.after_double_dash
@@ -233,7 +233,7 @@ impl<'c> CommandLine<'c> {
             })),
             None => Suggestions::default(),
         };
-        // Behind `--opt=` the shells have no files: each has a rule of its own for what stands before.
+        // After `--opt=` no files are completed: shells differ in what they replace.
         if before.is_empty() && found.words.is_empty() {
             found.kind = path_kind(argument);
         }
@@ -241,7 +241,7 @@ impl<'c> CommandLine<'c> {
     }
 }
 
-/// A file or a folder, as the help names it.
+/// A file or a folder, by its value name in the help.
 fn path_kind(argument: &Arg) -> SuggestionKind {
     let named = argument.get_value_names().unwrap_or_default();
     let named = |word: &str| named.iter().any(|name| name.split('|').any(|n| n == word));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_asked_for_where_they_stand() {
+    fn names_are_completed_at_their_arguments() {
         assert_eq!(kind_at("servers start", ""), Some(NameKind::Servers));
         assert_eq!(kind_at("servers start x", ""), None);
         assert_eq!(kind_at("servers add", ""), None);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_that_is_asked_is_the_one_that_the_line_names() {
+    fn the_kernel_named_in_the_line_is_queried() {
         let mut root = Cli::command();
         root.build();
         let words = ["--socket=/a", "tools", "--config", "/b", "call"].map(str::to_owned);
@@ -371,9 +371,9 @@ mod tests {
         assert_eq!(over.data_dir, Some("/c".into()));
     }
 
-    /// What is renamed in the commands is renamed in the table of names.
+    /// The table of names must follow renamed commands.
     #[test]
-    fn every_kind_of_name_stands_somewhere() {
+    fn every_kind_of_name_belongs_to_an_argument() {
         let mut root = Cli::command();
         root.build();
         for (path, argument, _) in ARGUMENT_KINDS {

@@ -1,4 +1,4 @@
-//! The names that the running kernel knows.
+//! Completion of names that the running kernel knows.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ use crate::cli::client::{self, CliContext, ConnectOptions, KernelClient, pages, 
 use crate::cli::failure::Failure;
 use crate::cli::text_format::sanitize_line;
 
-/// How long the kernel may take: somebody waits with a finger on a key.
+/// Limit for the kernel's answer: the user is waiting for the completion.
 const KERNEL_TIMEOUT: Duration = Duration::from_millis(200);
-/// Words that are offered: nobody reads through more, and a shell asks before it shows a hundred.
+/// Most suggestions: shells ask before they show a hundred.
 pub(super) const SUGGESTIONS_MAX: usize = 500;
-/// Bytes of a word that is offered: a longer one fits no line.
+/// Longest suggestion, in bytes.
 const SUGGESTION_BYTES_MAX: usize = 256;
 
-/// What a word names.
+/// The kind of name that a word has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameKind {
     Servers,
     Tools,
     /// Servers and tools.
     ServersAndTools,
-    /// `KEY=` of the tool that stands before.
+    /// `KEY=` of the preceding tool.
     Arguments,
     Agents,
-    /// Without agent.local, which has no token.
+    /// All except agent.local, which has no token.
     AgentsWithToken,
     Nodes,
     /// `cluster`, or `node:NAME`.
@@ -48,7 +48,7 @@ pub(super) enum NameKind {
     Clients,
 }
 
-/// Which argument of which command names what; `*` is every command.
+/// The kinds of arguments of commands; `*` is every command.
 pub(super) const ARGUMENT_KINDS: &[(&str, &str, NameKind)] = &[
     ("servers remove", "id", NameKind::Servers),
     ("servers start", "id", NameKind::Servers),
@@ -91,7 +91,7 @@ impl NameKind {
     }
 }
 
-/// The names of a kind; none where they cannot be had in time.
+/// The names of a kind; none if they are not available in time.
 pub(super) fn list_names(
     kind: NameKind,
     options: &Options,
@@ -123,7 +123,7 @@ pub(super) fn list_names(
     }
 }
 
-/// Whether a shell shows this name as it is: nothing in it moves the cursor, or ends a line.
+/// Whether a name has no control characters, so that a shell can show it.
 pub(super) fn is_printable(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= SUGGESTION_BYTES_MAX
@@ -148,12 +148,12 @@ fn query_kernel(
         .enable_all()
         .build()?;
     let socket = context.running_socket()?;
-    let asking = async {
+    let query = async {
         let open = ConnectOptions::default();
         let mut client = KernelClient::connect(&socket, || None, open).await?;
         list_kind(&mut client, kind, given, typed).await
     };
-    let names = runtime.block_on(async { tokio::time::timeout(KERNEL_TIMEOUT, asking).await });
+    let names = runtime.block_on(async { tokio::time::timeout(KERNEL_TIMEOUT, query).await });
     runtime.shutdown_background();
     names.map_err(|_| Failure::ConnectionClosed)?
 }
@@ -225,7 +225,7 @@ async fn list_tools(client: &mut KernelClient) -> Result<Vec<String>, Failure> {
     Ok(there.tools.into_iter().map(|tool| tool.tool_id).collect())
 }
 
-/// With or without `agent.`, as it was begun.
+/// With or without `agent.`, as typed.
 async fn list_agents(client: &mut KernelClient, typed: &str) -> Result<Vec<String>, Failure> {
     #[derive(Deserialize)]
     struct AgentList {
@@ -262,7 +262,7 @@ async fn list_mcp_items(
     Ok(named.collect())
 }
 
-/// `KEY=` for each argument of the tool that has no value yet; behind it the values that it may have.
+/// `KEY=` for each argument of the tool without a value, or the possible values after it.
 async fn list_arguments(
     client: &mut KernelClient,
     given: &[String],
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_terminal_shows_is_offered_by_none() {
+    fn unprintable_names_are_not_offered() {
         for good in ["it:echo", "$(touch x)", "`x`", "a'b\"c", "über"] {
             assert!(is_printable(good), "{good}");
         }

@@ -1,4 +1,4 @@
-//! The result of a tool as a person sees it: text, saved files, structured values.
+//! Displays the result of a tool: text, saved files, structured values.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,23 +10,22 @@ use serde_json::Value;
 
 use crate::cli::text_format::{first_line, sanitize_lines};
 
-/// Files of one name that may lie in a folder.
+/// Files of one name in a folder.
 const MAX_FILES: usize = 10_000;
 
-/// Where files go and what they are called.
+/// Where files are saved, and their names.
 pub(in crate::cli) struct Saver<'s> {
-    /// The folder.
     pub(in crate::cli) folder: &'s Path,
-    /// The tool, as the beginning of each name.
+    /// The tool, as the prefix of file names.
     pub(in crate::cli) tool: &'s str,
 }
 
-/// One text for the whole result. Pictures and sounds are saved on the way.
+/// The whole result as text. Images and audio are saved on the way.
 pub(in crate::cli) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<String> {
     let mut parts = Vec::new();
     let structured = &result["structuredContent"];
     for block in result["content"].as_array().into_iter().flatten() {
-        // For older clients, a structured result is repeated as text: once is enough for a person.
+        // For older clients, a structured result is repeated as text, which is skipped here.
         let repeated = || {
             block["text"]
                 .as_str()
@@ -84,7 +83,7 @@ impl Saver<'_> {
         ))
     }
 
-    /// Writes under the first free name.
+    /// Writes to the first free name.
     fn write(&self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
         fs::create_dir_all(self.folder)?;
         let letter = |c: char| {
@@ -110,7 +109,7 @@ impl Saver<'_> {
     }
 }
 
-/// A harmless ending for the name of a file, from what a server says it is.
+/// A harmless file extension for the MIME type that a server declares.
 fn safe_extension(mime: &str) -> String {
     let subtype = mime.split(['/', ';', '+']).nth(1).unwrap_or_default();
     match subtype {
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_choose_where_a_file_goes() {
+    fn servers_cannot_choose_the_location_of_files() {
         assert_eq!(safe_extension("image/../../x"), "bin");
         assert_eq!(safe_extension("image/svg+xml"), "svg");
         assert_eq!(safe_extension(""), "bin");

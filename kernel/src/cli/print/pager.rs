@@ -1,4 +1,4 @@
-//! Long output page by page, as git has it: on a terminal, through `MGP_PAGER`, `PAGER` or `less`.
+//! Pages long output on a terminal like git, through `MGP_PAGER`, `PAGER` or `less`.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -6,23 +6,22 @@ use std::process::{Child, Command, Stdio};
 
 use nix::unistd::dup2_stdout;
 
-/// What less is told where nobody tells it otherwise: to end by itself where all fits, to show colours, and to leave
-/// on the screen what it showed.
+/// Default options of less: quit if everything fits, show colours, and leave the output on the screen.
 const LESS_OPTIONS: &str = "FRX";
 
-/// A pager that shows what this process prints from now on. Dropping it waits for who reads.
+/// A pager for all later output of this process. Dropping it waits for the user to quit.
 pub(in crate::cli) struct Pager {
     pager: Child,
 }
 
 impl Pager {
-    /// Starts one where somebody sits at the terminal and wants it; else everything is printed as always.
+    /// Starts a pager on a terminal if wanted; else output is printed directly.
     pub(in crate::cli) fn start(wanted: bool) -> Option<Self> {
         if !wanted || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return None;
         }
         let command = pager_command(|name| env::var(name).ok())?;
-        // As wide as the terminal still: tables ask before it is covered.
+        // Tables use the width before the pager covers the terminal.
         super::table::remember_width();
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).stdin(Stdio::piped());
@@ -43,10 +42,10 @@ impl Pager {
     }
 }
 
-/// The command line, for the shell; `None` for no pager.
+/// The command line for the shell; `None` for no pager.
 fn pager_command(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let own = variable("MGP_PAGER").or_else(|| variable("PAGER"));
-    // Nobody has to have less.
+    // less may not be installed.
     let path = variable("PATH").unwrap_or_default();
     let less = || env::split_paths(&path).any(|folder| folder.join("less").is_file());
     let command = own.or_else(|| less().then(|| "less".to_owned()))?;
@@ -55,20 +54,20 @@ fn pager_command(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     (!none && !dumb).then_some(command)
 }
 
-/// An interrupt is for the pager, as less has it; this process ends when that does.
+/// Interrupts are left to the pager, like less expects; this process ends when the pager does.
 fn ignore_interrupts() -> Option<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().ok()?;
     let _entered = runtime.enter();
-    // Once it is heard, it ends nothing in this process any more.
+    // A registered handler replaces the default, which ends the process.
     signal(SignalKind::interrupt()).ok().map(drop)
 }
 
 impl Drop for Pager {
     fn drop(&mut self) {
         let _ = io::stdout().flush();
-        // The pager sees the end of its input once nobody can write any more.
+        // The pager reaches the end of its input once no writer is left.
         if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
             let _ = dup2_stdout(&nothing);
         }
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pager_is_what_the_person_says() {
+    fn the_pager_is_chosen_by_variables() {
         let with = |set: &[(&str, &str)]| {
             pager_command(|name| {
                 let found = set.iter().find(|(key, _)| *key == name);

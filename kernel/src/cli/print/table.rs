@@ -8,18 +8,18 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::cli::text_format::sanitize_line;
 
-/// A terminal of fewer columns says nothing of use, or has none: a table would be one letter wide.
+/// Narrower terminals count as unknown, because tables would be one letter wide.
 const WIDTH_MIN: u16 = 20;
 
 /// The width of the terminal that a pager covers.
 static PAGED_WIDTH: OnceLock<Option<u16>> = OnceLock::new();
 
-/// Notes how wide the terminal is, before a pager covers it.
+/// Stores the width of the terminal, before a pager covers it.
 pub(super) fn remember_width() {
     PAGED_WIDTH.get_or_init(|| Table::new().width());
 }
 
-/// A table whose cells are one line each, whatever stands in them.
+/// A table whose cells are one line each.
 pub(in crate::cli) struct PlainTable(Table);
 
 impl PlainTable {
@@ -28,7 +28,7 @@ impl PlainTable {
         self.0.add_row(cells);
     }
 
-    /// Without spaces at the ends of lines.
+    /// Without trailing spaces.
     pub(in crate::cli) fn trim_fmt(&self) -> String {
         self.0.trim_fmt()
     }

@@ -1,7 +1,7 @@
-//! Lines from the client to the kernel and back, as they are; and from one kernel to the next, when the
-//! first one goes away.
+//! Passes lines between the client and the kernel unchanged, and from one kernel to the next when the first one is
+//! lost.
 //!
-//! One thread reads the client, one the kernel. Who reads the kernel sees its end, and finds the next.
+//! One thread reads the client, one the kernel. The latter detects the loss of a kernel, and connects to the next.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -23,35 +23,34 @@ use super::resume;
 use crate::cli::failure::Failure;
 use crate::cli::print::print_error;
 
-/// How long the kernel may go on answering after stdin has ended: hosts wait some 2 s for a program that they end,
-/// and kill it then.
+/// Time for the kernel's answers after stdin has ended: hosts wait about 2 s for a program to end, then kill it.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Finds the next kernel when one has gone.
+/// Connects to the next kernel after a loss.
 pub(super) trait Reconnect: Send + 'static {
-    /// A connection whose door is open; looks for one as long as `waiting` lets it.
+    /// A connection with an open endpoint; retries as long as `waiting` allows.
     ///
     /// # Errors
-    /// Why there is none, or none any more.
+    /// Why no kernel is available, or no longer expected.
     fn reconnect(&mut self, waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure>;
 }
 
-/// What a search for a kernel depends on.
+/// The state that bounds the search for a kernel.
 pub(super) struct ReconnectWait<'b>(&'b Bridge);
 
 impl ReconnectWait<'_> {
-    /// Whether the client has gone.
+    /// Whether the client is gone.
     pub(super) fn client_left(&self) -> bool {
         self.0.lock_connection().client_left
     }
 
-    /// When the client said what has been waiting for longest.
+    /// When the oldest waiting request was sent.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         self.0.lock_connection().waiting_since
     }
 }
 
-/// What both threads share.
+/// State shared by both threads.
 pub(super) struct Bridge {
     connection: Mutex<KernelConnection>,
     changed: Condvar,
@@ -59,26 +58,26 @@ pub(super) struct Bridge {
     output: Mutex<File>,
 }
 
-/// The connection to the kernel, and what waits for it.
+/// The connection to the kernel, and the requests that wait for it.
 struct KernelConnection {
     socket: UnixStream,
-    /// Which kernel it leads to, counted; none while the next one is looked for.
+    /// The number of the kernel; none while the next one is being found.
     generation: Option<u64>,
     client_left: bool,
-    /// Since when something waits for the next kernel, and the requests in it.
+    /// Since when requests wait for the next kernel.
     waiting_since: Option<Instant>,
     waiting: Vec<RequestId>,
 }
 
-/// Why it ends.
+/// Why the bridge ends.
 pub(super) enum BridgeEnd {
-    /// The client has gone: no more input, or nobody reads the output.
+    /// The client is gone: end of input, or stdout closed.
     Client,
     Kernel(Failure),
 }
 
-/// Passes lines on until the client leaves, or no kernel is found. The client's end is a good one
-/// (MCP-021), unless the kernel went away before it had answered what was asked.
+/// Passes lines on until the client leaves or no kernel is found. The client's end is a success (MCP-021), unless the
+/// kernel was lost before it had answered all requests.
 pub(super) fn run(
     socket: UnixStream,
     input: File,
@@ -88,11 +87,11 @@ pub(super) fn run(
     let reader = socket.try_clone()?;
     let bridge = Arc::new(Bridge::new(socket, output));
     let (ended, ends) = mpsc::channel();
-    let (asking, asking_ended) = (bridge.clone(), ended.clone());
+    let (client_bridge, client_ended) = (bridge.clone(), ended.clone());
     thread::spawn(move || {
-        asking.client_to_kernel(input);
-        // The receiver is gone when the other side ended first.
-        let _ = asking_ended.send(BridgeEnd::Client);
+        client_bridge.client_to_kernel(input);
+        // The receiver is gone if the other side ended first.
+        let _ = client_ended.send(BridgeEnd::Client);
     });
     let hearing = bridge.clone();
     thread::spawn(move || {
@@ -141,10 +140,10 @@ impl Bridge {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From the client to the kernel, to the end of the input.
+    /// From the client to the kernel, until the end of the input.
     fn client_to_kernel(&self, input: File) {
         let mut input = LineReader::new(input);
-        // The kernel that was given the start of a line that goes on.
+        // The kernel that received the start of an incomplete line.
         let mut begun = None;
         while let Ok(Some(batch)) = input.next_batch() {
             begun = self.write_to_kernel(&batch, begun);
@@ -155,14 +154,14 @@ impl Bridge {
         let _ = side.socket.shutdown(Shutdown::Write);
     }
 
-    /// Writes a batch whole; gives the kernel that the end of an open line belongs to.
+    /// Writes a whole batch; returns the kernel that must receive the end of an open line.
     fn write_to_kernel(&self, batch: &LineBatch<'_>, begun: Option<u64>) -> Option<u64> {
         let mut rest = Cow::Borrowed(batch.bytes);
         let mut torn = batch.continues_line;
         loop {
             let mut side = self.wait_for_kernel(&rest);
             if torn && side.generation != begun {
-                // Its start is lost with the kernel that had it.
+                // Its start is lost with the previous kernel.
                 let end = first_line(&rest).len();
                 rest.to_mut().drain(..end);
                 torn = false;
@@ -177,7 +176,7 @@ impl Bridge {
             }
             side.generation = None;
             let _ = side.socket.shutdown(Shutdown::Both);
-            // Another kernel gets what this one was not given whole.
+            // The next kernel gets the lines that were not written completely.
             let whole = memchr::memrchr(b'\n', &text[..written]).map_or(0, |end| end + 1);
             torn &= whole == 0;
             let unwritten = text[whole..].to_vec();
@@ -186,7 +185,7 @@ impl Bridge {
         }
     }
 
-    /// The way to a kernel, once there is one.
+    /// The connection, once there is one.
     fn wait_for_kernel(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, KernelConnection> {
         let mut side = self.lock_connection();
         if side.generation.is_none() {
@@ -204,28 +203,29 @@ impl Bridge {
         side
     }
 
-    /// Notes lines that are about to be written, all but the end of a `torn` one; gives those that are
-    /// to be.
+    /// Records lines that are about to be written, except the end of a `torn` one; returns the lines to write.
     fn record_lines<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
         let mut conversation = self.lock_conversation();
-        let mut kept = Cow::Borrowed(text);
+        let mut remaining_text = Cow::Borrowed(text);
         let mut at = 0;
         for (nth, line) in split_lines(text).enumerate() {
-            let said = if torn && nth == 0 {
+            let next_lines = if torn && nth == 0 {
                 Cow::Borrowed(line)
             } else {
                 conversation.record_client_line(line)
             };
-            if said.len() != line.len() {
+            if next_lines.len() != line.len() {
                 let place = at..at + line.len();
-                kept.to_mut().splice(place, said.iter().copied());
+                remaining_text
+                    .to_mut()
+                    .splice(place, next_lines.iter().copied());
             }
-            at += said.len();
+            at += next_lines.len();
         }
-        kept
+        remaining_text
     }
 
-    /// From the kernel to the client, through all kernels.
+    /// From all kernels to the client.
     fn kernel_to_client(&self, mut reader: UnixStream, mut kernels: impl Reconnect) -> BridgeEnd {
         let mut generation = 0;
         loop {
@@ -252,11 +252,11 @@ impl Bridge {
         }
     }
 
-    /// Passes on what one kernel says, to its end.
+    /// Forwards the output of one kernel until it ends.
     fn forward_from_kernel(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
-        let mut said = LineReader::new(reader);
+        let mut next_lines = LineReader::new(reader);
         let mut torn = false;
-        while let Ok(Some(batch)) = said.next_batch() {
+        while let Ok(Some(batch)) = next_lines.next_batch() {
             {
                 let mut conversation = self.lock_conversation();
                 batch
@@ -285,7 +285,7 @@ impl Bridge {
         })
     }
 
-    /// The next kernel, which knows the conversation.
+    /// Connects to the next kernel, and repeats the handshake.
     fn connect_to_next_kernel(
         &self,
         gone: &UnixStream,
@@ -298,7 +298,7 @@ impl Bridge {
         drop(side);
         let lost = self.fail_in_flight()?;
         if client_left {
-            // No other kernel is looked for: nobody will ask it.
+            // No further kernel is needed: no requests will come.
             let end = self.fail_waiting(Failure::ConnectionClosed)?;
             return Err(if lost {
                 BridgeEnd::Kernel(Failure::ConnectionClosed)
@@ -311,7 +311,7 @@ impl Bridge {
         };
         let others = |line: &[u8]| {
             self.lock_conversation().record_kernel_line(line);
-            // A client that has gone is seen by who reads it.
+            // A client that is gone is detected by its reader.
             let _ = self.write_to_client(line);
         };
         let found = loop {
@@ -321,7 +321,7 @@ impl Bridge {
             };
             match resume::replay_handshake(&socket, &handshake, others) {
                 Ok(()) => break socket,
-                // This one went away at once.
+                // This kernel was lost at once.
                 Err(Failure::ConnectionClosed) => {}
                 Err(failure) => return Err(self.fail_waiting(failure)?),
             }
@@ -341,7 +341,7 @@ impl Bridge {
         self.write_to_client(&message)
     }
 
-    /// Answers what was under way, if anything was, and takes the kernel's own questions back.
+    /// Answers requests in flight with errors, and cancels the kernel's own requests.
     fn fail_in_flight(&self) -> Result<bool, BridgeEnd> {
         let mut conversation = self.lock_conversation();
         let lost = conversation.take_lost();
@@ -368,8 +368,7 @@ impl Bridge {
         Ok(any)
     }
 
-    /// Tells what waits that nothing comes of it. A client that has gone and waits for nothing has ended it
-    /// itself.
+    /// Answers waiting requests with errors. A client that is gone and waits for nothing has ended regularly.
     fn fail_waiting(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
         let mut side = self.lock_connection();
         let client_left = side.client_left;
@@ -388,7 +387,7 @@ impl Bridge {
     }
 }
 
-/// The answer to a request that nobody answers.
+/// The error response to a lost request.
 fn failure_response(id: &RequestId, why: &str, outcome: CallOutcome) -> Vec<u8> {
     let error = ErrorObject::new(INTERNAL_ERROR, why).with_data(&json!({"outcome": outcome}));
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
@@ -400,7 +399,7 @@ fn first_line(text: &[u8]) -> &[u8] {
     split_lines(text).next().unwrap_or_default()
 }
 
-/// How much of it was written.
+/// Writes as much as possible; returns the length.
 fn write_some(mut socket: &UnixStream, text: &[u8]) -> usize {
     let mut written = 0;
     while written < text.len() {

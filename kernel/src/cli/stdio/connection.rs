@@ -1,4 +1,4 @@
-//! A connection to the kernel with its door open, before the client is heard.
+//! A connection to the kernel with an opened endpoint, before client input is forwarded.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,24 +27,24 @@ use crate::cli::failure::Failure;
 /// Longest answer to `mgp/door/open`, in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
-/// A connection whose door is open. A kernel that closes it without a word is looked at again.
+/// Opens a connection and its endpoint. Retries if the kernel closes it without an answer.
 pub(super) fn open(
     context: &CliContext,
     of: Option<u32>,
-    asked: &door::Open,
+    open_params: &door::Open,
 ) -> Result<UnixStream, Failure> {
     let mut retries = ConnectRetries::new();
     loop {
         let (mut socket, uid, silence) = connect(context, of)?;
-        // A model behind an MCP client is no operator, whoever started the client. At a kernel of
-        // somebody else one is whom its configuration says.
+        // A model behind an MCP client is no operator, whoever started the client. At another user's kernel its
+        // configuration decides the identity.
         let own = uid == nix::unistd::geteuid().as_raw();
         let local = || own.then(|| AgentId::LOCAL.to_owned());
         let open = door::Open {
-            server: asked.server.clone(),
-            set: asked.set.clone(),
-            agent: asked.agent.clone().or_else(local),
-            folder: asked.folder.clone(),
+            server: open_params.server.clone(),
+            set: open_params.set.clone(),
+            agent: open_params.agent.clone().or_else(local),
+            folder: open_params.folder.clone(),
         };
         match open_endpoint(&mut socket, &open, silence) {
             Ok(()) => return Ok(socket),
@@ -56,7 +56,7 @@ pub(super) fn open(
     }
 }
 
-/// The connection, and the number of the user at its other end: this one, root, or the one named.
+/// The connection, and the uid of its peer: this user, root, or the named one.
 fn connect(
     context: &CliContext,
     of: Option<u32>,
@@ -84,7 +84,7 @@ fn connect(
     Ok((stream, peer.uid(), silence))
 }
 
-/// Connects within [`POLL_INTERVAL`]; [`backlog_is_full`] when nobody takes the connection.
+/// Connects within [`POLL_INTERVAL`]; [`backlog_is_full`] if the connection is not accepted.
 fn connect_with_timeout(path: &Path) -> io::Result<UnixStream> {
     let address = UnixAddr::new(path)?;
     let (unix, stream) = (AddressFamily::Unix, SockType::Stream);
@@ -101,7 +101,7 @@ fn connect_with_timeout(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(connecting))
 }
 
-/// Says which door is meant, and keeps the answer away from the client.
+/// Opens the endpoint, without passing the answer to the client.
 fn open_endpoint(
     socket: &mut UnixStream,
     open: &door::Open,
@@ -135,7 +135,7 @@ fn open_endpoint(
     }
 }
 
-/// A connection that was cut off is one that was closed.
+/// A reset connection counts as closed.
 fn to_connection_failure(error: io::Error) -> Failure {
     let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
     if cut.contains(&error.kind()) {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_is_opened_before_the_client_is_heard() {
+    fn the_endpoint_is_opened_before_client_input_is_forwarded() {
         let (kernel, mut ours) = UnixStream::pair().unwrap();
         let kernel = thread::spawn(move || {
             let mut reader = io::BufReader::new(&kernel);

@@ -1,5 +1,4 @@
-//! What has to be known of a conversation to take it up at another kernel: what is under way, and how it
-//! was opened.
+//! The state needed to resume a conversation at another kernel: requests in flight, and the handshake.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,40 +10,38 @@ use serde_json::value::RawValue;
 
 use super::handshake::Handshake;
 
-/// Requests each way that are remembered: four times what the kernel lets one client have under way.
+/// Requests stored in each direction: four times what the kernel allows one client in flight.
 const REQUESTS_MAX: usize = 4096;
-/// Longest id that is remembered, in bytes: a UUID in quotes has 38.
+/// Longest stored id, in bytes: a UUID in quotes has 38.
 const ID_BYTES_MAX: usize = 256;
-/// How much of a longer line is looked at from its start, in bytes. What clients write before the
-/// arguments is shorter.
+/// Bytes scanned at the start of a longer line. What clients write before the arguments is shorter.
 const HEAD_BYTES: usize = 256;
-/// How much is looked at from its end, in bytes: some clients write the id last.
+/// Bytes scanned at the end: some clients write the id last.
 const TAIL_BYTES: usize = 96;
 
-/// What is under way, and how the conversation was opened.
+/// Requests in flight, and the handshake.
 #[derive(Default)]
 pub(super) struct ConversationState {
     /// Requests of the client without an answer.
     client_requests: HashSet<RequestId>,
-    /// Requests of the kernel without an answer; true of those whose kernel has gone, ever after.
+    /// Requests of the kernel without an answer; true for those of an earlier kernel.
     kernel_requests: HashMap<RequestId, bool>,
     handshake: Handshake,
-    /// More than is remembered: the conversation cannot be taken up.
+    /// More requests than are stored: the conversation cannot be resumed.
     has_overflowed: bool,
 }
 
-/// What a kernel that went away leaves open.
+/// The open requests of a lost kernel.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LostRequests {
-    /// Requests of the client, of which nobody knows whether they were carried out.
+    /// Requests of the client with an unknown outcome.
     pub(super) client_requests: Vec<RequestId>,
-    /// Requests of the kernel, whose answers nobody waits for.
+    /// Requests of the kernel whose answers are no longer needed.
     pub(super) kernel_requests: Vec<RequestId>,
 }
 
 impl ConversationState {
-    /// Notes a line of the client that is about to be written; gives what is to be written of it, all
-    /// but the answers that nobody waits for any more.
+    /// Records a line of the client before it is written; returns what to write, without answers to an earlier kernel.
     pub(super) fn record_client_line<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
         if line.trim_ascii_start().first() == Some(&b'[') {
             return self.record_client_batch(line);
@@ -56,14 +53,14 @@ impl ConversationState {
         }
     }
 
-    /// Notes one message of the client. False of an answer that nobody waits for any more.
+    /// Records a message of the client. False for an answer to an earlier kernel.
     fn record_client_message(&mut self, line: &[u8]) -> bool {
-        let seen = peek(line);
-        let id = seen.id();
-        if seen.is_response() {
+        let partial = peek(line);
+        let id = partial.id();
+        if partial.is_response() {
             return id.is_none_or(|id| self.record_client_response(&id));
         }
-        match (seen.method(), id) {
+        match (partial.method(), id) {
             (Some(mcp::Cancelled::METHOD), None) => {
                 if let Some(id) = cancelled_request(line) {
                     self.client_requests.remove(&id);
@@ -78,7 +75,7 @@ impl ConversationState {
         true
     }
 
-    /// Notes an answer of the client. False when nobody waits for it any more.
+    /// Records an answer of the client. False for an answer to an earlier kernel.
     fn record_client_response(&mut self, id: &RequestId) -> bool {
         let stale = self.kernel_requests.get(id) == Some(&true);
         if !stale {
@@ -98,7 +95,7 @@ impl ConversationState {
         }
     }
 
-    /// A batch (2025-03-26), without the stale ones among its messages.
+    /// A batch (2025-03-26), without its stale answers.
     fn record_client_batch<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
         let all = jsonrpc::split_batch(line).unwrap_or_default();
         let mut kept = Vec::with_capacity(all.len());
@@ -114,8 +111,7 @@ impl ConversationState {
         }
     }
 
-    /// A line that was noted could not be written, and will be again. An answer is not: who asked has
-    /// gone.
+    /// A recorded line could not be written, and will be sent again, except answers: their kernel is gone.
     pub(super) fn forget_line(&mut self, line: &[u8]) {
         match jsonrpc::split_batch(line) {
             Some(all) => all
@@ -126,17 +122,17 @@ impl ConversationState {
     }
 
     fn forget_message(&mut self, line: &[u8]) {
-        let seen = peek(line);
-        let Some(id) = seen.id() else { return };
-        if seen.has_method() {
+        let partial = peek(line);
+        let Some(id) = partial.id() else { return };
+        if partial.has_method() {
             self.client_requests.remove(&id);
             self.handshake.forget(&id);
-        } else if seen.is_response() {
+        } else if partial.is_response() {
             self.record_kernel_request(id, true);
         }
     }
 
-    /// Notes a question of the kernel. One that is stale stays so.
+    /// Records a request of the kernel. A stale one stays stale.
     fn record_kernel_request(&mut self, id: RequestId, stale: bool) {
         self.has_overflowed |= self.kernel_requests.len() >= REQUESTS_MAX;
         if !self.has_overflowed {
@@ -144,10 +140,10 @@ impl ConversationState {
         }
     }
 
-    /// Notes a line of the kernel.
+    /// Records a line of the kernel.
     pub(super) fn record_kernel_line(&mut self, line: &[u8]) {
-        let seen = peek(line);
-        match (seen.id(), seen.is_response()) {
+        let partial = peek(line);
+        match (partial.id(), partial.is_response()) {
             (Some(id), true) => {
                 self.client_requests.remove(&id);
                 self.handshake.record_response(&id, line);
@@ -155,9 +151,9 @@ impl ConversationState {
             (Some(id), false) => {
                 self.record_kernel_request(id, false);
             }
-            (None, _) if seen.method() == Some(mcp::Cancelled::METHOD) => {
+            (None, _) if partial.method() == Some(mcp::Cancelled::METHOD) => {
                 if let Some(id) = cancelled_request(line) {
-                    // What was taken back is not waited for, as what was answered.
+                    // A cancelled request counts as answered.
                     self.record_client_response(&id);
                 }
             }
@@ -165,8 +161,7 @@ impl ConversationState {
         }
     }
 
-    /// The kernel has gone: what stays open. An `initialize` without an answer does not: it is said
-    /// again.
+    /// The kernel is gone: returns the open requests, except an unanswered `initialize`, which is sent again.
     pub(super) fn take_lost(&mut self) -> LostRequests {
         let waits = self.handshake.pending_initialize().cloned();
         let asked = std::mem::take(&mut self.client_requests);
@@ -186,12 +181,12 @@ impl ConversationState {
         lost
     }
 
-    /// No kernel is looked for any more: the requests that still wait for one.
+    /// No further kernel is expected: returns the requests that wait for one.
     pub(super) fn take_pending(&mut self) -> Vec<RequestId> {
         self.client_requests.drain().collect()
     }
 
-    /// How the conversation was opened; `None` when not enough of it is remembered.
+    /// The handshake; `None` if not enough is stored.
     pub(super) fn handshake(&self) -> Option<Handshake> {
         (!self.has_overflowed).then(|| self.handshake.clone())
     }
@@ -201,29 +196,28 @@ impl ConversationState {
         lines: impl Iterator<Item = &'a [u8]>,
     ) -> impl Iterator<Item = RequestId> {
         lines.filter_map(|line| {
-            let seen = peek(line);
-            seen.id().filter(|_| seen.has_method())
+            let partial = peek(line);
+            partial.id().filter(|_| partial.has_method())
         })
     }
 }
 
-/// What a line is. One that is long is looked at from both ends, and as a whole only where neither tells
-/// whose it is.
+/// Parses a line. A long one is scanned at both ends, and as a whole only if neither has its id.
 fn peek(line: &[u8]) -> PartialMessage {
     if line.len() <= HEAD_BYTES + TAIL_BYTES {
         return PartialMessage::scan(line);
     }
-    let seen = PartialMessage::scan(&line[..HEAD_BYTES]);
-    if seen.id().is_some() {
-        return seen;
+    let partial = PartialMessage::scan(&line[..HEAD_BYTES]);
+    if partial.id().is_some() {
+        return partial;
     }
     match partial_message::find_trailing_id(&line[line.len() - TAIL_BYTES..]) {
-        Some(id) => seen.with_id(id),
+        Some(id) => partial.with_id(id),
         None => PartialMessage::scan(line),
     }
 }
 
-/// The request that a `notifications/cancelled` takes back.
+/// The request that a `notifications/cancelled` cancels.
 fn cancelled_request(line: &[u8]) -> Option<RequestId> {
     match jsonrpc::parse(line).ok()? {
         Message::Notification { params, .. } => {
@@ -245,10 +239,9 @@ mod tests {
         ids
     }
 
-    /// Point 4: what has no answer is lost, wherever its id stands; what has one, or was taken back, is
-    /// not.
+    /// Point 4: unanswered requests are lost, wherever their ids are; answered and cancelled ones are not.
     #[test]
-    fn requests_without_an_answer_are_known() {
+    fn unanswered_requests_are_tracked() {
         let mut conversation = ConversationState::default();
         let long = "x".repeat(4000);
         for line in [
@@ -279,10 +272,9 @@ mod tests {
         assert_eq!(conversation.take_lost(), LostRequests::default());
     }
 
-    /// Point 4: an answer to a question of a kernel that has gone reaches no other kernel, whatever that
-    /// one asks.
+    /// Point 4: an answer to a lost kernel reaches no other kernel, whatever that one asks.
     #[test]
-    fn answers_to_a_kernel_that_has_gone_are_dropped() {
+    fn answers_to_a_lost_kernel_are_dropped() {
         let mut conversation = ConversationState::default();
         let ask = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#);
         let answer = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
@@ -323,9 +315,9 @@ mod tests {
         );
     }
 
-    /// Point 4: nor does one in a batch, or one that could not be written to its own kernel.
+    /// Point 4: the same for answers in a batch, and answers that could not be written to their own kernel.
     #[test]
-    fn stale_answers_are_taken_out_of_a_batch() {
+    fn stale_answers_are_removed_from_batches() {
         let mut conversation = ConversationState::default();
         let answer = |id: u8| format!(r#"{{"id": {id},"result":{{}}}}"#);
         for id in 1..=2 {
@@ -351,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_is_remembered_is_not_taken_up() {
+    fn conversations_beyond_the_limits_are_not_resumed() {
         let mut conversation = ConversationState::default();
         for id in 0..=REQUESTS_MAX {
             assert!(conversation.handshake().is_some(), "{id}");

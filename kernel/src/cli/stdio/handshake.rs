@@ -1,4 +1,4 @@
-//! How a client of the session era opened its conversation, so that it can be said to another kernel.
+//! The handshake of a legacy client, stored to repeat it to another kernel.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use mgp_protocol::mcp::{self, Method, logging, resources};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Longest line that is kept, in bytes: a client's capabilities with much of its own.
+/// Longest stored line, in bytes: a client's capabilities with large extensions.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Subscriptions that are kept: those of some thousand files would be a folder's.
+/// Most stored subscriptions.
 const SUBSCRIPTIONS_MAX: usize = 1024;
-/// All that is kept, in bytes.
+/// Bytes stored in total.
 const TOTAL_BYTES_MAX: usize = 1 << 20;
 
-/// What opened a conversation: its own lines, as they were written.
+/// The client's own lines of the handshake.
 #[derive(Clone, Default)]
 pub(super) struct Handshake {
     initialize: Option<(RequestId, Vec<u8>)>,
@@ -27,16 +27,16 @@ pub(super) struct Handshake {
     size: usize,
 }
 
-/// What a kernel answered to `initialize`, as far as the conversation depends on it.
+/// The parts of a kernel's answer to `initialize` that the conversation depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NegotiatedSession {
     pub(super) version: String,
-    /// The lists of which it tells that they changed.
+    /// The lists with change notifications.
     pub(super) lists: Vec<&'static str>,
 }
 
 impl Handshake {
-    /// Notes what the client says. False when that is more than is kept.
+    /// Records a message of the client. False beyond the limits.
     pub(super) fn record(&mut self, method: &str, id: Option<&RequestId>, line: &[u8]) -> bool {
         let keep = || id.map(|id| (id.clone(), line.to_vec()));
         match method {
@@ -72,7 +72,7 @@ impl Handshake {
         }
     }
 
-    /// The `initialize` without an answer.
+    /// The unanswered `initialize`.
     pub(super) fn pending_initialize(&self) -> Option<&RequestId> {
         let initialize = self
             .initialize
@@ -81,18 +81,18 @@ impl Handshake {
         initialize.map(|(id, _)| id)
     }
 
-    /// Notes an answer of the kernel.
+    /// Records an answer of the kernel.
     pub(super) fn record_response(&mut self, id: &RequestId, line: &[u8]) {
         if self.pending_initialize() == Some(id) {
             self.negotiated = NegotiatedSession::parse(line);
-            // One that was refused may be said again.
+            // A rejected `initialize` may be repeated.
             if self.negotiated.is_none() {
                 self.initialize = None;
             }
         }
     }
 
-    /// What the first kernel answered.
+    /// The first kernel's answer.
     pub(super) fn negotiated(&self) -> Option<&NegotiatedSession> {
         self.negotiated.as_ref()
     }
@@ -102,7 +102,7 @@ impl Handshake {
         self.initialize.as_ref()
     }
 
-    /// What is said once `initialize` is answered: each line, and the id of those that are answered.
+    /// The lines to send after the answer to `initialize`, with the ids of requests.
     pub(super) fn lines_after_initialize(
         &self,
     ) -> impl Iterator<Item = (Option<&RequestId>, &[u8])> {
@@ -113,7 +113,7 @@ impl Handshake {
 }
 
 impl NegotiatedSession {
-    /// Reads an answer; `None` of an error.
+    /// Parses an answer; `None` for an error.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let Ok(Message::Response {
             outcome: Ok(result),
@@ -146,12 +146,12 @@ fn subscription_uri(line: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn say(handshake: &mut Handshake, id: u8, method: &str, params: &str) -> bool {
+    fn record_line(handshake: &mut Handshake, id: u8, method: &str, params: &str) -> bool {
         let line = jsonrpc::request(&id.to_string(), method, Some(params));
         handshake.record(method, Some(&u64::from(id).into()), &line)
     }
 
-    fn rest(handshake: &Handshake) -> Vec<String> {
+    fn later_lines(handshake: &Handshake) -> Vec<String> {
         let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
         handshake
             .lines_after_initialize()
@@ -159,11 +159,11 @@ mod tests {
             .collect()
     }
 
-    /// Point 4: what opened the conversation is kept as it was said, the last word of each.
+    /// Point 4: the handshake is stored as written, with the latest line of each kind.
     #[test]
-    fn the_last_word_of_each_is_kept() {
+    fn the_latest_line_of_each_kind_is_stored() {
         let mut handshake = Handshake::default();
-        say(&mut handshake, 0, "initialize", "{}");
+        record_line(&mut handshake, 0, "initialize", "{}");
         assert_eq!(handshake.pending_initialize(), Some(&0.into()));
         let answer = br#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true}}}}"#;
         handshake.record_response(&0.into(), answer);
@@ -171,8 +171,8 @@ mod tests {
         let negotiated = handshake.negotiated().unwrap();
         assert_eq!(negotiated.version, "2025-11-25");
         assert_eq!(negotiated.lists, ["tools", "resources"]);
-        say(&mut handshake, 1, "logging/setLevel", r#"{"level":"info"}"#);
-        say(
+        record_line(&mut handshake, 1, "logging/setLevel", r#"{"level":"info"}"#);
+        record_line(
             &mut handshake,
             2,
             "logging/setLevel",
@@ -180,11 +180,11 @@ mod tests {
         );
         for (id, uri) in [(3, "a"), (4, "b"), (5, "a")] {
             let params = format!(r#"{{"uri":"{uri}"}}"#);
-            say(&mut handshake, id, "resources/subscribe", &params);
+            record_line(&mut handshake, id, "resources/subscribe", &params);
         }
-        say(&mut handshake, 6, "resources/unsubscribe", r#"{"uri":"b"}"#);
-        say(&mut handshake, 7, "tools/call", "{}");
-        let kept = rest(&handshake);
+        record_line(&mut handshake, 6, "resources/unsubscribe", r#"{"uri":"b"}"#);
+        record_line(&mut handshake, 7, "tools/call", "{}");
+        let kept = later_lines(&handshake);
         assert_eq!(kept.len(), 2, "{kept:?}");
         assert!(
             kept[0].contains("error") && kept[1].contains(r#""id":5"#),
@@ -194,26 +194,26 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_initialize_is_none() {
+    fn a_rejected_initialize_does_not_count() {
         let mut handshake = Handshake::default();
-        say(&mut handshake, 0, "initialize", "{}");
+        record_line(&mut handshake, 0, "initialize", "{}");
         handshake.record_response(
             &0.into(),
             br#"{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"no"}}"#,
         );
         assert!(handshake.initialize().is_none() && handshake.negotiated().is_none());
-        say(&mut handshake, 1, "initialize", "{}");
+        record_line(&mut handshake, 1, "initialize", "{}");
         handshake.forget(&1.into());
         assert!(handshake.initialize().is_none(), "it was not written");
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn stored_lines_are_bounded() {
         let mut handshake = Handshake::default();
         let long = format!(r#"{{"level":"{}"}}"#, "x".repeat(LINE_BYTES_MAX));
-        assert!(!say(&mut handshake, 1, "logging/setLevel", &long));
+        assert!(!record_line(&mut handshake, 1, "logging/setLevel", &long));
         let mut kept = 0;
-        while say(
+        while record_line(
             &mut handshake,
             1,
             "resources/subscribe",

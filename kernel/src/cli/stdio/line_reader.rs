@@ -1,4 +1,4 @@
-//! Whole lines out of a byte stream, as many at a time as have come, and as they are.
+//! Reads whole lines from a byte stream, as many at a time as are available, unchanged.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -7,20 +7,20 @@ use memchr::{memchr_iter, memrchr};
 
 use crate::cli::failure::Failure;
 
-/// How much is asked for at a time, in bytes: what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const READ_SIZE: usize = 64 << 10;
-/// Longest line that is waited for whole, in bytes: twice what the kernel takes by default. The parts of
-/// a longer one are passed on as they come.
+/// Longest line that is buffered as a whole, in bytes: twice the kernel's default limit. A longer one is passed on in
+/// parts.
 const LINE_BUFFER_MAX: usize = 16 << 20;
-/// A larger buffer than this is not kept for later lines, in bytes.
+/// Larger buffers are freed after use, in bytes.
 const IDLE_BUFFER_MAX: usize = 1 << 20;
 
-/// What a stream held next.
+/// The available part of a stream.
 pub(super) struct LineBatch<'a> {
     pub(super) bytes: &'a [u8],
-    /// The first line began in an earlier batch.
+    /// Whether the first line began in an earlier batch.
     pub(super) continues_line: bool,
-    /// The last line ends in a later batch, or never.
+    /// Whether the last line ends in a later batch, or never.
     pub(super) has_open_line: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'a> LineBatch<'a> {
     }
 }
 
-/// The lines of a text, each with its newline where there is one.
+/// The lines of a text, each with its newline if it has one.
 pub(super) fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = memchr_iter(b'\n', bytes).map(|end| end + 1);
     let last = Some(bytes.len()).filter(|_| bytes.last() != Some(&b'\n'));
@@ -40,11 +40,11 @@ pub(super) fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     ends.map(move |end| &bytes[std::mem::replace(&mut begin, end)..end])
 }
 
-/// Reads one line with its newline, byte by byte, so that nothing of what follows is taken. `failed` says
-/// whether to go on after an error; `None` of a line that is longer than `longest`.
+/// Reads one line with its newline, byte by byte, so that no later bytes are consumed. `failed` decides whether to
+/// continue after an error; `None` for a line longer than `longest`.
 ///
 /// # Errors
-/// [`Failure::ConnectionClosed`] at the end of the stream, and what `failed` says.
+/// [`Failure::ConnectionClosed`] at the end of the stream, and the errors of `failed`.
 pub(super) fn read_line(
     mut socket: &UnixStream,
     longest: usize,
@@ -66,15 +66,14 @@ pub(super) fn read_line(
     Ok(None)
 }
 
-/// Reads lines.
 pub(super) struct LineReader<R> {
     source: R,
     buffer: Vec<u8>,
-    /// What was given out, of it.
+    /// Bytes already returned.
     consumed: usize,
-    /// What has come.
+    /// Bytes in the buffer.
     filled: usize,
-    /// The line that goes on was given out in part.
+    /// Whether a part of the current line was returned.
     is_line_split: bool,
 }
 
@@ -147,7 +146,7 @@ impl<R: Read> LineReader<R> {
 mod tests {
     use super::*;
 
-    /// Gives out one piece at a time.
+    /// A reader that returns one piece at a time.
     struct Pieces(Vec<Vec<u8>>);
 
     impl Read for Pieces {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_and_as_they_are() {
+    fn lines_are_read_whole_and_unchanged() {
         let whole = |text: &str| (text.as_bytes().to_vec(), false, false);
         assert_eq!(
             batches(&[b"a\r\nb", b"c", b"\n\n", b"d\n"]),
@@ -194,9 +193,9 @@ mod tests {
         assert_eq!(split_lines(b"").count(), 0);
     }
 
-    /// A line that is too long to be held is passed on in parts, and is known as one.
+    /// A line that is too long to be buffered is passed on in parts, and marked.
     #[test]
-    fn an_endless_line_is_not_held() {
+    fn an_endless_line_is_not_buffered() {
         let long = vec![b'x'; LINE_BUFFER_MAX];
         let got = batches(&[&long, b"yz\nnext\n"]);
         assert_eq!(got[0], (long, false, true));

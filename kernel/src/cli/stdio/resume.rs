@@ -1,4 +1,4 @@
-//! Taking a conversation up at another kernel: what opened it is said again, and the answers stay here.
+//! Resumes a conversation at another kernel: repeats the handshake, and consumes the answers.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,16 +11,16 @@ use super::handshake::{Handshake, NegotiatedSession};
 use super::line_reader::read_line;
 use crate::cli::failure::Failure;
 
-/// How long a kernel may take for each answer.
+/// Limit for each answer of a kernel.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer that is read, in bytes: a welcome with long instructions.
+/// Longest answer, in bytes: an `initialize` result with long instructions.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-/// Says to a new kernel what opened the conversation; `others` takes what it says besides its answers. An
-/// `initialize` that the old one did not answer is only said: its answer is the client's.
+/// Repeats the handshake to a new kernel; `others` receives its other messages. An unanswered `initialize` is only
+/// sent: the answer is passed to the client.
 ///
 /// # Errors
-/// [`Failure::ConnectionClosed`] when this kernel has gone, too; else why the conversation cannot go on there.
+/// [`Failure::ConnectionClosed`] if this kernel is lost, too; else why the conversation cannot continue.
 pub(super) fn replay_handshake(
     socket: &UnixStream,
     handshake: &Handshake,
@@ -54,7 +54,7 @@ pub(super) fn replay_handshake(
     for (id, line) in handshake.lines_after_initialize() {
         send_line(socket, line)?;
         if let Some(id) = id {
-            // A subscription to what is no longer there ends so; the client is told that lists changed.
+            // A subscription to a removed resource fails; the client learns that lists changed.
             read_response(id, socket, &mut others)?;
         }
     }
@@ -69,7 +69,7 @@ fn send_line(mut socket: &UnixStream, line: &[u8]) -> Result<(), Failure> {
     said.map_err(|_| Failure::ConnectionClosed)
 }
 
-/// The answer to a request; what comes before it is the client's.
+/// The answer to a request; preceding messages go to the client.
 fn read_response(
     id: &RequestId,
     socket: &UnixStream,

@@ -1,9 +1,8 @@
-//! Comments outlive the entry below them when they are not about it.
+//! Preserves comments that do not belong to the removed entry below them.
 
 use toml_edit::{DocumentMut, Item, Table};
 
-/// What stands above an entry and is parted from it by a blank line is not about it: it goes to
-/// what comes next.
+/// A comment separated from its entry by a blank line does not belong to it: it moves to the next element.
 pub(super) fn preserve_comments(document: &mut DocumentMut, removed: &Table) {
     let above = leading_comment(removed);
     let kept = above.rfind("\n\n").map_or("", |blank| &above[..=blank]);
@@ -30,7 +29,7 @@ fn leading_comment(table: &Table) -> String {
     prefix.unwrap_or_default().to_owned()
 }
 
-/// The first table below `position`, however deep it lies.
+/// The first table after `position`, at any depth.
 fn next_table(table: &mut Table, position: isize) -> Option<&mut Table> {
     let below = |t: &&mut Table| t.position().is_some_and(|p| p > position);
     let nested = table.iter_mut().flat_map(|(_, item)| -> Vec<&mut Table> {

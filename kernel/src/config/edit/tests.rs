@@ -36,7 +36,7 @@ fn gamma() -> NewServer {
 }
 
 #[test]
-fn an_added_entry_stands_last_and_nothing_else_moves() {
+fn an_added_entry_is_last_and_nothing_else_moves() {
     let edited = add_entry(FILE, &gamma()).unwrap();
     let added = r#"
 [[servers]]
@@ -55,7 +55,7 @@ TOKEN = "${TOKEN}"
 }
 
 #[test]
-fn an_entry_goes_with_its_own_comment_only() {
+fn an_entry_is_removed_with_its_own_comment_only() {
     let edited = remove_entry(FILE, "beta").unwrap();
     assert!(
         !edited.contains("beta") && !edited.contains("Does sums"),
@@ -82,7 +82,7 @@ fn an_entry_goes_with_its_own_comment_only() {
 }
 
 #[test]
-fn the_first_entry_goes_and_the_head_of_the_file_stays() {
+fn removing_the_first_entry_keeps_the_head_of_the_file() {
     let file = "# Head.\n\n# a\n[[servers]]\nid = \"a\"\n\n# b\n[[servers]]\nid = \"b\"\n";
     assert_eq!(
         remove_entry(file, "a").unwrap(),
@@ -93,7 +93,7 @@ fn the_first_entry_goes_and_the_head_of_the_file_stays() {
 }
 
 #[test]
-fn ids_are_taken_once_and_removed_once() {
+fn ids_are_added_once_and_removed_once() {
     let beta = NewServer {
         id: "beta".into(),
         ..gamma()
@@ -111,7 +111,7 @@ fn ids_are_taken_once_and_removed_once() {
 }
 
 #[test]
-fn an_entry_goes_into_an_empty_file() {
+fn an_entry_is_added_to_an_empty_file() {
     let remote = NewServer {
         id: "docs".into(),
         url: Some("https://example.org/mcp".into()),
@@ -148,9 +148,9 @@ fn a_file_keeps_its_mode_and_a_new_one_is_private() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
 
-/// One argument changes, and nothing of what stands around it.
+/// One argument changes, and nothing around it.
 #[test]
-fn an_argument_is_changed_in_its_place() {
+fn an_argument_is_changed_in_place() {
     let text = "# mine\n[[servers]]\nid = \"db\" # the one\ncommand = \"npx\"\nargs = [\n  \"-y\",\n  \"db@1.2.3\", # pinned\n]\n\n[[servers]]\nid = \"docs\"\nurl = \"https://h\"\n";
     let (command, args) = read_command(text, "db").unwrap().unwrap();
     assert_eq!(
@@ -174,7 +174,7 @@ fn an_argument_is_changed_in_its_place() {
 }
 
 #[test]
-fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
+fn tools_disabled_by_a_client_are_disabled_by_the_entry() {
     let tools = mgp_clients::ToolLimits {
         only: Some(["read", "drop"].map(str::to_owned).into()),
         hidden: ["drop".to_owned()].into(),
@@ -192,9 +192,9 @@ fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
     )));
 }
 
-/// As an editor of Windows leaves a file.
+/// Windows line endings.
 #[test]
-fn line_ends_of_the_file_stay() {
+fn line_endings_of_the_file_are_preserved() {
     let windows = FILE.replace('\n', "\r\n");
     let is_windows = |text: &str| !text.replace("\r\n", "").contains('\n');
     let added = add_entry(&windows, &gamma()).unwrap();
@@ -215,9 +215,9 @@ fn line_ends_of_the_file_stay() {
     );
 }
 
-/// What a link leads to may be made later.
+/// The target of a link may be created later.
 #[test]
-fn a_link_that_leads_to_no_file_is_written_through() {
+fn dangling_links_are_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("servers.toml");
     std::os::unix::fs::symlink("dots.toml", &link).unwrap();

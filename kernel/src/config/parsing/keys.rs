@@ -1,4 +1,4 @@
-//! Keys read as what they should be. A value of another kind is told, and leaves what was there.
+//! Reads keys as values of their types. A value of another type is reported, and leaves the default.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,10 +11,10 @@ use super::section::Section;
 use super::suggestions::render_list;
 
 impl<'t> Section<'_, '_, 't> {
-    fn add_type_error(&mut self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) {
+    fn add_type_error(&mut self, key: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
         let found = value.get_ref().type_str();
         let message = format!(
-            "`{key}` in {} wants {wanted}, this is {}",
+            "`{key}` in {} wants {expected}, this is {}",
             self.name(),
             with_article(found)
         );
@@ -24,13 +24,13 @@ impl<'t> Section<'_, '_, 't> {
     fn read_as<T>(
         &mut self,
         key: &'static str,
-        wanted: &str,
+        expected: &str,
         read: impl FnOnce(&'t DeValue<'t>) -> Option<T>,
     ) -> Option<Spanned<T>> {
         let value = self.value(key)?;
         let read = read(value.get_ref());
         if read.is_none() {
-            self.add_type_error(key, value, wanted);
+            self.add_type_error(key, value, expected);
         }
         read.map(|read| Spanned::new(value.span(), read))
     }
@@ -50,7 +50,7 @@ impl<'t> Section<'_, '_, 't> {
             .map(Spanned::into_inner)
     }
 
-    /// A list of texts.
+    /// A list of strings.
     pub(crate) fn texts(&mut self, key: &'static str) -> Option<Vec<Spanned<&'t str>>> {
         let list = self
             .read_as(key, "a list of texts", DeValue::as_array)?
@@ -65,7 +65,7 @@ impl<'t> Section<'_, '_, 't> {
         Some(texts)
     }
 
-    /// A list of texts whose places do not matter later.
+    /// A list of strings without their locations.
     pub(crate) fn strings(&mut self, key: &'static str, into: &mut Vec<String>) {
         if let Some(texts) = self.texts(key) {
             *into = texts
@@ -75,7 +75,7 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// A table of texts, under keys of the user's choice.
+    /// A table of strings, under keys of the user's choice.
     pub(crate) fn text_map(&mut self, key: &'static str) -> BTreeMap<&'t str, Spanned<&'t str>> {
         let mut map = BTreeMap::new();
         for (name, value) in self.table(key).into_iter().flatten() {
@@ -108,7 +108,7 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// A whole number within its bounds.
+    /// An integer within its bounds.
     pub(crate) fn count<T: TryFrom<u64>>(
         &mut self,
         key: &'static str,
@@ -121,7 +121,7 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// A time in seconds.
+    /// A duration in seconds.
     pub(crate) fn secs(
         &mut self,
         key: &'static str,
@@ -133,7 +133,7 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// A time in milliseconds.
+    /// A duration in milliseconds.
     pub(crate) fn millis(
         &mut self,
         key: &'static str,
@@ -145,7 +145,7 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// One of a few words.
+    /// One of the known words.
     pub(crate) fn choice<T: Copy>(
         &mut self,
         key: &'static str,

@@ -1,4 +1,4 @@
-//! Where the values come from that a file only refers to.
+//! Resolves variables, secrets and files that values refer to.
 
 use std::fs;
 use std::io::Read;
@@ -9,44 +9,44 @@ use mgp_store::regular_file;
 /// Longest secret read from a file, in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// What a word of the command holds in the place of the name.
+/// The placeholder of the secret's name in the command.
 pub(crate) const NAME_PLACEHOLDER: &str = "{name}";
 
 /// `[secrets]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecretsConfig {
-    /// Whether the keyring of the desktop is used; where nothing is said, for the home of the account alone.
+    /// Whether the desktop's keyring is used; by default only for the home of the account.
     pub(crate) keyring: Option<bool>,
-    /// A program that is asked for what is not kept here, with its arguments; empty where there is none.
+    /// A command for secrets that are not stored here, with its arguments; empty for none.
     pub command: Vec<String>,
 }
 
-/// The kernel's variables, and the secrets that are kept by their names.
+/// Resolves the kernel's variables and named secrets.
 pub trait Lookup {
-    /// A variable; `None` where it is not set.
+    /// A variable; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// A secret, as far as `[secrets]` of the files so far says where secrets are.
+    /// A secret, with the settings of `[secrets]` read so far.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// A description with the remedy.
     fn secret(&self, name: &str, secrets: &SecretsConfig) -> Result<String, String>;
 
-    /// What a file holds that a value refers to.
+    /// The contents of a file that a value refers to.
     ///
     /// # Errors
-    /// In words, without what it holds.
+    /// A description without the contents.
     fn file(&self, path: &Path) -> Result<String, String> {
         read_secret(path)
     }
 
-    /// Every secret that was had so far: it is masked where it might be seen.
+    /// All secrets resolved so far, to be masked.
     fn resolved_secrets(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Variables alone, for whom values do not matter: a secret is then whatever a variable of its name is.
+/// Variables alone, for callers to whom values do not matter: each secret is the variable of its name.
 impl<F: Fn(&str) -> Option<String>> Lookup for F {
     fn variable(&self, name: &str) -> Option<String> {
         self(name)
@@ -57,10 +57,10 @@ impl<F: Fn(&str) -> Option<String>> Lookup for F {
     }
 }
 
-/// For whom only the shape of a file matters: every reference is had, and nothing is read or opened for it.
+/// For checks of the shape of a file: every reference resolves, and nothing is read or opened.
 pub(crate) struct PlaceholderLookup;
 
-/// What each of them is: it may stand wherever an address is wanted.
+/// The value of each reference: valid wherever an address is expected.
 const PLACEHOLDER_VALUE: &str = "https://set";
 
 impl Lookup for PlaceholderLookup {
@@ -72,7 +72,7 @@ impl Lookup for PlaceholderLookup {
         Ok(PLACEHOLDER_VALUE.to_owned())
     }
 
-    /// Whether there is one, and it is a plain one.
+    /// Checks that a regular file exists.
     fn file(&self, path: &Path) -> Result<String, String> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() => Ok(PLACEHOLDER_VALUE.to_owned()),

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration, and where.
+//! Problems of the configuration, and their locations.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,42 +6,41 @@ use std::path::PathBuf;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// How far a problem reaches.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The file cannot be used: no start, and a running kernel keeps what it has.
+    /// The file is invalid: no start, and a running kernel keeps its configuration.
     Fatal,
-    /// One server cannot be used; the others are not touched.
+    /// One server is invalid; the others are not affected.
     Server,
-    /// Worth knowing; nothing is stopped by it.
+    /// A warning without an effect.
     Warning,
 }
 
-/// One thing that is wrong. Never holds the value of a key: values may be secrets.
+/// A problem. Never contains the value of a key: values may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How serious it is.
     pub(crate) severity: Severity,
-    /// In which file.
+    /// The file.
     pub file: PathBuf,
-    /// Where in the file; `None` when it is about the file as a whole.
+    /// The location in the file; `None` if it concerns the whole file.
     pub(crate) location: Option<Box<Location>>,
-    /// What is wrong, in one line.
+    /// The problem in one line.
     pub message: String,
     /// The known key that was probably meant.
     pub(crate) nearest: Option<String>,
 }
 
-/// A stretch of one line of a file.
+/// A range in one line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
     pub(crate) column: usize,
-    /// How many characters it is about, within its line.
+    /// Its length in characters, within its line.
     pub(crate) width: usize,
-    /// The line with its values made unreadable.
+    /// The line with its values masked.
     pub(crate) excerpt: String,
 }
 

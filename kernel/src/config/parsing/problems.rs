@@ -1,4 +1,4 @@
-//! What is gathered while a file is read.
+//! Collects problems and keys while a file is read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,26 +10,26 @@ use mgp_transports::log::sanitize;
 use super::problem::{Location, Problem, Severity};
 use super::source_file::SourceFile;
 
-/// The problems of one file, and the keys that were asked for.
+/// The problems of one file, and the requested keys.
 pub(crate) struct Problems<'s> {
     pub(crate) file: SourceFile<'s>,
     pub(crate) all: Vec<Problem>,
-    /// Every key that was asked for, with its section: `http.listen`.
+    /// The requested keys, with their sections: `http.listen`.
     pub(crate) known_keys: BTreeSet<String>,
-    /// The servers that others are started after, where they are named.
+    /// The predecessors in the start order, with their locations.
     pub(crate) start_orders: Vec<StartOrder>,
 }
 
-/// That a server is started after another one.
+/// A server that starts after another one.
 #[derive(Clone, Debug)]
 pub(crate) struct StartOrder {
-    /// Whose entry says so.
+    /// The server of the entry.
     pub(crate) server: ServerId,
-    /// Who is to be connected before.
+    /// The server that must be connected before.
     pub(crate) predecessor: String,
-    /// In which file.
+    /// The file of the entry.
     pub(crate) file: PathBuf,
-    /// Where.
+    /// Its location in the file.
     pub(crate) location: Location,
 }
 
@@ -43,7 +43,7 @@ impl<'s> Problems<'s> {
         }
     }
 
-    /// Adds a problem with what stands at `span`.
+    /// Adds a problem at `span`.
     pub(crate) fn add(
         &mut self,
         severity: Severity,
@@ -54,7 +54,7 @@ impl<'s> Problems<'s> {
             severity,
             file: self.file.path.to_owned(),
             location: Some(Box::new(self.file.locate(span))),
-            // Names that stand in the file are in it: it stays one line.
+            // Messages contain names of the file: they stay on one line.
             message: sanitize(message.into().as_bytes()),
             nearest: None,
         });

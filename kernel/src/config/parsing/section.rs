@@ -1,4 +1,4 @@
-//! One table of a file: each key is asked for by name, so what is left over is unknown.
+//! A table of a file: each key is requested by name, so the remaining ones are unknown.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use super::problem::Severity;
 use super::problems::{Problems, StartOrder};
 use super::suggestions::{equivalent_key, nearest, render_list};
 
-/// One table, or an absent one.
+/// A table, possibly absent.
 pub(crate) struct Section<'p, 's, 't> {
     problems: &'p mut Problems<'s>,
     table: Option<&'t DeTable<'t>>,
-    /// For people: `[http]`, ``server `x` ``.
+    /// For display: `[http]`, ``server `x` ``.
     name: String,
     /// Prefix of its keys in [`Problems::known_keys`].
     path: &'static str,
     severity: Severity,
-    /// A key that is like no known one may be meant for another program (MGP-219).
+    /// A key unlike any known one may belong to another program (MGP-219).
     allows_foreign_keys: bool,
     known_keys: Vec<&'static str>,
 }
@@ -31,7 +31,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         Self::new(problems, Some(table), named, Severity::Fatal, true)
     }
 
-    /// One entry of `[[servers]]`; `name` is for people.
+    /// An entry of `[[servers]]`; `name` is for display.
     pub(crate) fn for_entry(
         problems: &'p mut Problems<'s>,
         table: &'t DeTable<'t>,
@@ -59,7 +59,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         }
     }
 
-    /// A table of the kernel's own: unknown keys in it are errors.
+    /// A table of the kernel: unknown keys in it are errors.
     pub(crate) fn kernel_section(&mut self, key: &'static str) -> Section<'_, 's, 't> {
         let (table, named) = (self.table(key), (format!("[{key}]"), key));
         Section::new(self.problems, table, named, Severity::Fatal, false)
@@ -88,8 +88,8 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         self
     }
 
-    /// The tables below a key that stand under names of the user's choice; `path` is the prefix of
-    /// their keys. Without any, `read` is given an absent one, so that its keys are known.
+    /// The tables under names of the user's choice; `path` is the prefix of their keys. Without any, `read` gets an
+    /// absent table, so that its keys are known.
     pub(crate) fn for_each_table(
         &mut self,
         key: &'static str,
@@ -97,7 +97,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         mut read: impl FnMut(&str, &mut Section<'_, 's, 't>),
     ) {
         let tables = self.table(key);
-        let mut one = |name: &str, table, problems: &mut Problems<'s>| {
+        let mut read_one = |name: &str, table, problems: &mut Problems<'s>| {
             let named = (format!("{key}.{name:?} of {}", self.name), path);
             let mut section = Section::new(problems, table, named, self.severity, false);
             read(name, &mut section);
@@ -106,18 +106,18 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         for (name, value) in tables.into_iter().flatten() {
             let (name, table) = (name.get_ref(), value.get_ref().as_table());
             if table.is_some() {
-                one(name, table, self.problems);
+                read_one(name, table, self.problems);
                 continue;
             }
             let message = format!("`{key}.{name}` in {} wants a table", self.name);
             self.problems.add(self.severity, value.span(), message);
         }
         if tables.is_none() {
-            one("", None, self.problems);
+            read_one("", None, self.problems);
         }
     }
 
-    /// The value of a key, whatever it is. Asking makes the key known.
+    /// The value of a key, of any type. Requesting a key makes it known.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known_keys.push(key);
         let path = match self.path {
@@ -128,23 +128,23 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         self.table?.get(key)
     }
 
-    /// Where something that is not there would stand: the section's beginning.
+    /// The beginning of the section, as the location of missing keys.
     pub(crate) fn start_span(&self) -> Range<usize> {
         let first = self.table.and_then(|table| table.keys().next());
         first.map(Spanned::span).unwrap_or_default()
     }
 
-    /// Where a key's value stands.
+    /// The location of a key's value.
     pub(crate) fn span(&self, key: &str) -> Option<Range<usize>> {
         self.table?.get(key).map(Spanned::span)
     }
 
-    /// What stands at `span` makes the section useless.
+    /// Reports an error at `span`, which makes the section invalid.
     pub(crate) fn reject(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.add(self.severity, span, message);
     }
 
-    /// [`Self::reject`] for a word; one of `known` was probably meant.
+    /// [`Self::reject`] for a word, with the nearest of `known` as suggestion.
     pub(super) fn reject_with_suggestion(
         &mut self,
         word: &Spanned<&str>,
@@ -156,7 +156,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         problem.nearest = near;
     }
 
-    /// Notes after whom this server is started; who that is, is known once all files are read.
+    /// Records a predecessor; it is resolved once all files are read.
     pub(crate) fn add_start_order(&mut self, server: &ServerId, before: &Spanned<&str>) {
         let problems = &mut *self.problems;
         problems.start_orders.push(StartOrder {
@@ -167,17 +167,17 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         });
     }
 
-    /// What stands at `span` is worth knowing.
+    /// Reports a warning at `span`.
     pub(crate) fn warn(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.add(Severity::Warning, span, message);
     }
 
-    /// How to name this section in a message.
+    /// The section's name in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Judges the keys nobody asked for. A section is not read before this was called.
+    /// Checks the keys that were not requested. A section is read only once this was called.
     pub(crate) fn finish(self) {
         for key in self.table.into_iter().flat_map(|table| table.keys()) {
             let (span, key) = (key.span(), key.get_ref().as_ref());

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use super::problem::Location;
 
-/// Stands for each character of a value in an excerpt.
+/// Replaces each character of a value in an excerpt.
 const MASK: char = '•';
 
-/// A file that was read.
 #[derive(Clone, Copy)]
 pub(crate) struct SourceFile<'s> {
     pub(crate) path: &'s Path,
@@ -16,12 +15,12 @@ pub(crate) struct SourceFile<'s> {
 }
 
 impl SourceFile<'_> {
-    /// The line of a byte, from 1.
+    /// The line of a byte offset, from 1.
     pub(crate) fn line_at(&self, at: usize) -> usize {
         self.text[..at].matches('\n').count() + 1
     }
 
-    /// Where a span of bytes stands.
+    /// The location of a span of bytes.
     pub(super) fn locate(&self, span: Range<usize>) -> Location {
         let at = self.text.floor_char_boundary(span.start);
         let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
@@ -39,8 +38,8 @@ impl SourceFile<'_> {
     }
 }
 
-/// The line as it may be shown: headers and keys stay, everything that may be a value (and so may
-/// be a secret) does not.
+/// The line with masked values: headers and keys stay; everything that may be a value, and so a secret, is
+/// masked.
 fn mask_values(line: &str) -> String {
     let shown = if is_header(line) {
         line.len()
@@ -57,8 +56,7 @@ fn is_header(line: &str) -> bool {
     line.trim_start().starts_with('[') && line.chars().all(plain)
 }
 
-/// Where the key of `key = value` ends; 0 when the line may be the middle of a long value, such as
-/// a line of base64 that ends in `=`.
+/// Where the key of `key = value` ends; 0 if the line may be inside a long value, such as base64 that ends in `=`.
 fn find_key_end(line: &str) -> usize {
     let key = |c: char| c.is_ascii_alphanumeric() || " \t._-".contains(c);
     match line.split_once('=') {
@@ -76,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excerpts_show_keys_and_hide_values() {
+    fn excerpts_show_keys_and_mask_values() {
         for (line, want) in [
             (r#"KEY = "sk-1 2""#, r#"KEY = "•••• •""#),
             (r#"env = { A = "x" }"#, r#"env = { • = "•" }"#),

@@ -1,8 +1,8 @@
-//! Words of the configuration that were probably meant.
+//! Suggestions for misspelled words of the configuration.
 
 pub(crate) use mgp_engine::doors::suggestions::nearest;
 
-/// What other programs' files say, in the words of this one.
+/// The equivalent of another program's key.
 pub(super) fn equivalent_key(key: &str) -> Option<&'static str> {
     match key {
         "disabled" | "enabled" => Some("autostart"),
@@ -12,7 +12,7 @@ pub(super) fn equivalent_key(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The words as they stand in a sentence.
+/// The words as a list in a sentence.
 pub(crate) fn render_list(words: &[&str]) -> String {
     words
         .iter()

@@ -1,4 +1,4 @@
-//! The values of an entry with variables and secrets put in.
+//! The values of an entry with variables and secrets resolved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::{Env, SecretsConfig, Section};
 
-/// Puts values in, and gathers what could not be had. No message shows a value.
+/// Resolves values, and collects failures. No message contains a value.
 pub(crate) struct Values<'e> {
     folder: &'e Path,
     env: &'e Env<'e>,
@@ -18,7 +18,7 @@ pub(crate) struct Values<'e> {
 }
 
 impl<'e> Values<'e> {
-    /// `folder` is the file's, for relative paths; `secrets` says where secrets are.
+    /// `folder` is the file's, for relative paths; `secrets` configures where secrets are stored.
     pub(crate) fn new(folder: &'e Path, env: &'e Env<'e>, secrets: &'e SecretsConfig) -> Self {
         Self {
             folder,
@@ -28,13 +28,13 @@ impl<'e> Values<'e> {
         }
     }
 
-    /// A value with its variables; empty when it cannot be had.
+    /// A value with its variables resolved; empty on failure.
     pub(crate) fn resolve(&mut self, key: &str, text: &Spanned<&str>) -> String {
         let value = interpolate(text.get_ref(), key, |name| self.env.variable(name));
         self.check_value(key, text.span(), value)
     }
 
-    /// Values that may be secrets, and so may lie in files.
+    /// Values that may be secrets, and so may be in files.
     pub(crate) fn resolve_secrets(
         &mut self,
         key: &str,
@@ -48,7 +48,7 @@ impl<'e> Values<'e> {
             .collect()
     }
 
-    /// A value that may be a secret, or have one in it.
+    /// A value that may be or contain a secret.
     pub(crate) fn resolve_secret(&mut self, key: &str, text: &Spanned<&str>) -> String {
         let folder = self.folder;
         let read = |path: &str| self.env.file(&folder.join(path));
@@ -58,7 +58,7 @@ impl<'e> Values<'e> {
         self.check_value(key, text.span(), value)
     }
 
-    /// A NUL ends every text of a program, a newline would cut a header in two.
+    /// A NUL ends the strings of a program, a newline splits a header.
     fn check_value(
         &mut self,
         key: &str,
@@ -90,7 +90,7 @@ impl<'e> Values<'e> {
         String::new()
     }
 
-    /// Writes down what could not be had.
+    /// Reports the failures.
     pub(crate) fn report_errors(self, entry: &mut Section<'_, '_, '_>) {
         for (span, wrong) in self.errors {
             entry.reject(span, format!("{}: {wrong}", entry.name()));

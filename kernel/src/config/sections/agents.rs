@@ -1,4 +1,4 @@
-//! `[agents.*]`: what holds for one agent.
+//! `[agents.*]`: rules for single agents.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,9 @@ use mgp_protocol::ids::{AgentId, BadAgentName, SetName};
 
 use crate::config::parsing::Section;
 
-/// Every agent.
 const ALL_AGENTS: &str = "*";
 
-/// Reads `[agents.NAME]` of all names.
+/// Reads all `[agents.NAME]`.
 pub(crate) fn read_agents(
     root: &mut Section<'_, '_, '_>,
     answering: &mut RequestableAgents,
@@ -19,16 +18,18 @@ pub(crate) fn read_agents(
 ) {
     root.for_each_table("agents", "agents.*", |name, section| {
         let answered = read_answered_agents(section);
-        let held = read_assigned_set(section);
+        let assigned_set = read_assigned_set(section);
         match AgentId::parse_or_from_subject(name) {
             Ok(agent) => {
-                held.map(|set| sets.by_agent.insert(agent.clone(), set));
+                assigned_set.map(|set| sets.by_agent.insert(agent.clone(), set));
                 answered.map(|answered| answering.0.insert(agent, answered));
             }
-            // Those without a name of their own can be held to a set, and answer nobody.
-            Err(BadAgentName::Reserved(taken @ ("local" | "anonymous"))) if answered.is_none() => {
-                let agent = AgentId::new(format!("{}{taken}", AgentId::PREFIX));
-                held.map(|set| sets.by_agent.insert(agent, set));
+            // Agents without a name of their own can be assigned a set, but cannot answer requests.
+            Err(BadAgentName::Reserved(reserved @ ("local" | "anonymous")))
+                if answered.is_none() =>
+            {
+                let agent = AgentId::new(format!("{}{reserved}", AgentId::PREFIX));
+                assigned_set.map(|set| sets.by_agent.insert(agent, set));
             }
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
@@ -40,7 +41,7 @@ pub(crate) fn read_agents(
     });
 }
 
-/// `set`: the one it is held to.
+/// `set`: the assigned tool set.
 fn read_assigned_set(section: &mut Section<'_, '_, '_>) -> Option<SetName> {
     let name = section.text("set")?;
     match SetName::parse(name.get_ref()) {
@@ -53,7 +54,7 @@ fn read_assigned_set(section: &mut Section<'_, '_, '_>) -> Option<SetName> {
     }
 }
 
-/// `answers`: whom it answers; nobody where it says nothing.
+/// `answers`: the agents whose requests it answers; none by default.
 fn read_answered_agents(section: &mut Section<'_, '_, '_>) -> Option<AllowedRequesters> {
     let mut agents = BTreeSet::new();
     for name in section.texts("answers")? {

@@ -1,4 +1,4 @@
-//! `[audit]`: what is written down, when it is on disk, and how long it is kept.
+//! `[audit]`: what is recorded, when it is on disk, and its retention.
 
 use std::time::Duration;
 
@@ -11,24 +11,23 @@ use crate::config::parsing::Section;
 /// `[audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// Whether a log is kept at all.
+    /// Whether there is an audit log.
     pub(crate) enabled: bool,
-    /// Whether the record of a call is on disk before the call is answered, or together with others.
+    /// Whether the record of a call is on disk before the call is answered, or batched.
     pub(crate) before_reply: bool,
-    /// How long records wait for others.
+    /// The time to collect a batch.
     pub(crate) window: Duration,
-    /// What is kept of a call's arguments.
+    /// What is recorded of a call's arguments.
     pub(crate) arguments: ArgumentRetention,
-    /// How much is kept.
     pub(crate) retention: Retention,
-    /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
+    /// Bytes per day for one agent, 0 for no limit; `None` for its share of the retention.
     pub(crate) agent_bytes: Option<u64>,
 }
 
 const DAY: u64 = 86_400;
-/// One agent alone fills the whole log in so many days at the earliest.
+/// The fewest days in which one agent alone can fill the log.
 const DAYS_TO_FILL: u64 = 8;
-/// A file is read whole at the start and by who verifies.
+/// A file is read as a whole at the start and by verification.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 
 impl Default for AuditConfig {
@@ -55,7 +54,7 @@ impl AuditConfig {
         }
     }
 
-    /// Bytes one agent, or one server, may fill in a day; 0 for any number.
+    /// Bytes per day for one agent or one server; 0 for no limit.
     #[must_use]
     pub(crate) fn daily_agent_bytes(&self) -> u64 {
         let share = self.retention.max_bytes / DAYS_TO_FILL;

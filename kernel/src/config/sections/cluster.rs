@@ -1,4 +1,4 @@
-//! `[cluster]`: what this node is called, and where other nodes reach it.
+//! `[cluster]`: the name of this node, and its addresses.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -8,27 +8,27 @@ use nix::sys::utsname::uname;
 
 use crate::config::parsing::Section;
 
-/// Most `peers`: each is tried for as long as it does not answer.
+/// Most `peers`: each is dialed as long as it does not answer.
 const PEERS_MAX: usize = 64;
-/// Most addresses to advertise: a ticket has room for so many.
+/// Most advertised addresses: the capacity of a ticket.
 pub(crate) const ADVERTISED_MAX: usize = 8;
-/// Longest address: a name of the DNS and a port.
+/// Longest address: a DNS name and a port.
 const ADDRESS_LENGTH_MAX: usize = 253 + 6;
 
 /// `[cluster]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// What this node wants to be called; `None` for the machine's name.
+    /// The name of this node; `None` for the machine's name.
     pub name: Option<NodeName>,
     /// Where it listens for other nodes, once it is in a cluster or invites to one.
     pub(crate) listen: SocketAddr,
-    /// Where others reach it, as `host:port`; what it finds out itself when empty.
+    /// Its addresses, as `host:port`; found automatically if empty.
     pub(crate) advertise: Vec<String>,
-    /// Where other nodes of its cluster are, as `host:port`.
+    /// Addresses of other nodes of its cluster, as `host:port`.
     pub(crate) peers: Vec<String>,
-    /// How long what agents of other nodes may do here outlasts the word of who could deny it.
+    /// How long rights of other nodes' agents last here without contact to an admin that could revoke them.
     pub(crate) lease: Duration,
-    /// Whether packets are passed on between nodes that have no link to each other.
+    /// Whether packets are relayed between nodes that have no link to each other.
     pub(crate) relay: bool,
 }
 
@@ -46,12 +46,14 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// What this node is called where its cluster says nothing else.
+    /// The name of this node unless the cluster has another.
     #[must_use]
     pub(crate) fn node_name(&self) -> NodeName {
         let machine = || {
-            let told = uname().ok();
-            let name = told.as_ref().map(|told| told.nodename().to_string_lossy());
+            let system_names = uname().ok();
+            let name = system_names
+                .as_ref()
+                .map(|system_names| system_names.nodename().to_string_lossy());
             NodeName::from_hostname(&name.unwrap_or_default())
         };
         self.name.clone().unwrap_or_else(machine)
@@ -111,7 +113,7 @@ fn read_addresses(
     *into = texts.map(|text| text.into_inner().to_owned()).collect();
 }
 
-/// Judges `host:port`. Whether there is such a host is seen when it is looked for.
+/// Checks the form of `host:port`. The host is looked up only when it is dialed.
 pub(crate) fn check_host_port(text: &str) -> Result<(), &'static str> {
     const WANTED: &str = "is no host and port, like nas.lan:7332 or 192.168.1.2:7332";
     if text.parse::<SocketAddr>().is_ok_and(|at| at.port() != 0) {
@@ -155,9 +157,9 @@ mod tests {
         }
     }
 
-    /// A node is called as its machine is, whatever that is called.
+    /// Holds for any hostname.
     #[test]
-    fn a_node_without_a_name_has_that_of_its_machine() {
+    fn the_default_node_name_is_the_hostname() {
         let name = ClusterConfig::default().node_name();
         assert!(NodeName::parse(name.as_str()).is_ok());
         let named = ClusterConfig {

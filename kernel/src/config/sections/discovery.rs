@@ -1,4 +1,4 @@
-//! `[discovery]`: how tools are found.
+//! `[discovery]`: exposure and search of tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use mgp_transports::http::is_safe_url;
 use super::sandbox::read_paths;
 use crate::config::parsing::{Env, SecretsConfig, Section};
 
-/// What agents are shown, by its word.
+/// Modes of exposure, by name.
 const EXPOSURES: [(&str, Option<Exposure>); 5] = [
     ("auto", None),
     ("all", Some(Exposure::All)),
@@ -30,34 +30,34 @@ const EXPOSURES: [(&str, Option<Exposure>); 5] = [
 /// `[discovery]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryConfig {
-    /// Whether the model in the program is used, where no provider is.
+    /// Whether the built-in model is used if there is no provider.
     builtin: bool,
-    /// How long the model in the program may have nothing to do before it leaves memory.
+    /// Idle time after which the built-in model is unloaded.
     pub(crate) model_idle: Duration,
-    /// `[discovery.provider]`, where it names a URL.
+    /// `[discovery.provider]`, if it has a URL.
     provider: Option<Provider>,
-    /// What agents are shown of all tools.
+    /// The exposure of tools to all agents.
     pub(crate) general: AgentExposure,
-    /// `[discovery.agents.*]`: what these are shown.
+    /// `[discovery.agents.*]`: the exposure to single agents.
     pub(crate) agents: BTreeMap<AgentId, AgentExposure>,
-    /// `[discovery.servers.*]`: what is shown at the doors of these.
+    /// `[discovery.servers.*]`: the exposure at the endpoints of single servers.
     pub doors: BTreeMap<ServerId, Option<Exposure>>,
-    /// What definitions of tools may cost in a session.
+    /// Most tokens for tool definitions in a session.
     pub(crate) budget: Budget,
     /// Which agents may register servers, and how many.
     pub(crate) registration: RegistrationRules,
-    /// `[discovery.registered]`: what those servers are started with.
+    /// `[discovery.registered]`: settings of registered servers.
     pub(crate) registered: RegisteredConfig,
 }
 
 /// `[discovery.registered]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegisteredConfig {
-    /// What their programs are started with.
+    /// The interpreters of their programs.
     pub(crate) interpreters: Interpreters,
-    /// What `filesystem.read` opens to them.
+    /// Folders that `filesystem.read` opens.
     pub read: Vec<PathBuf>,
-    /// What `filesystem.write` opens to them.
+    /// Folders that `filesystem.write` opens.
     pub write: Vec<PathBuf>,
 }
 
@@ -85,7 +85,7 @@ impl Default for DiscoveryConfig {
 }
 
 impl DiscoveryConfig {
-    /// Where meanings come from: a provider goes before the model in the program.
+    /// The source of embeddings: a provider has precedence over the built-in model.
     #[must_use]
     pub(crate) fn embedding(&self) -> Embedding {
         match (&self.provider, self.builtin) {
@@ -95,7 +95,7 @@ impl DiscoveryConfig {
         }
     }
 
-    /// The key of the provider, which stands in no log.
+    /// The key of the provider, which is masked in logs.
     #[must_use]
     pub(crate) fn provider_key(&self) -> Option<&str> {
         let key = self.provider.as_ref().map(|provider| &*provider.key.0);
@@ -167,30 +167,30 @@ impl DiscoveryConfig {
     }
 }
 
-/// An agent, with or without `agent.`; those that the kernel names itself can be meant, too.
+/// An agent, with or without `agent.`, including those that the kernel names itself.
 fn parse_agent(name: &str) -> Result<AgentId, BadAgentName> {
-    let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
-    match own
+    let reserved = [AgentId::LOCAL, AgentId::ANONYMOUS];
+    match reserved
         .into_iter()
-        .find(|own| *own == name || own.strip_prefix(AgentId::PREFIX) == Some(name))
+        .find(|reserved| *reserved == name || reserved.strip_prefix(AgentId::PREFIX) == Some(name))
     {
-        Some(own) => Ok(AgentId::new(own)),
+        Some(reserved) => Ok(AgentId::new(reserved)),
         None => AgentId::parse(name),
     }
 }
 
-/// What is said here goes before what is said for all, and what is pinned for all is pinned here.
+/// Settings here override the general ones; tools pinned for all agents are pinned here, too.
 fn read_showing(section: &mut Section<'_, '_, '_>, general: &AgentExposure) -> AgentExposure {
     let mut showing = general.clone();
     section.choice("exposure", &EXPOSURES, &mut showing.exposure);
     let (mut pinned, span) = (Vec::new(), section.span("pinned"));
     section.strings("pinned", &mut pinned);
-    for place in &pinned {
-        let pin = match place.split_once(['/', ':']) {
+    for pinned_tool in &pinned {
+        let pin = match pinned_tool.split_once(['/', ':']) {
             Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
                 Some(canonical_name(&ServerId::new(server), tool))
             }
-            None if is_qualified(place) => Some(place.clone()),
+            None if is_qualified(pinned_tool) => Some(pinned_tool.clone()),
             Some(_) | None => None,
         };
         if let Some(pin) = pin {
@@ -198,7 +198,7 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &AgentExposure) -> A
             continue;
         }
         let words = format!(
-            "`pinned` in {} wants \"server:tool\", not {place:?}",
+            "`pinned` in {} wants \"server:tool\", not {pinned_tool:?}",
             section.name()
         );
         section.reject(span.clone().unwrap_or_default(), words);
@@ -207,7 +207,7 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &AgentExposure) -> A
 }
 
 fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> RegisteredConfig {
-    // A link stays one: a virtual environment is where the link to its interpreter is.
+    // Links are not resolved: a virtual environment is where the link to its interpreter is.
     let mut program = |key| section.text(key).map(|path| folder.join(path.get_ref()));
     let interpreters = Interpreters {
         python: program("python"),

@@ -1,4 +1,4 @@
-//! `[http]` and `[http.tls]`: the HTTP door.
+//! `[http]` and `[http.tls]`: the HTTP listener.
 
 pub(crate) mod lite;
 pub(crate) mod oauth;
@@ -18,37 +18,37 @@ const DAY: u64 = 86_400;
 /// `[http]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// Whether there is an HTTP door at all.
+    /// Whether there is an HTTP listener.
     pub(crate) enabled: bool,
-    /// Whether the console is shown at `/`.
+    /// Whether the console is served at `/`.
     pub(crate) console: bool,
-    /// Where it listens; on loopback, unless there is TLS.
+    /// The listen address; on loopback, unless there is TLS.
     pub(crate) listen: SocketAddr,
-    /// `[http.tls]`: the door's certificate, and whose certificates it takes.
+    /// `[http.tls]`: the certificate, and the accepted client certificates.
     pub(crate) tls: Option<TlsFiles>,
-    /// How callers show who they are.
+    /// How callers authenticate.
     pub(crate) auth: HttpAuth,
-    /// `Host` headers accepted beside those of the listen address.
+    /// Accepted `Host` headers besides those of the listen address.
     pub(crate) allowed_hosts: Vec<String>,
-    /// `Origin` headers accepted beside those of the listen address.
+    /// Accepted `Origin` headers besides those of the listen address.
     pub(crate) allowed_origins: Vec<String>,
-    /// Legacy sessions open at once; one more is refused.
+    /// Most legacy sessions; one more is rejected.
     pub(crate) max_sessions: usize,
-    /// A session nobody uses for this long is ended.
+    /// Idle time after which a session is ended.
     pub(crate) session_idle: Duration,
-    /// Bytes of messages of agents under way, half sent or being answered, in all; a quarter of them for
-    /// one agent.
+    /// Bytes of agents' messages in flight, partly received or being answered, in total; a quarter of them for one
+    /// agent.
     pub(crate) max_bodies: u64,
 }
 
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpAuth {
-    /// A bearer token that the kernel gave out.
+    /// A bearer token that the kernel issued.
     Token,
-    /// A bearer token that the issuer of `[oauth]` gave out.
+    /// A bearer token that the issuer of `[oauth]` issued.
     OAuth,
-    /// Nothing: every caller is `agent.anonymous`.
+    /// None: every caller is `agent.anonymous`.
     None,
 }
 
@@ -81,7 +81,7 @@ impl HttpConfig {
         ];
         section.choice("auth", &auths, &mut self.auth);
         read_tls(section.subsection("tls", "http.tls"), folder, &mut self.tls);
-        // Judged though it does not stand in this file: the other one may have changed what it needs.
+        // Checked even if it is not in this file: another file may have changed what it requires.
         let text = section.text("listen");
         let address = text.as_ref().map_or(Ok(self.listen), parse_listen_address);
         match address.and_then(|address| self.check_listen_address(address)) {
@@ -95,12 +95,12 @@ impl HttpConfig {
         section.strings("allowed_origins", &mut self.allowed_origins);
         section.count("max_sessions", 1..=65_536, &mut self.max_sessions);
         section.secs("session_idle_secs", 10..=30 * DAY, &mut self.session_idle);
-        // Below it an agent could not send one of the longest messages.
+        // With less an agent could not send one of the longest messages.
         section.count("max_bodies_bytes", 32 << 20..=1 << 40, &mut self.max_bodies);
         section.finish();
     }
 
-    /// Refuses to let other machines in without TLS, or without asking who they are (MCP-082).
+    /// Rejects access from other machines without TLS or without authentication (MCP-082).
     fn check_listen_address(&self, address: SocketAddr) -> Result<SocketAddr, String> {
         let reached = format!("`listen` in [http] is {address}, which other machines can reach;");
         let clients = self.tls.as_ref().map(|papers| papers.client_auth.as_ref());
@@ -132,7 +132,7 @@ fn parse_listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
     })
 }
 
-/// `[http.tls]`; `folder` is the file's, for relative paths. What the files hold is read later.
+/// `[http.tls]`; relative paths start at `folder`, which is the file's. The files are read later.
 fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<TlsFiles>) {
     let whole = section.start_span();
     let [cert, key, client_ca] =

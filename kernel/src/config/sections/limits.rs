@@ -1,4 +1,4 @@
-//! `[limits]`: what holds for a server, there or in its own entry, and how many calls agents may make.
+//! `[limits]`: defaults for the limits of servers, and the rates of agents.
 
 use mgp_engine::calls::rate_limits::RateLimits;
 use mgp_engine::servers::consent::Consent;
@@ -14,7 +14,7 @@ const CALLS_MAX: u64 = 1_000_000_000_000;
 /// More refusals than a kernel can write down in a second.
 const REFUSALS_MAX: u64 = 1_000_000;
 
-/// Whether a server may ask.
+/// Values of consent.
 const CONSENTS: [(&str, Consent); 3] = [
     ("on", Consent::Allow),
     ("ask", Consent::Ask),
@@ -75,7 +75,7 @@ pub(crate) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
     }
 }
 
-/// `[servers.limits]`: what the processes of one life of a server may use together.
+/// `[servers.limits]`: what the processes of a server instance may use together.
 pub(crate) fn read_resources(section: Section<'_, '_, '_>, limits: &mut ResourceLimits) {
     let mut section = section.strict();
     let keys = [

@@ -1,4 +1,4 @@
-//! `[mcpl]`: what servers may do beside being called.
+//! `[mcpl]`: what servers may do besides being called.
 
 pub(crate) mod inference;
 pub(crate) mod push;
@@ -15,7 +15,7 @@ use mgp_protocol::mcpl::feature_sets::is_valid_name;
 use super::DAY;
 use crate::config::parsing::{Env, SecretsConfig, Section};
 
-/// Reads `[mcpl]`. A server of a stronger file stands for that of a weaker one as a whole.
+/// Reads `[mcpl]`. A server of a stronger file replaces that of a weaker one.
 pub(crate) fn read_mcpl(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
@@ -68,7 +68,7 @@ pub(crate) fn read_mcpl(
     section.finish();
 }
 
-/// Names of sets, and of several at once: `memory.*`.
+/// Names of sets, or patterns: `memory.*`.
 fn read_set_patterns(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<SetPattern> {
     let mut patterns = Vec::new();
     for text in section.texts(key).unwrap_or_default() {

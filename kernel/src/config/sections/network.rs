@@ -1,4 +1,4 @@
-//! `[network]`: how servers, those who guard them and registries are reached over HTTP.
+//! `[network]`: how servers, authorization servers and registries are reached over HTTP.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use mgp_transports::http::tls::Tls;
 
 use crate::config::parsing::{Env, SecretsConfig, Section};
 
-/// What is written for no proxy, whatever the variables say.
+/// Disables proxies, whatever the variables say.
 const NO_PROXY: &str = "none";
 
-/// `[network]`. Each key goes before the variables that say the same.
+/// `[network]`. Each key has precedence over the corresponding variables.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct NetworkConfig {
-    /// As it was written, with its secrets put in.
+    /// As written, with its secrets resolved.
     proxy: Option<String>,
     no_proxy: Option<Vec<String>>,
-    /// More certificate authorities than the machine trusts.
+    /// Certificate authorities besides those of the machine.
     pub(crate) ca_file: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// `folder` is the file's, for relative paths.
+    /// Relative paths start at `folder`, which is the file's.
     pub(crate) fn read(
         &mut self,
         mut section: Section<'_, '_, '_>,
@@ -51,7 +51,7 @@ impl NetworkConfig {
             match resolve_secret(text.get_ref(), "proxy", variable, read, kept) {
                 Ok(value) => {
                     let value = value.trim().to_owned();
-                    // What stands for a variable while only the shape of a file is judged is no address.
+                    // The placeholder of a variable, used when only the shape of a file is checked, is no address.
                     let written = value == *text.get_ref() && value != NO_PROXY;
                     match ProxyAddress::parse(&value) {
                         Err(bad) if written => {
@@ -88,13 +88,13 @@ impl NetworkConfig {
         section.finish();
     }
 
-    /// Whether a key says through whom, and not the variables.
+    /// Whether a key, not the variables, sets the proxy.
     #[must_use]
     pub(crate) fn has_proxy_setting(&self) -> bool {
         self.proxy.is_some()
     }
 
-    /// How HTTP goes out of this process, with what its variables say where no key does.
+    /// The settings of outgoing HTTP, with the variables as defaults.
     #[must_use]
     pub(crate) fn outbound(&self) -> Outbound {
         Outbound {
@@ -103,7 +103,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Through which proxies, with these variables.
+    /// The proxies with these variables.
     fn proxy_rules(&self, variable: impl Fn(&str) -> Option<String>) -> ProxyRules {
         let mut rules = ProxyRules::from_variables(variable);
         if let Some(text) = &self.proxy {
@@ -117,7 +117,7 @@ impl NetworkConfig {
         rules
     }
 
-    /// What stands in no log: the address with a login, and the password alone.
+    /// Values to mask in logs: the address with its login, and the password alone.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let Some(text) = &self.proxy else {
             return Vec::new();
@@ -136,9 +136,9 @@ impl NetworkConfig {
 mod tests {
     use super::*;
 
-    /// Decision 0058: a key goes before its variables, and only before those.
+    /// Decision 0058: a key has precedence over its own variables, and over no others.
     #[test]
-    fn keys_go_before_variables() {
+    fn keys_have_precedence_over_variables() {
         let shell = |name: &str| match name {
             "HTTPS_PROXY" => Some("http://shell.test:1".to_owned()),
             "NO_PROXY" => Some("direct.test".to_owned()),

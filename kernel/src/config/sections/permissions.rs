@@ -22,7 +22,7 @@ const MODES: [(&str, PinMode); 3] = [
     ("block", PinMode::Block),
 ];
 
-/// `[permissions]`: what holds for every server.
+/// `[permissions]`: defaults for all servers.
 pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
     section.choice("policy", &POLICIES, &mut rules.policy);
     read_set(&mut section, "always_ask", &mut rules.exceptions);
@@ -30,13 +30,13 @@ pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut Per
     section.finish();
 }
 
-/// `[pins]`: what holds for every server.
+/// `[pins]`: defaults for all servers.
 pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, rules: &mut PinRules) {
     section.choice("mode", &MODES, &mut rules.mode);
     section.finish();
 }
 
-/// The keys of these in a server's entry.
+/// Their keys in a server's entry.
 pub(crate) fn read_server_permissions(
     entry: &mut Section<'_, '_, '_>,
     rules: &mut PermissionRules,

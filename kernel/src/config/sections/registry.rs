@@ -1,4 +1,4 @@
-//! `[registry]`: where `mgp servers search` looks.
+//! `[registry]`: the registry of `mgp servers search`.
 
 use mgp_transports::http::is_safe_url;
 
@@ -7,7 +7,7 @@ use crate::config::parsing::Section;
 /// `[registry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryConfig {
-    /// Where the registry is, without the version of its interface.
+    /// The URL without the version of the API.
     pub url: String,
 }
 

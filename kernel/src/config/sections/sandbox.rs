@@ -1,4 +1,4 @@
-//! How the servers that are trusted least are confined: `[sandbox]`, and `[servers.sandbox]` of one.
+//! Sandboxes: `[sandbox]`, and `[servers.sandbox]` of one server.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use mgp_engine::servers::sandbox::{SandboxConfig, SandboxLimits};
 
 use crate::config::parsing::Section;
 
-/// `[sandbox]`: what holds for every sandboxed server.
+/// `[sandbox]`: defaults for all sandboxed servers.
 pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxConfig) {
     section.flag("required", &mut rules.required);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
 }
 
-/// `[servers.sandbox]`: what its permissions open, and its own bounds.
+/// `[servers.sandbox]`: what the server's permissions open, and its own bounds.
 pub(crate) fn read_server_sandbox(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
@@ -33,7 +33,7 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
     section.count("file_bytes", 0..=1 << 50, &mut limits.file_size);
 }
 
-/// Paths, relative ones from the file's folder. Links are followed at each start of a server, by what is
+/// Paths, relative ones from the file's folder. Links are resolved at each start of a server, with the folders that are
 /// writable then.
 pub(crate) fn read_paths(
     section: &mut Section<'_, '_, '_>,

@@ -1,4 +1,4 @@
-//! `[secrets]`: where secrets are that values refer to by their names.
+//! `[secrets]`: where named secrets are stored.
 
 use crate::config::parsing::{NAME_PLACEHOLDER, SecretsConfig, Section};
 

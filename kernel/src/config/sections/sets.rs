@@ -12,7 +12,7 @@ use crate::config::parsing::Section;
 /// Tools by their servers.
 type ToolsByServer = BTreeMap<ServerId, BTreeSet<String>>;
 
-/// Reads `[sets.NAME]` of all names. A set of a stronger file stands for that of a weaker one as a whole.
+/// Reads all `[sets.NAME]`. A set of a stronger file replaces that of a weaker one.
 pub(crate) fn read_sets(root: &mut Section<'_, '_, '_>, sets: &mut ToolSets) {
     root.for_each_table("sets", "sets.*", |name, section| {
         let mut set = ToolSet::default();

@@ -1,4 +1,4 @@
-//! `[socket]` and `[data]`: where the owner's door is, and what lasts.
+//! `[socket]` and `[data]`: the owner's socket, and the data folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use crate::config::parsing::Section;
 /// `[socket]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketConfig {
-    /// Where the socket is; `None` for the runtime folder.
+    /// The path of the socket; `None` for the runtime folder.
     pub path: Option<PathBuf>,
-    /// Other users of this machine, by name or number, and the agents they are.
+    /// Other users of this machine, by name or uid, and their agents.
     pub(crate) users: BTreeMap<String, AgentId>,
 }
 
 /// `[data]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataConfig {
-    /// Where the kernel keeps what lasts; `None` for the user's data folder.
+    /// The folder for persistent state; `None` for the user's data folder.
     pub(crate) dir: Option<PathBuf>,
 }
 
 impl SocketConfig {
-    /// `folder` is the file's, for relative paths.
+    /// Relative paths start at `folder`, which is the file's.
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
         read_path(&mut section, "path", folder, &mut self.path);
         for (user, agent) in section.text_map("users") {

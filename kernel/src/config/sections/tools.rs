@@ -1,4 +1,4 @@
-//! What the operator says of tools: `[validation]`, and the keys of a server and of single tools.
+//! Rules for tools: `[validation]`, and the keys of a server and of single tools.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use mgp_screening::validators::Validator;
 
 use crate::config::parsing::{Section, nearest, render_list};
 
-/// Longest name a tool is shown as, in bytes: what MCP recommends at most.
+/// Longest display name of a tool, in bytes: the maximum that MCP recommends.
 const DISPLAY_NAME_MAX: usize = 128;
-/// Longest description, in bytes: all agents that see the tool read it.
+/// Longest description, in bytes: all agents that see the tool receive it.
 const DESCRIPTION_MAX: usize = 16 << 10;
 
 const LEVELS: [(&str, Level); 4] = [
@@ -33,7 +33,7 @@ const VALIDATORS: [&str; 5] = [
     "none",
 ];
 
-/// `[validation]`: what holds for every server.
+/// `[validation]`: defaults for all servers.
 pub(crate) fn read_validation(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
@@ -44,7 +44,7 @@ pub(crate) fn read_validation(
     section.finish();
 }
 
-/// The keys of `[servers.mgp]` that are about all tools of the server.
+/// The keys of `[servers.mgp]` for all tools of the server.
 pub(crate) fn read_server_rules(
     section: &mut Section<'_, '_, '_>,
     rules: &mut ToolRules,
@@ -75,11 +75,11 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
         rule.name = read_name(section);
         rule.description = read_description(section);
         section.flag("hidden", &mut rule.hidden);
-        if let Some(shown) = &rule.name
+        if let Some(display_name) = &rule.name
             && rules
                 .tools
                 .values()
-                .any(|other| other.name.as_ref() == Some(shown))
+                .any(|other| other.name.as_ref() == Some(display_name))
         {
             let whole = section.start_span();
             let words = format!(
@@ -94,7 +94,7 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
     });
 }
 
-/// A name that every client takes: MCP 2025-11-25, tool names.
+/// A name that every client accepts: MCP 2025-11-25, tool names.
 fn read_name(section: &mut Section<'_, '_, '_>) -> Option<String> {
     let name = section.text("name")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -113,17 +113,17 @@ fn read_name(section: &mut Section<'_, '_, '_>) -> Option<String> {
 fn read_description(section: &mut Section<'_, '_, '_>) -> Option<String> {
     let words = section.text("description")?;
     if words.get_ref().len() > DESCRIPTION_MAX {
-        let told = format!(
+        let too_long = format!(
             "`description` in {} has more than {DESCRIPTION_MAX} bytes",
             section.name()
         );
-        section.reject(words.span(), told);
+        section.reject(words.span(), too_long);
         return None;
     }
     Some(words.into_inner().to_owned())
 }
 
-/// A name nobody knows would hold the tool to something else than was meant.
+/// An unknown name would enforce something else than intended.
 fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
     let names = section.texts("validators")?;
     for name in &names {
@@ -147,7 +147,7 @@ fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
     )
 }
 
-/// Folders; a relative one starts at the file.
+/// Folders; relative ones start at the file.
 fn read_roots(section: &mut Section<'_, '_, '_>, folder: &Path, rules: &mut ToolRules) {
     let Some(roots) = section.texts("roots") else {
         return;

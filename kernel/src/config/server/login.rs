@@ -1,4 +1,4 @@
-//! `[servers.login]`: how the kernel logs in at a server reached over HTTP.
+//! `[servers.login]`: the kernel's login at an HTTP server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +16,8 @@ const GRANTS: [(&str, LoginGrant); 4] = [
     ("exchange", LoginGrant::Exchange),
 ];
 
-/// Reads the table, or `login = false`, or `login = "agent"` for `of = "agent"` in it. Without either a server at a `url` has a login once it wants one, unless
-/// a header of its entry is its token.
+/// Reads the table, or `login = false`, or `login = "agent"` for `of = "agent"`. By default a server at a `url` gets a
+/// login when it requires one, unless a header of its entry is its token.
 pub(super) fn read_login(
     entry: &mut Section<'_, '_, '_>,
     reach: Option<&ServerTransport>,
@@ -26,7 +26,7 @@ pub(super) fn read_login(
     secrets: &SecretsConfig,
 ) -> LoginConfig {
     let (by_url, has_token) = match reach {
-        // Its calls carry what `headers` says, and nothing else.
+        // Its calls use only the configured `headers`.
         Some(ServerTransport::Http {
             protocol: UrlProtocol::Grpc,
             ..
@@ -73,7 +73,7 @@ pub(super) fn read_login(
     }
 }
 
-/// No login is made for a server that is spoken to over gRPC.
+/// Rejects logins for servers over gRPC.
 fn reject_login_over_grpc(entry: &mut Section<'_, '_, '_>) -> LoginConfig {
     let span = entry.span("login");
     let off = entry
@@ -98,8 +98,8 @@ fn read_keys(
     let mut section = entry.subsection("login", "servers.login");
     let mut rules = LoginConfig::with_browser();
     section.choice("grant", &GRANTS, &mut rules.grant);
-    let whose = [("machine", false), ("agent", true)];
-    section.choice("of", &whose, &mut rules.per_agent);
+    let owners = [("machine", false), ("agent", true)];
+    section.choice("of", &owners, &mut rules.per_agent);
     if let (true, true, Some(span)) = (
         rules.per_agent,
         rules.grant.is_unattended(),
@@ -127,15 +127,15 @@ fn read_keys(
         ("callback", &callback),
     ] {
         let Some(url) = url else { continue };
-        let of_here = key != "callback" || url.get_ref().starts_with("http://");
-        if !url.get_ref().is_empty() && (parse_safe_url(key, url.get_ref()).is_err() || !of_here) {
-            let wanted = match key {
+        let is_local = key != "callback" || url.get_ref().starts_with("http://");
+        if !url.get_ref().is_empty() && (parse_safe_url(key, url.get_ref()).is_err() || !is_local) {
+            let expected = match key {
                 "callback" => "an address of this machine such as http://127.0.0.1:7333/callback",
                 _ => "an https:// address",
             };
             section.reject(
                 url.span(),
-                format!("`{key}` in {} wants {wanted}", section.name()),
+                format!("`{key}` in {} wants {expected}", section.name()),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! `pass_headers`: which headers of an agent's HTTP request a server is handed.
+//! `pass_headers`: the headers of an agent's HTTP request that are forwarded to a server.
 
 use mgp_engine::servers::spec::ServerTransport;
 
@@ -6,11 +6,10 @@ use crate::config::kernel::KernelConfig;
 use crate::config::parsing::Section;
 use crate::config::sections::http::HttpAuth;
 
-/// Most names of one server.
+/// Most names for one server.
 const HEADERS_MAX: usize = 16;
 
-/// What is never handed on: what says how one connection or one message is read, and what the kernel itself says
-/// to the server.
+/// Never forwarded: headers about one connection or message, and those that the kernel sets itself.
 const FORBIDDEN_HEADERS: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -33,7 +32,7 @@ const FORBIDDEN_HEADERS: [&str; 19] = [
     "www-authenticate",
 ];
 
-/// The names, in small letters; and whether `authorization` is one of them.
+/// The names in lower case, and whether `authorization` is one of them.
 pub(super) fn read_passed_headers(
     entry: &mut Section<'_, '_, '_>,
     reach: Option<&ServerTransport>,
@@ -49,10 +48,10 @@ pub(super) fn read_passed_headers(
             Some(ServerTransport::Stdio { .. } | ServerTransport::Node(_)) | None => false,
         };
         let is_name = name.parse::<http::HeaderName>().is_ok();
-        let own = FORBIDDEN_HEADERS.contains(&&*name) || name.starts_with("mcp-");
+        let is_forbidden = FORBIDDEN_HEADERS.contains(&&*name) || name.starts_with("mcp-");
         let why = if !is_name {
             "is no name of a header"
-        } else if own {
+        } else if is_forbidden {
             "belongs to one connection, or to the kernel, and is never handed on"
         } else if name == "authorization" && kernel.http.auth != HttpAuth::None {
             "is what agents show this kernel, which no server may have; it can be handed on with `auth = \"none\"` in [http]"

@@ -1,4 +1,4 @@
-//! How an entry says its server is reached.
+//! The transport of a server entry.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
-/// What is written as `cwd` for the folder of each caller; a folder of that name is `./caller`.
+/// The value of `cwd` for a folder per caller; a folder of that name is `./caller`.
 pub(crate) const CALLER_FOLDER: &str = "caller";
 
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ enum TransportKey {
     Url(UrlProtocol),
 }
 
-/// The keys of both transports, as they are written.
+/// The keys of both transports, as written.
 struct ReachKeys<'t> {
     command: Option<Spanned<&'t str>>,
     args: Vec<Spanned<&'t str>>,
@@ -29,8 +29,8 @@ struct ReachKeys<'t> {
     headers: BTreeMap<&'t str, Spanned<&'t str>>,
 }
 
-/// Reads the keys of both transports, so that every one of them is known, and keeps one; `folder` is the
-/// file's, for relative paths.
+/// Reads the keys of both transports, so that all of them are known, and returns the selected one. Relative paths start
+/// at `folder`, which is the file's.
 pub(crate) fn read_reach(
     entry: &mut Section<'_, '_, '_>,
     folder: &Path,
@@ -55,7 +55,7 @@ pub(crate) fn read_reach(
                     entry.name()
                 ),
             ),
-            // A variable that is not set has been told already.
+            // A variable that is not set has been reported already.
             UrlSafety::Invalid if url.is_empty() => {}
             UrlSafety::Invalid => {
                 let name = entry.name();
@@ -88,7 +88,7 @@ impl<'t> ReachKeys<'t> {
     fn into_stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<ServerTransport> {
         let command = values.resolve("command", &self.command?);
         Some(ServerTransport::Stdio {
-            // A bare name is looked up in PATH; anything with a slash is a path from the file.
+            // A bare name is looked up in PATH; anything with a slash is a path relative to the file.
             command: if command.contains('/') {
                 folder.join(command).to_string_lossy().into_owned()
             } else {
@@ -119,7 +119,7 @@ impl<'t> ReachKeys<'t> {
     }
 }
 
-/// `transport`, or what the other keys say. `None` when the entry contradicts itself.
+/// `transport`, or the one that the other keys imply. `None` for contradictory entries.
 fn select_transport(
     entry: &mut Section<'_, '_, '_>,
     written: &ReachKeys<'_>,
@@ -162,7 +162,7 @@ fn select_transport(
 
 enum UrlSafety {
     Safe,
-    /// Over http:// to another machine (MCP-082).
+    /// http:// to another machine (MCP-082).
     Plaintext,
     Invalid,
 }

@@ -1,12 +1,12 @@
-//! Every key of the kernel's own sections is taken up while the kernel runs, or told to wait for its next start.
+//! Every key of the kernel's own sections is applied at once, or reported as pending until the next start.
 
 use std::collections::BTreeSet;
 
 use super::super::changes::pending_restart;
 use super::*;
 
-/// Every key: a value, another one, and whether a running kernel takes it up; `both` where its servers do and
-/// its doors do not.
+/// Every key: a value, another one, and whether a running kernel applies it; `both` if its servers do and its listeners
+/// do not.
 const KEYS: &str = r#"
 [http]
 enabled = true #> false waits
@@ -251,10 +251,10 @@ timeout_secs = 1 #> 2 waits
 batch = 1 #> 2 waits
 "#;
 
-/// A server, to see what reaches it.
+/// A server, to observe its settings.
 const SERVER: &str = "[[servers]]\nid = \"x\"\ncommand = \"c\"\nenv = { T = \"secret:t\" }\n";
 
-/// Where a secret is got from is its value.
+/// The location of a secret is its value.
 struct AnySecret;
 
 impl Lookup for AnySecret {
@@ -271,7 +271,7 @@ impl Lookup for AnySecret {
     }
 }
 
-/// The whole text with the other value at one place, and every place with what becomes of it.
+/// The whole text with one value replaced, for each key, with the expected effect.
 fn changes() -> Vec<(String, String, String, String)> {
     let lines: Vec<&str> = KEYS.lines().collect();
     let first = |line: &str| line.split(" #> ").next().unwrap_or_default().to_owned();
@@ -306,8 +306,8 @@ fn changes() -> Vec<(String, String, String, String)> {
     all
 }
 
-/// What a text says, and the same read.
-fn said(text: &str) -> (WrittenKeys, Read) {
+/// The keys of a text, and its configuration.
+fn read_keys(text: &str) -> (WrittenKeys, Read) {
     let mut written = WrittenKeys::default();
     written.add_file(text);
     let read = read_with(text, &AnySecret);
@@ -322,17 +322,16 @@ fn said(text: &str) -> (WrittenKeys, Read) {
     (written, read)
 }
 
-/// Point 4: no change is silent. What is taken up reaches the servers or who may call them; all else is told,
-/// by its section and key.
+/// Point 4: no change is silent. It reaches servers or their callers, or is reported by section and key.
 #[test]
-fn every_key_is_live_or_told() {
+fn every_change_is_applied_or_reported() {
     let first: String = KEYS
         .lines()
         .map(|line| line.split(" #> ").next().unwrap().to_owned() + "\n")
         .collect();
-    let (before, running) = said(&(first + SERVER));
+    let (before, running) = read_keys(&(first + SERVER));
     for (section, key, text, fate) in changes() {
-        let (after, now) = said(&text);
+        let (after, now) = read_keys(&text);
         assert!(
             running.kernel != now.kernel,
             "[{section}] {key} means nothing"
@@ -355,7 +354,7 @@ fn every_key_is_live_or_told() {
     }
 }
 
-/// A key without the name that its user chose.
+/// A key with `*` for names of the user's choice.
 fn starred(key: &str) -> String {
     key.replace("\"agent.a\"", "*")
         .replace("sets.a", "sets.*")
@@ -366,14 +365,14 @@ fn starred(key: &str) -> String {
         .replace("moderation.m", "moderation.*")
 }
 
-/// The table has every key that is known.
+/// The table has all known keys.
 #[test]
-fn no_key_is_left_out() {
+fn every_key_is_tested() {
     let mut listed: BTreeSet<String> = changes()
         .into_iter()
         .map(|(section, key, ..)| starred(&format!("{section}.{key}")))
         .collect();
-    // Its own keys are names of the user's choice.
+    // Keys below have names of the user's choice.
     for top in KEYS.lines().filter_map(|line| line.strip_prefix('[')) {
         let mut path = String::new();
         for part in starred(top.trim_end_matches(']')).split('.') {
@@ -391,11 +390,13 @@ fn no_key_is_left_out() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// What is only written down, and held before, is no change; nor is what is taken back.
+/// An explicit default is no change, and neither is a reverted one.
 #[test]
-fn a_default_that_is_written_down_is_no_change() {
-    let ((before, running), (after, now)) =
-        (said(SERVER), said("[discovery]\nembedding = \"builtin\"\n"));
+fn an_explicit_default_is_no_change() {
+    let ((before, running), (after, now)) = (
+        read_keys(SERVER),
+        read_keys("[discovery]\nembedding = \"builtin\"\n"),
+    );
     assert_eq!(
         pending_restart((&running.kernel, &before), (&now.kernel, &after)),
         [""; 0]

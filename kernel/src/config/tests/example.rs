@@ -7,7 +7,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../mgp.toml.example");
 
-/// The example as it would be with every key in force.
+/// The example with all keys uncommented.
 fn uncommented() -> String {
     let key =
         |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[' || c == 'A');
@@ -18,17 +18,17 @@ fn uncommented() -> String {
     EXAMPLE.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The example holds every key, each with its default.
+/// The example has every key with its default.
 #[test]
 fn the_example_shows_every_key_with_its_default() {
     let read = read_text(EXAMPLE);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     assert_eq!(read.kernel, KernelConfig::default());
     assert!(read.servers.is_empty());
 
     let text = uncommented();
     let read = read_text(&text);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let files = read.spec("files");
     assert!(files.autostart);
     assert_eq!(files.restart, RestartConfig::default());
@@ -37,7 +37,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(files.mgp, MgpConfig::default());
     let rules = ToolRules {
         tools: files.tools.tools.clone(),
-        // All are offered without the key.
+        // Unset means all.
         offered: files.tools.offered.clone(),
         ..ToolRules::default()
     };
@@ -58,7 +58,7 @@ fn the_example_shows_every_key_with_its_default() {
     }
 }
 
-/// Whether `a.b.c` stands in the table; in a list, or below `*`, whether any entry has it.
+/// Whether the table has `a.b.c`; in a list, or below `*`, whether any entry has it.
 fn is_in(table: &toml::Table, path: &str) -> bool {
     if let Some(path) = path.strip_prefix("*.") {
         let mut named = table.values().filter_map(toml::Value::as_table);

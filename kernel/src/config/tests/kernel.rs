@@ -3,24 +3,28 @@ use std::fs::File;
 
 use super::*;
 
-/// MCP-082: nothing is offered beyond this machine without TLS.
+/// MCP-082: no access from other machines without TLS.
 #[test]
-fn a_listen_address_beyond_loopback_is_refused_with_the_reason() {
+fn a_listen_address_beyond_loopback_is_rejected_with_the_reason() {
     for address in ["0.0.0.0:7332", "[::]:7332", "192.168.1.2:80"] {
         let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
         assert_eq!(read.problems[0].severity, Severity::Fatal);
-        assert!(read.said()[0].contains("without TLS"), "{:?}", read.said());
+        assert!(
+            read.messages()[0].contains("without TLS"),
+            "{:?}",
+            read.messages()
+        );
     }
     for address in ["127.0.0.1:0", "127.1.2.3:1", "[::1]:7332", "localhost:7332"] {
         let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
-        assert!(read.problems.is_empty(), "{:?}", read.said());
+        assert!(read.problems.is_empty(), "{:?}", read.messages());
         assert!(read.kernel.http.listen.ip().is_loopback());
     }
 }
 
-/// MCP-082: with TLS the door may be offered to others, unless nobody is asked who they are.
+/// MCP-082: with TLS other machines may connect, if they authenticate.
 #[test]
-fn a_listen_address_beyond_loopback_wants_tls_and_names() {
+fn a_listen_address_beyond_loopback_requires_tls_and_authentication() {
     let (listen, tls) = (
         "listen = \"192.168.1.2:7332\"",
         "[http.tls]\ncert = \"c.pem\"\nkey = \"/k.pem\"",
@@ -32,7 +36,7 @@ fn a_listen_address_beyond_loopback_wants_tls_and_names() {
     ];
     for text in good {
         let read = read_text(&text);
-        assert!(read.problems.is_empty(), "{:?}", read.said());
+        assert!(read.problems.is_empty(), "{:?}", read.messages());
         let papers = read.kernel.http.tls.unwrap();
         assert_eq!(papers.cert, Path::new("/etc/mgp/c.pem"));
         assert_eq!(papers.key, Path::new("/k.pem"));
@@ -54,27 +58,27 @@ fn a_listen_address_beyond_loopback_wants_tls_and_names() {
     ] {
         let read = read_text(&format!("[http]\n{text}\n"));
         assert!(
-            read.said().iter().any(|said| said.contains(words)),
+            read.messages().iter().any(|said| said.contains(words)),
             "{text}: {:?}",
-            read.said()
+            read.messages()
         );
     }
 }
 
-/// CMCP-028: the longest ring has 65,536 events, and who wants more learns it.
+/// CMCP-028: the longest replay ring has 65,536 events; larger values are reported.
 #[test]
-fn a_ring_of_too_many_events_is_refused() {
+fn a_replay_ring_that_is_too_long_is_rejected() {
     let most = read_text("[streams]\nreplay_events = 65_536\n");
     assert_eq!(most.kernel.streams.replay_events, 65_536);
     assert!(most.problems.is_empty());
     let more = read_text("[streams]\nreplay_events = 65_537\n");
     assert_eq!(more.problems[0].severity, Severity::Fatal);
-    let said = &more.said()[0];
+    let said = &more.messages()[0];
     assert!(said.contains("goes from 0 to 65536"), "{said}");
 }
 
-/// for each server id, and for each key of the kernel, the project's file wins, once it was
-/// looked at; before that it does not count.
+/// for each server id and each key of the kernel, the project's file wins once it is trusted, and does not count
+/// before.
 #[test]
 fn the_project_wins_over_the_user() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,10 +145,10 @@ fn a_file_that_is_too_long_is_not_read() {
     assert!(loaded.problems[0].to_string().contains("too many"));
 }
 
-/// What would let others sign, or change the issuer's keys on their way, is refused at the start.
+/// Settings that would let others sign, or change the issuer's keys in transit, are rejected at the start.
 #[test]
-fn an_oauth_door_needs_an_issuer_that_alone_can_sign() {
-    let said = |more: &str| read_text(&format!("[http]\nauth = \"oauth\"\n{more}")).said();
+fn oauth_requires_an_issuer_that_alone_can_sign() {
+    let said = |more: &str| read_text(&format!("[http]\nauth = \"oauth\"\n{more}")).messages();
     let good = "[oauth]\nissuer = \"https://a.example/realm\"\n";
     assert_eq!(said(good), [""; 0]);
     assert!(said("")[0].contains("names no `issuer`"));
@@ -178,10 +182,9 @@ fn an_oauth_door_needs_an_issuer_that_alone_can_sign() {
     }
 }
 
-/// where meanings come from; what is sent crosses no network in the clear, and no message shows
-/// the key.
+/// the source of embeddings; nothing is sent in clear text over a network, and no message contains the key.
 #[test]
-fn a_provider_goes_before_the_model_in_the_program() {
+fn a_provider_has_precedence_over_the_built_in_model() {
     use mgp_tools::search::Embedding;
 
     let of = |text: &str| read_text(&format!("[discovery]\n{text}"));
@@ -194,7 +197,7 @@ fn a_provider_goes_before_the_model_in_the_program() {
         "embedding = \"off\"\n{}",
         section("https://a.example/v1", more)
     ));
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let Embedding::Provider(provider) = read.kernel.discovery.embedding() else {
         panic!("it is named");
     };
@@ -222,20 +225,20 @@ fn a_provider_goes_before_the_model_in_the_program() {
         ("embedding = \"magic\"\n".to_owned(), "`builtin`, `off`"),
     ] {
         let read = of(&text);
-        let said = read.said().join("\n");
+        let said = read.messages().join("\n");
         assert!(said.contains(told), "{text}: {said}");
         assert_eq!(read.problems[0].severity, Severity::Fatal);
     }
 }
 
-/// What a node is called and where it is reached is judged when it is written, not when another node comes.
+/// The node's name and addresses are checked when the file is read.
 #[test]
-fn a_cluster_section_is_judged_key_by_key() {
+fn keys_of_the_cluster_section_are_checked() {
     let of = |text: &str| read_text(&format!("[cluster]\n{text}\n"));
     let good = of(
         "name = \"nas\"\nlisten = \"10.0.0.2:7332\"\npeers = [\"desk.lan:7332\"]\nlease_secs = 10",
     );
-    assert_eq!(good.said(), [""; 0]);
+    assert_eq!(good.messages(), [""; 0]);
     assert_eq!(good.kernel.cluster.node_name().as_str(), "nas");
     assert_eq!(good.kernel.cluster.peers, ["desk.lan:7332"]);
     let many = format!("peers = {:?}", vec!["a:1"; 65]);
@@ -252,7 +255,7 @@ fn a_cluster_section_is_judged_key_by_key() {
         ("peer = []", "did you mean `peers`?"),
     ] {
         let read = of(text);
-        let said = read.said().join("\n");
+        let said = read.messages().join("\n");
         assert!(said.contains(words), "{text}: {said}");
         assert_eq!(read.problems[0].severity, Severity::Fatal);
     }

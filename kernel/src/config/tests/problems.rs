@@ -1,25 +1,25 @@
 use super::*;
 
-/// Unknown keys of the kernel's own sections, and near misses anywhere, are errors with their place.
+/// Unknown keys of the kernel's own sections, and near misses anywhere, are errors with their location.
 #[test]
-fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
+fn misspelled_keys_are_reported_with_location_and_suggestion() {
     let read = read_text("[http]\nlisten = \"127.0.0.1:1\"\n  lisen = 1\n");
     assert_eq!(
-        read.said(),
+        read.messages(),
         ["/etc/mgp/mgp.toml:3:3: unknown key `lisen` in [http], did you mean `listen`?"]
     );
     assert_eq!(read.problems[0].severity, Severity::Fatal);
     let read = read_text("[htttp]\n");
     assert!(
-        read.said()[0].ends_with("did you mean `http`?"),
+        read.messages()[0].ends_with("did you mean `http`?"),
         "{:?}",
-        read.said()
+        read.messages()
     );
     let read = read_text("[lists]\ncolour = 1\n");
     assert!(
-        read.said()[0].ends_with("in [lists]; known are `page_size`"),
+        read.messages()[0].ends_with("in [lists]; known are `page_size`"),
         "{:?}",
-        read.said()
+        read.messages()
     );
     let why = entry("comand = \"c\"").why("x");
     assert_eq!(
@@ -35,7 +35,7 @@ fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
 
 /// MGP-219: files of other MCP clients are read, with a warning.
 #[test]
-fn foreign_keys_of_a_server_are_passed_over() {
+fn foreign_keys_of_a_server_are_ignored_with_a_warning() {
     let read = entry("command = \"c\"\nicon = \"x\"\ndisabled = true\ntags = [1]");
     read.spec("x");
     assert!(
@@ -43,31 +43,31 @@ fn foreign_keys_of_a_server_are_passed_over() {
             .iter()
             .all(|p| p.severity == Severity::Warning)
     );
-    let said = read.said();
-    assert_eq!(said.len(), 3);
+    let messages = read.messages();
+    assert_eq!(messages.len(), 3);
     assert!(
-        said[1].contains("`disabled`") && said[1].contains("`autostart`"),
-        "{said:?}"
+        messages[1].contains("`disabled`") && messages[1].contains("`autostart`"),
+        "{messages:?}"
     );
     let read = read_text("[other_program]\nx = 1\n[[servers]]\nid = \"a\"\ncommand = \"c\"\n");
     read.spec("a");
     assert_eq!(read.problems[0].severity, Severity::Warning);
 }
 
-/// A client's file is not read in place of mgp.toml: its servers are taken over.
+/// A client's file is not accepted as mgp.toml: its servers are imported.
 #[test]
-fn a_file_of_a_client_is_told_where_it_belongs() {
+fn a_client_file_is_rejected_with_a_hint() {
     let read = read_text("{ \"mcpServers\": {} }");
     assert!(
-        read.said()[0].contains("`mgp import /etc/mgp/mgp.toml` takes these over"),
+        read.messages()[0].contains("`mgp import /etc/mgp/mgp.toml` takes these over"),
         "{:?}",
-        read.said()
+        read.messages()
     );
 }
 
-/// One broken entry never stops the others, and each says what is wrong with it.
+/// A broken entry does not affect the others, and each reports its problem.
 #[test]
-fn broken_entries_leave_the_others_alone() {
+fn broken_entries_do_not_affect_others() {
     let broken = [
         ("", "has no `command`"),
         ("command = 7", "wants a text, this is an integer"),
@@ -120,26 +120,26 @@ fn broken_entries_leave_the_others_alone() {
 }
 
 #[test]
-fn an_entry_without_a_usable_id_is_told_by_its_place() {
+fn an_entry_without_a_valid_id_is_reported_by_location() {
     let read = read_text("[[servers]]\ncommand = \"c\"\n\n[[servers]]\nid = \"a/b\"\n");
     assert!(
         read.servers
             .iter()
             .all(|s| s.as_ref().is_err_and(|b| b.id.is_none()))
     );
-    let said = read.said();
+    let messages = read.messages();
     assert!(
-        said[0].contains(":1:1: this server has no `id`"),
-        "{said:?}"
+        messages[0].contains(":1:1: this server has no `id`"),
+        "{messages:?}"
     );
     assert!(
-        said[1].contains(":5:6: ") && said[1].contains("'/'"),
-        "{said:?}"
+        messages[1].contains(":5:6: ") && messages[1].contains("'/'"),
+        "{messages:?}"
     );
 }
 
 #[test]
-fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
+fn duplicate_ids_are_reported_with_both_lines() {
     let twice =
         "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\n[[servers]]\nid = \"a\"\ncommand = \"d\"\n";
     let read = read_text(twice);
@@ -148,18 +148,18 @@ fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_place() {
+fn invalid_toml_is_reported_with_its_location() {
     let read = read_text("a = 1\n[http]\nlisten = = 3\n");
     assert_eq!(read.problems.len(), 1);
     assert_eq!(read.problems[0].severity, Severity::Fatal);
-    let said = &read.said()[0];
+    let messages = &read.messages()[0];
     assert!(
-        said.starts_with("/etc/mgp/mgp.toml:3:") && said.contains("not TOML"),
-        "{said}"
+        messages.starts_with("/etc/mgp/mgp.toml:3:") && messages.contains("not TOML"),
+        "{messages}"
     );
 }
 
-/// No secret reaches a message, a picture of the place, or a log through `Debug`.
+/// No secret reaches a message, an excerpt, or a log through `Debug`.
 #[test]
 fn secrets_are_never_shown() {
     let text = "[[servers]]\nid = \"a\"\ncommand = \"c\"\nenv = { A = \"hunter2\", B = \"${HOME}${\" }\n\
@@ -176,35 +176,35 @@ fn secrets_are_never_shown() {
         resolved_secrets: vec!["hunter2".to_owned()],
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
-    let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();
+    let pictures: Vec<_> = loaded.problems.iter().map(report_of).collect();
     for shown in [format!("{loaded:?}"), pictures.join("\n")] {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     let syntax = &read_text("[[servers]]\nid = \"a\"\nenv = { A = hunter2 }\n").problems[0];
-    let syntax = picture(syntax);
+    let syntax = report_of(syntax);
     assert!(!syntax.contains("hunter2"), "{syntax}");
 }
 
 #[test]
-fn a_picture_shows_the_line_and_what_was_meant() {
-    let picture = picture(&entry("comand = \"c\"").problems[1]);
+fn a_report_shows_the_line_and_the_suggestion() {
+    let report = report_of(&entry("comand = \"c\"").problems[1]);
     for part in [
         "mgp.toml:3:1",
         "3 | comand = \"•\"",
         "did you mean `command`?",
     ] {
-        assert!(picture.contains(part), "{part} is not in {picture}");
+        assert!(report.contains(part), "{part} is not in {report}");
     }
 }
 
-fn picture(problem: &Problem) -> String {
+fn report_of(problem: &Problem) -> String {
     problem.render_report(&annotate_snippets::Renderer::plain())
 }
 
-/// Before a project is trusted its references are looked at and not read: what cannot be read as a text is found to be
-/// there, and nothing more.
+/// Before a project is trusted its references are checked but not read: for an unreadable file only its existence is
+/// checked.
 #[test]
-fn what_an_untrusted_file_refers_to_is_never_read() {
+fn references_of_an_untrusted_file_are_never_read() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("unread"), b"\xff").unwrap();
@@ -234,11 +234,11 @@ headers = { A = "file:unread" }
 [servers.login]
 client_secret = "file:unread"
 "#;
-    let said = |text: &str| {
+    let messages = |text: &str| {
         let all = crate::config::check_text(text, &at("mgp.toml"));
         all.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(said(text), Vec::<String>::new());
-    let none = said(&text.replace("\"file:link\"", "\"file:none\""));
+    assert_eq!(messages(text), Vec::<String>::new());
+    let none = messages(&text.replace("\"file:link\"", "\"file:none\""));
     assert!(none.len() == 1 && none[0].contains("none"), "{none:?}");
 }

@@ -31,7 +31,7 @@ restart_policy = "on_failure"
 CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
 "#,
     );
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let spec = read.spec("mind.cerebras");
     let ServerTransport::Stdio {
         command,
@@ -57,7 +57,7 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     assert_eq!(spec.limits, ServerLimits::default());
 }
 
-/// MGP-218, A-27: without `[servers.mgp]` the defaults hold; `mgp = false` offers nothing.
+/// MGP-218, A-27: without `[servers.mgp]` the defaults apply; `mgp = false` disables MGP.
 #[test]
 fn the_mgp_section_is_optional_and_can_be_switched_off() {
     assert!(!entry("command = \"c\"").spec("x").mgp.is_disabled);
@@ -70,7 +70,7 @@ fn the_mgp_section_is_optional_and_can_be_switched_off() {
 }
 
 #[test]
-fn restart_rules_stand_flat_or_in_the_mgp_section() {
+fn restart_rules_are_flat_or_in_the_mgp_section() {
     let rules = "restart_policy = \"always\"\nmax_restarts = 2\nrestart_window_secs = 60\n\
                  backoff_base_ms = 10\nbackoff_max_ms = 20";
     let want = RestartConfig {
@@ -95,7 +95,7 @@ fn restart_rules_stand_flat_or_in_the_mgp_section() {
 }
 
 #[test]
-fn limits_hold_for_every_server_that_says_nothing_else() {
+fn limits_are_defaults_for_all_servers() {
     let read = read_text(
         "[limits]\nmax_in_flight = 7\nstop_grace_ms = 5\n\
          [[servers]]\nid = \"a\"\ncommand = \"c\"\nmax_in_flight = 9\n\
@@ -106,14 +106,14 @@ fn limits_hold_for_every_server_that_says_nothing_else() {
     assert_eq!(of("a").stop_grace, Duration::from_millis(5));
 }
 
-/// CMCP-085: what a server may ask is decided for each, and a word that is none is explained.
+/// CMCP-085: callbacks of servers are allowed per kind, and an invalid word is explained.
 #[test]
-fn what_a_server_may_ask_is_said_for_all_or_for_one() {
+fn callbacks_are_configured_for_all_or_one_server() {
     let read = read_text(
         "[limits]\nsampling = \"off\"\n\n[[servers]]\nid = \"a\"\ncommand = \"a\"\n\n\
          [[servers]]\nid = \"b\"\ncommand = \"b\"\nsampling = \"ask\"\nelicitation = \"off\"\n",
     );
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     let consents = |id| {
         let consents = read.spec(id).limits.consents;
         (consents.sampling, consents.elicitation)
@@ -121,13 +121,13 @@ fn what_a_server_may_ask_is_said_for_all_or_for_one() {
     assert_eq!(consents("a"), (Consent::Deny, Consent::Allow));
     assert_eq!(consents("b"), (Consent::Ask, Consent::Deny));
     let wrong = read_text("[limits]\nsampling = \"never\"\n");
-    let said = &wrong.said()[0];
+    let said = &wrong.messages()[0];
     assert!(said.contains("is one of") && said.contains("ask"), "{said}");
 }
 
-/// MGP-216, A-26: every value takes variables.
+/// MGP-216, A-26: every value resolves variables.
 #[test]
-fn variables_are_put_into_every_value() {
+fn variables_are_resolved_in_every_value() {
     let read = entry(
         "command = \"${HOME}/bin/x\"\nargs = [\"--key=${CEREBRAS_API_KEY}\"]\n\
          env = { A = \"${NONE:-default}\", B = \"$${HOME}\" }\ncwd = \"${HOME}\"",
@@ -162,7 +162,7 @@ fn variables_are_put_into_every_value() {
     );
 }
 
-/// Decision 64: what is spoken at an address is said by `transport`; where no login is made, none is taken.
+/// Decision 64: `transport` selects the protocol at an address; gRPC servers have no login.
 #[test]
 fn a_server_of_mcp_lite_is_reached_at_an_address() {
     let read = |transport: &str, more: &str| {
@@ -191,10 +191,9 @@ fn a_server_of_mcp_lite_is_reached_at_an_address() {
     assert!(why.contains("lite"), "{why}");
 }
 
-/// MGP-217, A-26: the server whose variable is not set is broken, and named with variable and key;
-/// the others start.
+/// MGP-217, A-26: a server with an unset variable is broken, and reported with variable and key; the others start.
 #[test]
-fn a_variable_that_is_not_set_breaks_its_server_only() {
+fn an_unset_variable_breaks_only_its_server() {
     let read = read_text(
         "[[servers]]\nid = \"a\"\ncommand = \"c\"\nenv = { KEY = \"x${MISSING}\" }\n\
          [[servers]]\nid = \"b\"\ncommand = \"c\"\n",
@@ -217,7 +216,7 @@ fn relative_paths_start_at_the_file() {
     assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp/work")));
 }
 
-/// MCP-082, the other way: a remote server in the clear is worth a warning, not a refusal.
+/// MCP-082, outbound: a remote server in clear text gets a warning, and is not rejected.
 #[test]
 fn a_remote_server_without_tls_is_warned_about() {
     for (url, warned) in [
@@ -229,13 +228,13 @@ fn a_remote_server_without_tls_is_warned_about() {
     ] {
         let read = entry(&format!("url = \"{url}\""));
         read.spec("x");
-        assert_eq!(read.problems.len(), warned, "{url}: {:?}", read.said());
+        assert_eq!(read.problems.len(), warned, "{url}: {:?}", read.messages());
     }
 }
 
-/// A-20: unknown trust is the least.
+/// A-20: unknown trust levels mean the lowest.
 #[test]
-fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
+fn trust_has_aliases_and_unknown_levels_are_lowest() {
     let trust = |word: &str| {
         let read = entry(&format!(
             "command = \"c\"\n[servers.mgp]\ntrust_level = \"{word}\""
@@ -247,9 +246,9 @@ fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
     assert_eq!(trust("whatever"), TrustLevel::Sandboxed);
 }
 
-/// Each agent has an instance of its own where the operator says so, within bounds.
+/// Each agent has its own instance if configured, within bounds.
 #[test]
-fn who_shares_a_server_is_the_operators_word() {
+fn the_operator_configures_instances() {
     let read = |line: &str| {
         entry(&format!("command = \"c\"\n{line}"))
             .spec("x")
@@ -271,55 +270,55 @@ fn who_shares_a_server_is_the_operators_word() {
     };
     assert_eq!(here, ServerInstances::PerAgent(by_folder));
     assert_eq!(read("cwd = \"./caller\""), ServerInstances::Shared);
-    let both = entry("command = \"c\"\ncwd = \"caller\"\ninstances = \"shared\"").said();
+    let both = entry("command = \"c\"\ncwd = \"caller\"\ninstances = \"shared\"").messages();
     assert!(both[0].contains("the folder of each caller"), "{both:?}");
-    let none = entry("command = \"c\"\nmax_instances = 0").said();
+    let none = entry("command = \"c\"\nmax_instances = 0").messages();
     assert!(none[0].contains("max_instances"), "{none:?}");
-    let misspelt = entry("command = \"c\"\ninstances = \"agents\"").said();
+    let misspelt = entry("command = \"c\"\ninstances = \"agents\"").messages();
     assert!(misspelt[0].contains("agent"), "{misspelt:?}");
 }
 
-/// CMCP-074: servers get their clients in turn where the operator does not say that they name the call.
+/// CMCP-074: callbacks of a server are serialized unless the operator declares that they name their call.
 #[test]
-fn how_questions_are_told_apart_is_the_operators_word() {
-    let asking = |line: &str| {
+fn the_operator_configures_callback_attribution() {
+    let attribution = |line: &str| {
         entry(&format!("command = \"c\"\n{line}"))
             .spec("x")
             .callback_attribution
     };
-    assert_eq!(asking(""), CallbackAttribution::ByTurn);
+    assert_eq!(attribution(""), CallbackAttribution::ByTurn);
     assert_eq!(
-        asking(r#"questions = "by-turn""#),
+        attribution(r#"questions = "by-turn""#),
         CallbackAttribution::ByTurn
     );
     assert_eq!(
-        asking(r#"questions = "by-call""#),
+        attribution(r#"questions = "by-call""#),
         CallbackAttribution::ByCall
     );
-    let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
+    let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").messages();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }
 
 const THREE: &str = "[[servers]]\nid = \"db\"\ncommand = \"c\"\n[[servers]]\nid = \"app\"\ncommand = \"c\"\n\
                      after = [\"db\"]\n[[servers]]\nid = \"other\"\ncommand = \"c\"\n";
 
-/// MGP-122: who is started after whom; a name that nobody has, and a circle, are told with their place.
+/// MGP-122: unknown names and cycles in the start order are reported with their location.
 #[test]
-fn a_start_order_names_servers_that_there_are_and_no_circle() {
+fn a_start_order_has_existing_servers_and_no_cycle() {
     let read = read_text(THREE);
-    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.messages(), [""; 0]);
     assert_eq!(read.spec("app").start_after, [ServerId::new("db")]);
     let read = read_text(&THREE.replace("[\"db\"]", "[\"dbb\"]"));
     let said = "/etc/mgp/mgp.toml:7:10: server `app` is started after `dbb`, and there is no such server, did you mean `db`?";
-    assert_eq!(read.said(), [said]);
+    assert_eq!(read.messages(), [said]);
     assert_eq!(read.why("app"), said);
     read.spec("db");
     let read = read_text(&format!("{THREE}after = [\"app\", \"other\"]\n"));
     let said = "/etc/mgp/mgp.toml:11:17: `other` is started after `other`: none of them could be the first";
-    assert_eq!(read.said(), [said]);
+    assert_eq!(read.messages(), [said]);
     let circle = THREE.replace("id = \"db\"\n", "id = \"db\"\nafter = [\"app\"]\n");
     let read = read_text(&circle);
-    assert_eq!(read.problems.len(), 2, "{:?}", read.said());
+    assert_eq!(read.problems.len(), 2, "{:?}", read.messages());
     let why = read.why("db");
     assert!(
         why.ends_with(
@@ -330,10 +329,9 @@ fn a_start_order_names_servers_that_there_are_and_no_circle() {
     read.spec("other");
 }
 
-/// MGP-140: `[servers.limits]` limits what a server uses; a key that there is not is an error, and so are
-/// limits on a server that runs elsewhere.
+/// MGP-140: `[servers.limits]` limits the resources of a server; unknown keys and limits of remote servers are errors.
 #[test]
-fn limits_on_what_a_server_uses_are_read() {
+fn resource_limits_of_a_server_are_read() {
     let read =
         entry("command = \"c\"\n[servers.limits]\nmemory_bytes = 1073741824\ncpu_percent = 50");
     let limits = read.spec("x").resources;
@@ -358,9 +356,9 @@ fn limits_on_what_a_server_uses_are_read() {
     assert!(why.contains("cannot be limited"), "{why}");
 }
 
-/// MGP-117: two lives at once are for servers whose entry says so, and for none that each agent has for itself.
+/// MGP-117: two instances at once require `restart_mode`, and are rejected for per-agent instances.
 #[test]
-fn a_restart_without_a_gap_is_for_who_bears_it() {
+fn rolling_restarts_are_opt_in() {
     assert!(!entry("command = \"c\"").spec("x").rolling);
     let read = entry("command = \"c\"\nrestart_mode = \"rolling\"");
     assert!(read.spec("x").rolling);
@@ -369,7 +367,7 @@ fn a_restart_without_a_gap_is_for_who_bears_it() {
 }
 
 #[test]
-fn replicas_are_the_operators_word() {
+fn the_operator_configures_replicas() {
     let rule = |lines: &str| {
         entry(&format!("command = \"c\"\n{lines}"))
             .spec("x")
@@ -385,7 +383,7 @@ fn replicas_are_the_operators_word() {
     assert!(why.contains("`replica`"), "{why}");
 }
 
-/// A server at an address has a login; a header that is a token, and `login = false`, take it away.
+/// A server at an address has a login; a token header or `login = false` disables it.
 #[test]
 fn a_server_at_an_address_has_a_login_unless_it_has_a_token() {
     let login = |more: &str| {
@@ -410,9 +408,9 @@ fn a_server_at_an_address_has_a_login_unless_it_has_a_token() {
     );
 }
 
-/// What a login could not be done with is told where it stands, and repeats no secret.
+/// Invalid login settings are reported with their location, without secrets.
 #[test]
-fn a_login_that_cannot_be_is_refused() {
+fn invalid_logins_are_rejected() {
     for (more, why) in [
         (
             "command = \"c\"\nlogin = { scopes = [] }",
@@ -439,17 +437,17 @@ fn a_login_that_cannot_be_is_refused() {
             "client_secret",
         ),
     ] {
-        let told = entry(more).why("x");
+        let message = entry(more).why("x");
         assert!(
-            told.contains(why) && !told.contains("s3cret"),
-            "{more}: {told}"
+            message.contains(why) && !message.contains("s3cret"),
+            "{more}: {message}"
         );
     }
 }
 
-/// Decision 0061: what is handed on is named, and what belongs to a connection or the kernel never is.
+/// Decision 0061: headers are forwarded by name, except those of a connection or of the kernel.
 #[test]
-fn only_named_headers_are_handed_on() {
+fn only_named_headers_are_forwarded() {
     let at = |door: &str, keys: &str| {
         read_text(&format!(
             "{door}[[servers]]\nid = \"x\"\nurl = \"https://h/mcp\"\n{keys}"
@@ -468,10 +466,10 @@ fn only_named_headers_are_handed_on() {
         ("Authorization", "is what agents show this kernel"),
         ("x y", "no name of a header"),
     ] {
-        let said = at("", &format!("pass_headers = [{name:?}]")).said();
+        let said = at("", &format!("pass_headers = [{name:?}]")).messages();
         assert!(said[0].contains(words), "{name}: {said:?}");
     }
-    let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").said();
+    let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").messages();
     assert!(both[0].contains("one of the two counts"), "{both:?}");
     let open = at(
         "[http]\nauth = \"none\"\n",
@@ -479,16 +477,16 @@ fn only_named_headers_are_handed_on() {
     );
     assert_eq!(open.spec("x").pass_headers, ["authorization"]);
     assert!(!open.spec("x").login.enabled);
-    let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").said();
+    let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").messages();
     assert!(
         started[0].contains("is for servers at a `url`"),
         "{started:?}"
     );
 }
 
-/// Decision 0060: whose a login is, and that each agent then has an instance.
+/// Decision 0060: a login belongs to the machine or to each agent, which then has its own instance.
 #[test]
-fn a_login_is_of_the_machine_or_of_each_agent() {
+fn a_login_belongs_to_the_machine_or_each_agent() {
     let read = |keys: &str| entry(&format!("url = \"https://h/mcp\"\n{keys}"));
     for keys in ["login = \"agent\"", "[servers.login]\nof = \"agent\""] {
         let spec = read(keys);
@@ -502,26 +500,26 @@ fn a_login_is_of_the_machine_or_of_each_agent() {
     let plain = read("");
     assert!(!plain.spec("x").login.per_agent);
     assert_eq!(plain.spec("x").instances, ServerInstances::Shared);
-    let shared = read("login = \"agent\"\ninstances = \"shared\"").said();
+    let shared = read("login = \"agent\"\ninstances = \"shared\"").messages();
     assert!(shared[0].contains("a login for each agent"), "{shared:?}");
-    let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").said();
+    let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").messages();
     assert!(nobody[0].contains("without a person"), "{nobody:?}");
 }
 
-/// A custom permission can have any name but one that is nearly a standard one.
+/// A custom permission can have any name that is not similar to a standard one.
 #[test]
-fn a_misspelt_permission_is_refused_with_the_one_that_is_meant() {
+fn misspelled_permissions_are_rejected_with_a_suggestion() {
     let read = |name: &str| entry(&format!("command = \"x\"\npermissions = [\"{name}\"]"));
     let why = read("netwrk.outbound").why("x");
     assert!(why.contains("did you mean \"network.outbound\"?"), "{why}");
     for name in ["network.outbound", "shell", "com.example.print"] {
-        assert_eq!(read(name).said(), [""; 0]);
+        assert_eq!(read(name).messages(), [""; 0]);
     }
 }
 
-/// The key of a server may be in its address; other nodes would be sent a hash of a replica's.
+/// A server's address may contain its key; other nodes would receive a hash of a replica's.
 #[test]
-fn an_address_may_hold_a_secret_unless_it_is_a_replicas() {
+fn addresses_may_contain_secrets_except_those_of_replicas() {
     struct OneSecret;
     impl Lookup for OneSecret {
         fn variable(&self, name: &str) -> Option<String> {
@@ -539,7 +537,7 @@ fn an_address_may_hold_a_secret_unless_it_is_a_replicas() {
     let text = "[[servers]]\nid = \"x\"\nurl = \"https://h/mcp?key=${secret:x/url.key}\"\n";
     let read = read_with(text, &OneSecret);
     let ServerTransport::Http { url, .. } = &read.spec("x").transport else {
-        panic!("{:?}", read.said());
+        panic!("{:?}", read.messages());
     };
     assert_eq!(url, "https://h/mcp?key=value-of-x/url.key");
     let replica = read_with(&format!("{text}replica = true\n"), &OneSecret);

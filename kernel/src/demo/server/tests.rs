@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::serve;
 
 /// Longest wait for a line.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client at the other end of a pipe.
 struct Client {
@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    /// Serves `root`, without a word said.
+    /// Serves `root`, before the handshake.
     fn at(root: &Path) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (input, output) = tokio::io::split(theirs);
@@ -33,41 +33,41 @@ impl Client {
         }
     }
 
-    /// Connected in a version, with these capabilities.
-    async fn connected(root: &Path, version: &str, capabilities: Value) -> Self {
+    /// Connects with this version and these capabilities.
+    async fn connect(root: &Path, version: &str, capabilities: Value) -> Self {
         let mut client = Self::at(root);
         let params = json!({"protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"}});
         let answer = client.request(json!("hello"), "initialize", params).await;
         assert_eq!(answer["result"]["protocolVersion"], version);
         client
-            .say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
             .await;
         client
     }
 
-    async fn say(&mut self, message: &Value) {
+    async fn send(&mut self, message: &Value) {
         self.output
             .write_all(format!("{message}\n").as_bytes())
             .await
             .unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line())
+    async fn receive(&mut self) -> Value {
+        let line = timeout(LINE_TIMEOUT, self.lines.next_line())
             .await
             .expect("a line in time");
         serde_json::from_str(&line.unwrap().expect("a line before the end")).unwrap()
     }
 
     async fn ask(&mut self, id: Value, method: &str, params: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
             .await;
     }
 
     async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.ask(id.clone(), method, params).await;
-        let answer = self.hear().await;
+        let answer = self.receive().await;
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
@@ -77,10 +77,10 @@ impl Client {
         self.request(json!(7), "tools/call", params).await["result"].take()
     }
 
-    /// Closes the input; the server must end well, having said nothing more.
-    async fn leave(mut self) {
+    /// Closes the input; the server must end successfully without further output.
+    async fn close(mut self) {
         self.output.shutdown().await.unwrap();
-        let ended = timeout(PATIENCE, self.server)
+        let ended = timeout(LINE_TIMEOUT, self.server)
             .await
             .expect("an end in time");
         ended.unwrap().unwrap();
@@ -88,16 +88,16 @@ impl Client {
     }
 }
 
-fn here() -> PathBuf {
+fn crate_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 const LATEST: &str = "2025-11-25";
 
 #[tokio::test]
-async fn every_legacy_version_is_spoken_with_what_it_knows() {
+async fn every_legacy_version_is_served_with_its_members() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", LATEST] {
-        let mut client = Client::connected(&here(), version, json!({})).await;
+        let mut client = Client::connect(&crate_folder(), version, json!({})).await;
         let tools = client.request(json!(1), "tools/list", json!({})).await;
         let tools = tools["result"]["tools"].as_array().unwrap();
         let names: Vec<_> = tools
@@ -116,13 +116,13 @@ async fn every_legacy_version_is_spoken_with_what_it_knows() {
             time.get("structuredContent").is_some(),
             version >= "2025-06-18"
         );
-        client.leave().await;
+        client.close().await;
     }
 }
 
 #[tokio::test]
-async fn nothing_but_a_ping_is_answered_before_initialize() {
-    let mut client = Client::at(&here());
+async fn only_pings_are_answered_before_initialize() {
+    let mut client = Client::at(&crate_folder());
     assert_eq!(
         client.request(json!(1), "ping", json!({})).await["result"],
         json!({})
@@ -136,13 +136,13 @@ async fn nothing_but_a_ping_is_answered_before_initialize() {
     let answer = client.request(json!(4), "server/discover", json!({})).await;
     assert_eq!(answer["error"]["code"], -32601);
     client.output.write_all(b"{nonsense\n").await.unwrap();
-    assert_eq!(client.hear().await["error"]["code"], -32700);
-    client.leave().await;
+    assert_eq!(client.receive().await["error"]["code"], -32700);
+    client.close().await;
 }
 
 #[tokio::test]
-async fn the_time_is_told_at_an_offset() {
-    let mut client = Client::connected(&here(), LATEST, json!({})).await;
+async fn the_time_is_returned_at_an_offset() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let told = client.call("time", json!({"utc_offset": "+05:30"})).await;
     let structured = &told["structuredContent"];
     assert!(
@@ -162,11 +162,11 @@ async fn the_time_is_told_at_an_offset() {
             .contains("`zone`"),
         "{wrong}"
     );
-    client.leave().await;
+    client.close().await;
 }
 
 #[tokio::test]
-async fn text_is_found_below_the_root_and_nowhere_else() {
+async fn text_is_found_only_below_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
     let write = |path: &Path, text: &[u8]| {
@@ -180,7 +180,7 @@ async fn text_is_found_below_the_root_and_nowhere_else() {
     write(&folder.path().join("outside.txt"), b"needle\n");
     std::os::unix::fs::symlink(folder.path(), root.join("out")).unwrap();
 
-    let mut client = Client::connected(&root, LATEST, json!({})).await;
+    let mut client = Client::connect(&root, LATEST, json!({})).await;
     let found = client
         .call(
             "search_text",
@@ -204,17 +204,17 @@ async fn text_is_found_below_the_root_and_nowhere_else() {
             .await;
         assert_eq!(refused["isError"], true, "{outside}: {refused}");
     }
-    client.leave().await;
+    client.close().await;
 }
 
 #[tokio::test]
-async fn a_slow_job_tells_how_far_it_is() {
-    let mut client = Client::connected(&here(), LATEST, json!({})).await;
+async fn a_slow_job_reports_progress() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let params = json!({"name": "slow_job", "arguments": {"steps": 2, "step_ms": 0},
         "_meta": {"progressToken": "t"}});
     client.ask(json!(1), "tools/call", params).await;
     for step in 1..=2 {
-        let progress = client.hear().await;
+        let progress = client.receive().await;
         assert_eq!(progress["method"], "notifications/progress");
         let told = &progress["params"];
         assert_eq!(
@@ -223,28 +223,28 @@ async fn a_slow_job_tells_how_far_it_is() {
         );
     }
     assert_eq!(
-        client.hear().await["result"]["content"][0]["text"],
+        client.receive().await["result"]["content"][0]["text"],
         "2 steps done"
     );
-    client.leave().await;
+    client.close().await;
 }
 
 #[tokio::test]
-async fn a_call_that_is_taken_back_is_not_answered() {
-    let mut client = Client::connected(&here(), LATEST, json!({})).await;
+async fn a_cancelled_call_is_not_answered() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let params = json!({"name": "slow_job", "arguments": {"steps": 1000, "step_ms": 60_000}});
     client.ask(json!(1), "tools/call", params).await;
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})).await;
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})).await;
     assert_eq!(
         client.request(json!(2), "ping", json!({})).await["result"],
         json!({})
     );
-    client.leave().await;
+    client.close().await;
 }
 
 #[tokio::test]
-async fn no_more_calls_are_taken_than_there_is_room_for() {
-    let mut client = Client::connected(&here(), LATEST, json!({})).await;
+async fn calls_beyond_the_limit_are_rejected() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let slow = json!({"name": "slow_job", "arguments": {"steps": 1, "step_ms": 60_000}});
     for id in 100..164 {
         client.ask(json!(id), "tools/call", slow.clone()).await;
@@ -257,20 +257,20 @@ async fn no_more_calls_are_taken_than_there_is_room_for() {
             .contains("64 calls"),
         "{refused}"
     );
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 100}})).await;
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 100}})).await;
     assert!(client.call("time", json!({})).await["structuredContent"].is_object());
-    client.leave().await;
+    client.close().await;
 }
 
-/// What waits for a client has a bound; beyond it the client hears the end.
+/// The queue of a client is bounded; beyond it the client is disconnected.
 #[tokio::test]
-async fn a_client_that_does_not_read_hears_the_end() {
-    let mut client = Client::at(&here());
+async fn a_client_that_does_not_read_is_disconnected() {
+    let mut client = Client::at(&crate_folder());
     for id in 0..10_000 {
         client.ask(json!(id), "ping", json!({})).await;
     }
     let mut heard = 0;
-    while timeout(PATIENCE, client.lines.next_line())
+    while timeout(LINE_TIMEOUT, client.lines.next_line())
         .await
         .expect("an end in time")
         .unwrap()
@@ -279,39 +279,39 @@ async fn a_client_that_does_not_read_hears_the_end() {
         heard += 1;
     }
     assert!((1024..10_000).contains(&heard), "{heard}");
-    client.leave().await;
+    client.close().await;
 }
 
 #[tokio::test]
-async fn a_person_is_asked_where_the_client_allows_it() {
-    let mut client = Client::connected(&here(), LATEST, json!({"elicitation": {}})).await;
+async fn the_user_is_asked_if_the_client_supports_it() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({"elicitation": {}})).await;
     client
         .ask(json!(1), "tools/call", json!({"name": "ask_me"}))
         .await;
-    let question = client.hear().await;
+    let question = client.receive().await;
     assert_eq!(question["method"], "elicitation/create");
     assert_eq!(
         question["params"]["requestedSchema"]["required"],
         json!(["name"])
     );
     let content = json!({"name": "Ada", "colour": "blue"});
-    client.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}})).await;
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}})).await;
     assert_eq!(
-        client.hear().await["result"]["content"][0]["text"],
+        client.receive().await["result"]["content"][0]["text"],
         "Hello Ada, who likes blue."
     );
 
     client
         .ask(json!(2), "tools/call", json!({"name": "ask_me"}))
         .await;
-    let question = client.hear().await;
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})).await;
-    let taken_back = client.hear().await;
+    let question = client.receive().await;
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})).await;
+    let taken_back = client.receive().await;
     assert_eq!(taken_back["method"], "notifications/cancelled");
     assert_eq!(taken_back["params"]["requestId"], question["id"]);
-    client.leave().await;
+    client.close().await;
 
-    let mut deaf = Client::connected(&here(), LATEST, json!({})).await;
+    let mut deaf = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let said = deaf.call("ask_me", json!({})).await;
     assert!(
         said["content"][0]["text"]
@@ -320,12 +320,12 @@ async fn a_person_is_asked_where_the_client_allows_it() {
             .contains("cannot be asked"),
         "{said}"
     );
-    deaf.leave().await;
+    deaf.close().await;
 }
 
 #[tokio::test]
-async fn resources_templates_prompts_and_completion_are_there() {
-    let mut client = Client::connected(&here(), LATEST, json!({})).await;
+async fn resources_templates_prompts_and_completion_are_served() {
+    let mut client = Client::connect(&crate_folder(), LATEST, json!({})).await;
     let list = client.request(json!(1), "resources/list", json!({})).await;
     let uri = list["result"]["resources"][0]["uri"].clone();
     let read = client
@@ -379,5 +379,5 @@ async fn resources_templates_prompts_and_completion_are_there() {
         completed["result"]["completion"]["values"],
         json!(["servers"])
     );
-    client.leave().await;
+    client.close().await;
 }

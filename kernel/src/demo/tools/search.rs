@@ -1,5 +1,5 @@
-//! `search_text`: finds lines in the text files below a folder, within bounds. Links are not followed,
-//! so that nothing outside is read and no circle is walked.
+//! `search_text`: finds lines in the text files below a folder, within bounds. Links are not followed, so that nothing
+//! outside is read and there are no cycles.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,13 +14,13 @@ use crate::demo::session::DemoSession;
 
 const MAX_RESULTS: u64 = 200;
 const MAX_PATTERN: usize = 200;
-/// Files looked at; a project fits, a whole disk does not.
+/// Files that are searched: enough for a project.
 const MAX_FILES: usize = 10_000;
-/// Folders that may wait to be looked into.
+/// Folders in the queue.
 const MAX_FOLDERS: usize = 10_000;
-/// Longer files are hardly text that somebody wrote, in bytes.
+/// Longer files are skipped as unlikely to be text, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
-/// Characters shown of a line.
+/// Characters returned of a line.
 const MAX_LINE: usize = 200;
 
 pub(super) fn tool_definition() -> Value {
@@ -83,29 +83,29 @@ struct SearchArguments {
 }
 
 pub(super) async fn search_text(session: &DemoSession, arguments: Value) -> Result<Value, String> {
-    let mut wanted: SearchArguments = parse_arguments(arguments)?;
-    if wanted.pattern.is_empty() || wanted.pattern.chars().count() > MAX_PATTERN {
+    let mut parsed: SearchArguments = parse_arguments(arguments)?;
+    if parsed.pattern.is_empty() || parsed.pattern.chars().count() > MAX_PATTERN {
         return Err(format!("pattern has 1 to {MAX_PATTERN} characters"));
     }
-    if wanted.ignore_case {
-        wanted.pattern = wanted.pattern.to_lowercase();
+    if parsed.ignore_case {
+        parsed.pattern = parsed.pattern.to_lowercase();
     }
     let most = check_range(
         "max_results",
-        wanted.max_results.unwrap_or(20),
+        parsed.max_results.unwrap_or(20),
         1..=MAX_RESULTS,
     )?;
-    let folder = wanted.folder.take().unwrap_or_else(|| ".".into());
+    let folder = parsed.folder.take().unwrap_or_else(|| ".".into());
     let folder = match resolve_below(&session.root, &folder) {
         Ok(folder) => folder,
         Err(why) => return Ok(error_result(&why)),
     };
     let stopped = CancellationToken::new();
-    // Ends the search when its call is taken back.
+    // Ends the search when its call is cancelled.
     let _stop = stopped.clone().drop_guard();
     let mut search = TextSearch {
         root: session.root.clone(),
-        arguments: wanted,
+        arguments: parsed,
         results_max: usize::try_from(most).unwrap_or(usize::MAX),
         matches: Vec::new(),
         files_searched: 0,
@@ -118,16 +118,16 @@ pub(super) async fn search_text(session: &DemoSession, arguments: Value) -> Resu
     }
 }
 
-/// The folder as it really is, when that lies below the root.
+/// The canonical folder, if it is below the root.
 fn resolve_below(root: &Path, folder: &Path) -> Result<PathBuf, String> {
-    let shown = folder.display();
+    let excerpt = folder.display();
     let real = root.join(folder).canonicalize();
-    let real = real.map_err(|e| format!("{shown}: {e}"))?;
+    let real = real.map_err(|e| format!("{excerpt}: {e}"))?;
     match (real.starts_with(root), real.is_dir()) {
         (true, true) => Ok(real),
-        (true, false) => Err(format!("{shown} is no folder")),
+        (true, false) => Err(format!("{excerpt} is no folder")),
         (false, _) => Err(format!(
-            "{shown} is not below the folder this server may read"
+            "{excerpt} is not below the folder this server may read"
         )),
     }
 }
@@ -157,10 +157,10 @@ impl TextSearch {
         })
     }
 
-    /// Looks through the files of a folder, in the order of their names; answers its folders.
+    /// Searches the files of a folder, sorted by name; returns its folders.
     fn search_folder(&mut self, folder: &Path) -> Vec<PathBuf> {
         let visible = |e: &fs::DirEntry| !e.file_name().as_encoded_bytes().starts_with(b".");
-        // A folder that cannot be read has nothing for whoever searches.
+        // A folder that cannot be read counts as empty.
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut entries: Vec<_> = entries.filter(visible).take(MAX_FILES).collect();
         entries.sort_by_key(fs::DirEntry::file_name);
@@ -195,9 +195,9 @@ impl TextSearch {
                 self.complete = false;
                 return;
             }
-            let shown: String = line.trim().chars().take(MAX_LINE).collect();
+            let excerpt: String = line.trim().chars().take(MAX_LINE).collect();
             self.matches
-                .push(json!({"file": file, "line": number, "text": shown}));
+                .push(json!({"file": file, "line": number, "text": excerpt}));
         }
     }
 }
@@ -212,7 +212,7 @@ impl SearchArguments {
     }
 }
 
-/// The file's text; `None` when it is too long, binary or cannot be read.
+/// The file's text; `None` if it is too long, binary or unreadable.
 fn read_text(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() > MAX_SIZE {

@@ -1,4 +1,4 @@
-//! Requests by their methods.
+//! Requests by method.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -6,12 +6,12 @@ use std::sync::{PoisonError, RwLock};
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
 use mgp_runtime::metrics::Counter;
 
-/// Counts of requests. Bounded by the methods of the routes: no other is counted here.
+/// Counts of requests. Bounded, because only methods with a route are counted.
 #[derive(Debug, Default)]
 pub struct RequestCounts(RwLock<BTreeMap<Box<str>, Counter>>);
 
 impl RequestCounts {
-    /// One more of a method that has a route.
+    /// Counts a request of a method that has a route.
     pub(crate) fn increment(&self, method: &str) {
         {
             let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +23,6 @@ impl RequestCounts {
         counts.entry(method.into()).or_default().increment();
     }
 
-    /// Those that there were.
     pub(crate) fn family(&self) -> MetricFamily {
         let mut family = MetricFamily::new(
             "mgp_requests",

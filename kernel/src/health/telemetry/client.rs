@@ -1,4 +1,4 @@
-//! The two protocols of OTLP 1.x by which a message goes to a collector: a POST over HTTP, and a unary call of gRPC.
+//! The two protocols of OTLP 1.x: a POST over HTTP, and a unary gRPC call.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::Signal;
 use crate::config::{OtlpProtocol, TelemetryConfig};
 
-/// Of an answer so many bytes are read.
+/// Bytes read of a response.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
-/// Of a collector's words so many bytes are logged.
+/// Bytes of a collector's message that are logged.
 const MESSAGE_BYTES_MAX: usize = 300;
 
 /// Sends messages to one collector.
@@ -34,15 +34,15 @@ enum ProtocolClient {
     Grpc(UnaryClient),
 }
 
-/// A collector's answer, or that there was none.
+/// A collector's response, or its absence.
 pub(super) struct CollectorResponse {
     pub(super) verdict: ExportResult,
-    /// Why it was not taken, for a person.
+    /// Why it was not accepted, for display.
     pub(super) reason: String,
 }
 
 impl CollectorClient {
-    /// To the collector of the configuration; `None` where there is none.
+    /// A client of the configured collector; `None` without one.
     pub(super) fn new(config: &TelemetryConfig, client: Client) -> Option<Self> {
         let endpoint = config.endpoint.as_ref()?;
         let url = |signal| {
@@ -79,7 +79,7 @@ impl CollectorClient {
         })
     }
 
-    /// Sends one message, once.
+    /// Sends one message, without a retry.
     pub(super) async fn send(&self, signal: Signal, message: Bytes) -> CollectorResponse {
         let url = &self.urls[signal as usize];
         let answered = async {
@@ -105,16 +105,16 @@ impl CollectorClient {
         url: &Uri,
         message: Bytes,
     ) -> Result<CollectorResponse, ClientError> {
-        let asked = client.request(Method::POST, url, self.headers.clone(), Some(message));
-        let answer = asked.await?;
-        // Read in any case, so that the connection can be used again.
-        let said = read_json(answer.body, RESPONSE_BYTES_MAX)
+        let sent = client.request(Method::POST, url, self.headers.clone(), Some(message));
+        let answer = sent.await?;
+        // Read in any case, so that the connection can be reused.
+        let message_text = read_json(answer.body, RESPONSE_BYTES_MAX)
             .await
             .unwrap_or_default();
-        let after = answer.headers.get(RETRY_AFTER);
-        let after = after.and_then(|after| after.to_str().ok());
+        let retry_after = answer.headers.get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|retry_after| retry_after.to_str().ok());
         Ok(CollectorResponse {
-            verdict: ExportResult::from_http(answer.status.as_u16(), after, &said),
+            verdict: ExportResult::from_http(answer.status.as_u16(), retry_after, &message_text),
             reason: format!("it answered HTTP {}", answer.status),
         })
     }
@@ -125,8 +125,8 @@ impl CollectorClient {
         url: &Uri,
         message: &[u8],
     ) -> Result<CollectorResponse, ClientError> {
-        let asked = client.call(url, self.headers.clone(), message, RESPONSE_BYTES_MAX);
-        let answer = asked.await?;
+        let sent = client.call(url, self.headers.clone(), message, RESPONSE_BYTES_MAX);
+        let answer = sent.await?;
         let name = code_name(answer.code);
         Ok(CollectorResponse {
             verdict: ExportResult::from_grpc(answer.code, &answer.details, &answer.message),
@@ -138,7 +138,7 @@ impl CollectorClient {
     }
 }
 
-/// Where messages of a signal go, behind the endpoint.
+/// The path of a signal below the endpoint.
 const fn signal_path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
     match (protocol, signal) {
         (OtlpProtocol::HttpProtobuf, Signal::Traces) => "/v1/traces",
@@ -156,7 +156,7 @@ const fn signal_path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
     }
 }
 
-/// The words of a collector, as they are logged.
-pub(super) fn sanitize_message(said: &[u8]) -> String {
-    sanitize(&said[..said.len().min(MESSAGE_BYTES_MAX)])
+/// A collector's message, as it is logged.
+pub(super) fn sanitize_message(message_text: &[u8]) -> String {
+    sanitize(&message_text[..message_text.len().min(MESSAGE_BYTES_MAX)])
 }

@@ -1,5 +1,5 @@
-//! How messages reach the collector: gathered, sent, and tried again for a while. What comes meanwhile waits in the
-//! queue, or is dropped there.
+//! Batches and sends messages to the collector, with retries. Meanwhile items wait in the queue or are dropped
+//! there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::client::{CollectorClient, CollectorResponse, sanitize_message};
 use super::{Signal, TelemetryCounts};
 use crate::config::TelemetryConfig;
 
-/// Most spans or lines in one message: at a kilobyte each it stays below what collectors take by default, 4 MiB.
+/// Most spans or lines in one message: at 1 KiB each it stays below the usual limit of collectors, 4 MiB.
 const BATCH_MAX: usize = 512;
 
 /// A collector of OpenTelemetry.
@@ -26,14 +26,14 @@ pub(super) struct Exporter {
     client: CollectorClient,
     counts: Arc<TelemetryCounts>,
     pub(super) source: TelemetryResource,
-    /// It did not take the last message of this signal: that is said once. Some collectors take one of them alone.
+    /// Whether the last message of a signal failed, which is logged once. Some collectors accept only some signals.
     is_failing: [AtomicBool; Signal::ALL.len()],
-    /// It took the last one in part: that is said once, too.
+    /// Whether the last message was accepted in part, which is logged once.
     is_partial: [AtomicBool; Signal::ALL.len()],
 }
 
 impl Exporter {
-    /// That of the configuration; `None` where there is none.
+    /// The configured exporter; `None` without a collector.
     pub(super) fn new(
         config: &TelemetryConfig,
         client: Client,
@@ -49,7 +49,7 @@ impl Exporter {
         }))
     }
 
-    /// Posts a message that tells so many things; once more and again, unless the kernel ends.
+    /// Sends a message with so many items, with retries until the kernel shuts down.
     pub(super) async fn export(
         &self,
         signal: Signal,
@@ -88,13 +88,13 @@ impl Exporter {
         self.counts.dropped(signal).add(many as u64);
     }
 
-    /// Counts what was taken, and what of it was not.
+    /// Counts accepted and rejected items.
     fn record_accepted(&self, signal: Signal, many: u64, partial: Option<PartialSuccess>) {
         if self.is_failing[signal as usize].swap(false, Ordering::Relaxed) {
             let signal = signal.name();
-            tracing::info!(%signal, "the collector of telemetry takes messages again");
+            tracing::info!(%signal, "the telemetry collector accepts messages again");
         }
-        // A message of figures is one, however many points of it were not taken.
+        // A metrics message counts as one, however many of its points were rejected.
         let most = if signal == Signal::Metrics { 0 } else { many };
         let rejected = partial
             .as_ref()
@@ -107,19 +107,19 @@ impl Exporter {
         if !self.is_partial[signal as usize].swap(true, Ordering::Relaxed) {
             let why = sanitize_message(partial.error_message.as_bytes());
             let (signal, rejected) = (signal.name(), partial.rejected);
-            tracing::warn!(%signal, rejected, %why, "the collector of telemetry does not take all of a message");
+            tracing::warn!(%signal, rejected, %why, "the telemetry collector rejected a part of a message");
         }
     }
 
     fn record_failure(&self, signal: Signal, why: &str) {
         if !self.is_failing[signal as usize].swap(true, Ordering::Relaxed) {
             let signal = signal.name();
-            tracing::warn!(%signal, %why, "the collector of telemetry does not take messages; what finds no room is dropped and counted");
+            tracing::warn!(%signal, %why, "the telemetry collector does not accept messages; items beyond the queue are dropped and counted");
         }
     }
 }
 
-/// Gathers what is to be told, and tells it together.
+/// Collects items into batches.
 pub(super) struct Batcher {
     pub(super) collector: Arc<Exporter>,
     pub(super) signal: Signal,
@@ -128,7 +128,7 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    /// Until the kernel ends, and then what is there.
+    /// Runs until the kernel shuts down, then exports the remaining items.
     pub(super) async fn run<T>(
         self,
         mut queue: mpsc::Receiver<T>,
@@ -151,10 +151,10 @@ impl Batcher {
                 }
             }
             let body = write(&self.collector.source, &batch);
-            let told = self
+            let outcome = self
                 .collector
                 .export(self.signal, batch.len(), body, &self.shutdown);
-            told.await;
+            outcome.await;
         }
     }
 }

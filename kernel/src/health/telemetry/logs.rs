@@ -1,4 +1,4 @@
-//! The kernel's log for programs: a JSON object on each line of stderr, and lines for a collector.
+//! The kernel's structured log: a JSON object per line on stderr, and log records for a collector.
 
 use std::fmt;
 use std::io::Write;
@@ -19,18 +19,18 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Longest value of a field that is told, in bytes.
+/// Longest exported value of a field, in bytes.
 const VALUE_MAX: usize = 4 << 10;
 
-/// Where lines go beside stderr, once somebody wants them. One for the process, as its log is.
+/// Receives log records besides stderr. One for the process, like its log.
 static EXPORT_SINK: OnceLock<EventSink<LogRecord>> = OnceLock::new();
 
-/// From now on each line goes there, too.
+/// Exports each record from now on.
 pub(super) fn export_to(sink: EventSink<LogRecord>) {
     let _ = EXPORT_SINK.set(sink);
 }
 
-/// What an event says.
+/// The fields of an event.
 #[derive(Default)]
 struct LogFields {
     message: String,
@@ -40,9 +40,9 @@ struct LogFields {
 
 impl LogFields {
     fn from_event(event: &Event<'_>) -> Self {
-        let mut said = Self::default();
-        event.record(&mut said);
-        said
+        let mut event_fields = Self::default();
+        event.record(&mut event_fields);
+        event_fields
     }
 
     fn insert(&mut self, field: &Field, value: Value) {
@@ -90,8 +90,8 @@ impl Visit for LogFields {
     }
 }
 
-/// The fields of a line for a person, each without what would drive a terminal or begin a line of its own: names of
-/// tools and words of servers are among them.
+/// Formats fields for display, without control characters and line breaks: they include names of tools and texts of
+/// servers.
 pub(crate) fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
         let value = sanitize(format!("{value:?}").as_bytes());
@@ -107,20 +107,20 @@ pub(crate) fn sanitized_fields() -> impl for<'w> FormatFields<'w> + Send + Sync 
     debug_fn(field).delimited(" ")
 }
 
-/// Writes each event as a JSON object on a line of its own.
+/// Writes each event as a JSON object on its own line.
 pub(crate) struct JsonLayer;
 
 impl JsonLayer {
     fn render(event: &Event<'_>, at_ms: u64) -> String {
-        let said = LogFields::from_event(event);
+        let event_fields = LogFields::from_event(event);
         let mut line = Map::new();
         line.insert("timestamp".into(), render_rfc3339_ms(at_ms).into());
         let level = event.metadata().level();
         line.insert("level".into(), level.as_str().to_lowercase().into());
-        line.insert("message".into(), said.message.into());
+        line.insert("message".into(), event_fields.message.into());
         line.insert("target".into(), event.metadata().target().into());
-        // A field of the same name as one of these stands beside them.
-        line.insert("fields".into(), said.fields.into());
+        // Nested, because a field may have the name of a member above.
+        line.insert("fields".into(), event_fields.fields.into());
         if let Some(SpanContext { trace, span }) = trace::current_span() {
             line.insert("trace_id".into(), format!("{trace:032x}").into());
             line.insert("span_id".into(), format!("{span:016x}").into());
@@ -132,12 +132,12 @@ impl JsonLayer {
 impl<S: Subscriber> Layer<S> for JsonLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = Self::render(event, unix_ms()) + "\n";
-        // There is nobody to be told that the log cannot be written.
+        // A failure to log cannot be logged.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
 
-/// Hands each event to who tells the collector, if anybody does.
+/// Forwards each event to the exporter, if there is one.
 pub(crate) struct ExportLayer;
 
 impl<S: Subscriber> Layer<S> for ExportLayer {
@@ -148,8 +148,8 @@ impl<S: Subscriber> Layer<S> for ExportLayer {
         if !is_exported(event.metadata().target()) {
             return;
         }
-        let said = LogFields::from_event(event);
-        let value = |name: &str| match said.fields.get(name) {
+        let event_fields = LogFields::from_event(event);
+        let value = |name: &str| match event_fields.fields.get(name) {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
             None => String::new(),
@@ -159,21 +159,25 @@ impl<S: Subscriber> Layer<S> for ExportLayer {
             at_ns: unix_ns(),
             severity: severity_number(level),
             level: level.as_str(),
-            fields: said.names.iter().map(|name| (*name, value(name))).collect(),
-            body: said.message,
+            fields: event_fields
+                .names
+                .iter()
+                .map(|name| (*name, value(name)))
+                .collect(),
+            body: event_fields.message,
             span: trace::current_span(),
         });
     }
 }
 
-/// Lines of the kernel's own, but for those about the way to the collector: they would go that way, and be said again. So
-/// would what libraries say of connections.
+/// Only the kernel's own lines, except those about the export: they would cause more of themselves. So would the
+/// libraries' lines about connections.
 fn is_exported(target: &str) -> bool {
     let way = module_path!().trim_end_matches("::logs");
     target.starts_with("mgp_") && !target.starts_with(way)
 }
 
-/// The number of OpenTelemetry's data model of logs.
+/// The severity number of OpenTelemetry's log data model.
 fn severity_number(level: Level) -> u8 {
     match level {
         Level::TRACE => 1,
@@ -200,9 +204,9 @@ mod tests {
         }
     }
 
-    /// Decision 0066: what is told of the log does not cause more of it.
+    /// Decision 0066: exporting the log does not cause more of it.
     #[test]
-    fn the_way_to_the_collector_is_not_told_there() {
+    fn lines_about_the_export_are_not_exported() {
         assert!(is_exported("mgp_servers::server::supervision"));
         for not in [
             "hyper::client",
@@ -215,11 +219,11 @@ mod tests {
         }
     }
 
-    /// Decision 0066: a line that is written while a sampled request is handled has its ids, and no other line has any.
+    /// Decision 0066: a line written while a sampled request is handled has its ids; other lines have none.
     #[tokio::test]
     async fn a_line_of_a_sampled_request_has_its_ids() {
-        let kept: Arc<Mutex<Vec<String>>> = Arc::default();
-        let log = tracing_subscriber::registry().with(Kept(kept.clone()));
+        let lines_written: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = tracing_subscriber::registry().with(Kept(lines_written.clone()));
         let _log = tracing::subscriber::set_default(log);
         let sink = EventSink::new(drop);
         let span =
@@ -230,7 +234,7 @@ mod tests {
         };
         let context = span.instrument(handling).await;
         tracing::warn!("behind");
-        let lines = kept.lock().unwrap();
+        let lines = lines_written.lock().unwrap();
         let [within, behind] = [0, 1].map(|at| serde_json::from_str::<Value>(&lines[at]).unwrap());
         assert_eq!(within["trace_id"], format!("{:032x}", context.trace));
         assert_eq!(within["span_id"], format!("{:016x}", context.span));
@@ -251,9 +255,9 @@ mod tests {
         }
     }
 
-    /// Whatever a server calls its tools, or says of what went wrong.
+    /// Holds for any names and errors of servers.
     #[test]
-    fn a_line_for_a_person_is_one_line_and_drives_no_terminal() {
+    fn a_text_line_is_one_line_without_control_characters() {
         let written: Arc<Mutex<Vec<u8>>> = Arc::default();
         let buffer = written.clone();
         let lines = tracing_subscriber::fmt::layer()
@@ -274,15 +278,15 @@ mod tests {
         assert!(text.contains("calls=3"), "{text}");
     }
 
-    /// Decision 0066: a line is one JSON object, whatever others wrote into it.
+    /// Decision 0066: a line is one JSON object, whatever it contains.
     #[test]
-    fn a_line_of_the_log_is_one_object() {
-        let kept: Arc<Mutex<Vec<String>>> = Arc::default();
-        let log = tracing_subscriber::registry().with(Kept(kept.clone()));
+    fn a_json_line_is_one_object() {
+        let lines_written: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = tracing_subscriber::registry().with(Kept(lines_written.clone()));
         tracing::subscriber::with_default(log, || {
             tracing::warn!(server = %"a\nb\"c", calls = 3_u64, level = "x", "what it \n says");
         });
-        let lines = kept.lock().unwrap();
+        let lines = lines_written.lock().unwrap();
         assert!(!lines[0].contains('\n'), "{lines:?}");
         let line: Value = serde_json::from_str(&lines[0]).unwrap();
         assert_eq!(line["message"], "what it \n says");

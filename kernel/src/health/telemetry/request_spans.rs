@@ -1,4 +1,4 @@
-//! The spans of sampled requests: which there are, and how each ends.
+//! The spans of sampled requests.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use mgp_protocol::refusal::{RefusalReason, Rendered};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::trace::RequestSpan;
 
-/// Begins the spans of sampled requests.
+/// Starts the spans of sampled requests.
 #[derive(Debug, Clone)]
 pub struct Tracing {
     rule: Sampler,
@@ -19,7 +19,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Of a kernel that tells nobody.
+    /// For a kernel without a collector.
     #[must_use]
     pub(crate) fn disabled() -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Tracing {
         }
     }
 
-    /// Of one that tells there what this rule samples.
+    /// Samples by this rule.
     pub(super) fn with_rule(rule: Sampler, sink: EventSink<FinishedSpan>) -> Self {
         Self {
             rule,
@@ -39,12 +39,12 @@ impl Tracing {
         }
     }
 
-    /// Begins the span of a request, if it is sampled; it ends with the request.
+    /// Starts the span of a request, if it is sampled; it ends with the request.
     pub(crate) fn start_span(&self, request: &mut Request) -> Option<RequestSpanGuard> {
         let sink = self.sink.as_ref()?;
         let trace = &request.trace;
         let caller = trace.caller().map(|caller| caller.sampled);
-        // A ping is no work of anybody's.
+        // Pings are not traced.
         if request.method == "ping" || !self.rule.should_sample(trace.id.as_u128()?, caller) {
             return None;
         }
@@ -61,7 +61,7 @@ impl Tracing {
     }
 }
 
-/// A sampled request without its answer. Dropped so it has lost its client, which its span says.
+/// A sampled request without its answer. If dropped, it has lost its client, which the span records.
 #[derive(Debug)]
 pub(crate) struct RequestSpanGuard {
     span: Arc<RequestSpan>,
@@ -70,10 +70,10 @@ pub(crate) struct RequestSpanGuard {
 }
 
 impl RequestSpanGuard {
-    /// The answer, whose time is told: the span ends with it, or with who waits for it.
-    pub(crate) fn wrap(mut self, answering: AnswerFuture) -> AnswerFuture {
+    /// Ends the span with the answer, or when the answer is no longer awaited.
+    pub(crate) fn wrap(mut self, pending_answer: AnswerFuture) -> AnswerFuture {
         Box::pin(async move {
-            let outcome = self.span.instrument(answering).await;
+            let outcome = self.span.instrument(pending_answer).await;
             self.record_outcome(&outcome);
             outcome
         })
@@ -110,20 +110,19 @@ mod tests {
 
     use super::*;
 
-    /// Decision 0066: a span says how its request ended, whatever its method: well, with a refusal, or without its
-    /// client.
+    /// Decision 0066: a span records how its request ended: successfully, with a refusal, or without its client.
     #[tokio::test]
-    async fn a_span_says_how_its_request_ended() {
+    async fn a_span_records_how_its_request_ended() {
         let ended: Arc<Mutex<Vec<FinishedSpan>>> = Arc::default();
         let taken = ended.clone();
         let sink = EventSink::new(move |span| taken.lock().unwrap().push(span));
-        let until = |answering| {
+        let until = |pending_answer| {
             let unanswered = RequestSpanGuard {
                 span: RequestSpan::begin(&Trace::generate(), "tools/list", &sink).unwrap(),
                 dialect: Version::STATELESS.into(),
                 is_answered: false,
             };
-            unanswered.wrap(answering)
+            unanswered.wrap(pending_answer)
         };
         let ready = |outcome| -> AnswerFuture { Box::pin(std::future::ready(outcome)) };
         assert!(until(ready(Ok(Bytes::new()))).await.is_ok());

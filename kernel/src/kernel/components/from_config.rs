@@ -1,7 +1,9 @@
-//! What the configuration says of the parts.
+//! Builds components from the configuration.
 
+use super::super::change_events::pending_change_sink;
 use super::super::options::KernelOptions;
 use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
+use super::shared::SharedComponents;
 use crate::cluster::ClusterDeps;
 use crate::config::KernelConfig;
 use mgp_callers::directory::Directory;
@@ -16,40 +18,28 @@ use mgp_doors::revocation::Revocation;
 use mgp_doors::stateless::Stateless;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
 use mgp_engine::policy::risk::ConfirmationPolicy;
 use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_engine::servers::sandbox;
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_policy::access::{AccessHandle, GrantStore};
-use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_runtime::time::unix_ms;
 use mgp_servers::login::{LoginBackend, Logins};
 use mgp_servers::sandbox::Sandboxes;
-use mgp_servers::server::{Connector, ProcessSpawner, ResourceMonitor, ServerTable};
-use mgp_store::audit::AuditHandle;
+use mgp_servers::server::{Connector, ProcessSpawner, ResourceMonitor};
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
 use mgp_tools::registrar::RegistrationDefaults;
 use mgp_tools::search::{EmbeddingOptions, Program, SearchOptions};
 use mgp_transports::http::client::Client;
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
-/// How long the process of the model may take for a text, which it does when nobody else wants the
-/// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
+/// Limit for the embedding of one text. The process runs at low priority: what takes 50 ms of an idle
+/// core may take seconds on a busy one.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What registered servers are started with.
-pub(super) fn registration_background(kernel: &KernelConfig) -> RegistrationDefaults {
+pub(super) fn registration_defaults(kernel: &KernelConfig) -> RegistrationDefaults {
     RegistrationDefaults {
         limits: kernel.limits.clone(),
         tools: kernel.tools.clone(),
@@ -63,7 +53,6 @@ pub(super) fn registration_background(kernel: &KernelConfig) -> RegistrationDefa
     }
 }
 
-/// What gives texts their meaning.
 fn embedding_options(kernel: &KernelConfig) -> EmbeddingOptions {
     EmbeddingOptions {
         embedding: kernel.discovery.embedding(),
@@ -77,44 +66,14 @@ fn embedding_options(kernel: &KernelConfig) -> EmbeddingOptions {
     }
 }
 
-/// What calls are decided by before the configuration is in force.
-pub(super) fn initial_access_table(
-    kernel: &KernelConfig,
-    books: &GrantStore,
-) -> Arc<Snapshot<AccessTable>> {
-    let defaults = DefaultPolicies {
-        kernel: kernel.access.default_policy,
-        servers: HashMap::new(),
-    };
-    let (grants, authority) = (books.grants(), books.authority());
-    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
-    let sets = Arc::new(kernel.sets.clone());
-    Arc::new(Snapshot::new(table.with_sets(sets, 1)))
-}
-
-/// How a person's yes is had.
 pub(super) fn confirmation_rules(kernel: &KernelConfig) -> ConfirmationRules {
-    let asked = &kernel.confirmation;
+    let config = &kernel.confirmation;
     ConfirmationRules {
         caution: ConfirmationPolicy {
-            confirm_moderate: asked.moderate,
+            confirm_moderate: config.moderate,
         },
-        timeout: asked.timeout,
-        operator_queue: asked.operator_queue,
-    }
-}
-
-/// What is offered before any server is connected.
-pub(super) fn empty_catalog(kernel: &KernelConfig) -> PublishedCatalog {
-    let size = kernel.lists.page_size.try_into();
-    PublishedCatalog {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(randomness::random_bytes()),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-        replaced: CancellationToken::new(),
+        timeout: config.timeout,
+        operator_queue: config.operator_queue,
     }
 }
 
@@ -144,34 +103,32 @@ pub(super) fn new_connector(
     }
 }
 
-/// Where servers are that are trusted least, and what nobody opens to them.
-pub(super) fn new_sandboxes(options: &KernelOptions) -> Sandboxes {
+/// The sandboxes of servers, and the paths that no sandbox opens.
+fn new_sandboxes(options: &KernelOptions) -> Sandboxes {
     let files = options.loaded.files.iter().map(|file| file.path.clone());
     let look_up = options.look_up.as_ref();
     let trust = look_up.and_then(ConfigLookup::trust_file);
     let secrets = look_up.and_then(ConfigLookup::secrets_folder);
-    let kernels = [options.data_dir.clone(), options.socket.clone()];
     let sealed = look_up.and_then(ConfigLookup::sealed_folder);
-    let kernels = kernels
+    let kernel_paths = [options.data_dir.clone(), options.socket.clone()]
         .into_iter()
         .chain(trust)
         .chain(secrets)
-        .chain(sealed);
-    let kernels = kernels.chain(options.record_folders.iter().cloned());
-    let written = options.loaded.servers.iter().flatten();
-    let written = written.flat_map(|server| &server.sandbox.write);
-    let written = written.chain(&options.loaded.kernel.discovery.registered.write);
+        .chain(sealed)
+        .chain(options.record_folders.iter().cloned());
+    let servers = options.loaded.servers.iter().flatten();
+    let writable = servers.flat_map(|server| &server.sandbox.write);
+    let writable = writable.chain(&options.loaded.kernel.discovery.registered.write);
     Sandboxes {
         exe: "/proc/self/exe".into(),
         folder: options.data_dir.join("sandbox"),
-        kernel_paths: files.chain(kernels).collect(),
+        kernel_paths: files.chain(kernel_paths).collect(),
         home: std::env::home_dir(),
-        writable_folders: std::sync::Mutex::new(written.cloned().collect()),
+        writable_folders: std::sync::Mutex::new(writable.cloned().collect()),
         machine: OnceCell::new(),
     }
 }
 
-/// Where agents have things under way.
 pub(super) fn new_revocation(
     kernel: &KernelConfig,
     directory: &Arc<Directory>,
@@ -188,19 +145,19 @@ pub(super) fn new_revocation(
 pub(super) fn new_tasks(
     options: &KernelOptions,
     seal: &SealKey,
-    before: Vec<TaskRecord>,
+    stored: Vec<TaskRecord>,
     directory: &Arc<Directory>,
     supervisor: TaskSupervisorHandle,
 ) -> Arc<Tasks> {
     let folder = data_folder::tasks_folder(&options.data_dir);
     let boot = u64::from_le_bytes(randomness::random_bytes());
-    let patience = options.loaded.kernel.questions.answer_timeout;
+    let answer_timeout = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),
         boot,
-        patience,
+        answer_timeout,
         folder,
-        before,
+        stored,
         directory.clone(),
         supervisor,
     )
@@ -221,31 +178,23 @@ pub(super) fn new_stateless(
     })
 }
 
-/// What the index of tools is opened with.
-pub(super) fn search_options(
-    options: &KernelOptions,
-    shown: &Arc<Snapshot<PublishedCatalog>>,
-    table: &Arc<Snapshot<AccessTable>>,
-    servers: &Arc<ServerTable>,
-) -> SearchOptions {
+pub(super) fn search_options(options: &KernelOptions, shared: &SharedComponents) -> SearchOptions {
     SearchOptions {
-        published: shown.clone(),
-        table: table.clone(),
-        servers: servers.clone(),
+        published: shared.catalog_snapshot.clone(),
+        table: shared.access_table.clone(),
+        servers: shared.servers.clone(),
         embedding: embedding_options(&options.loaded.kernel),
         file: data_folder::vectors_file(&options.data_dir),
         data_dir: options.data_dir.clone(),
     }
 }
 
-/// What this node's part in a cluster is started with.
 pub(super) fn cluster_deps<'a>(
     options: &'a KernelOptions,
     key: NodeKey,
     witnesses: Witnesses,
     connector: &'a Connector,
-    servers: &Arc<ServerTable>,
-    (access, audit, pending_changed): (&AccessHandle, &AuditHandle, &EventSink<()>),
+    shared: &SharedComponents,
 ) -> ClusterDeps<'a> {
     ClusterDeps {
         key,
@@ -254,9 +203,9 @@ pub(super) fn cluster_deps<'a>(
         witnesses,
         connector,
         names: Arc::new(Snapshot::new(PublishedNames::default())),
-        servers: servers.clone(),
-        access: access.clone(),
-        audit: audit.clone(),
-        pending_changed: pending_changed.clone(),
+        servers: shared.servers.clone(),
+        access: shared.access.clone(),
+        audit: shared.audit.clone(),
+        pending_changed: pending_change_sink(&shared.subscriptions),
     }
 }

@@ -1,8 +1,7 @@
-//! The parts of MCPL.
+//! The components of MCPL.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use mgp_callers::directory::Directory;
 use mgp_mcpl::agents::McplAgents;
 use mgp_mcpl::channels::Channels;
 use mgp_mcpl::conversations::Conversations;
@@ -16,14 +15,12 @@ use mgp_mcpl::push::{PushHandle, PushInference, PushTargets};
 use mgp_mcpl::scopes::ScopeStore;
 use mgp_mcpl::state::States;
 use mgp_mcpl_engine::rules::McplRules;
-use mgp_policy::approvals::ApprovalsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
-use mgp_servers::server::{ServerEvent, ServerTable};
-use mgp_store::audit::AuditHandle;
-use mgp_tools::events::EventsHandle;
+use mgp_servers::server::ServerEvent;
 
 use super::super::data_folder::StoredMcpl;
+use super::shared::SharedComponents;
 use crate::config::KernelConfig;
 
 /// The host of MCPL servers, and the agents that are hosts themselves.
@@ -38,27 +35,23 @@ pub(super) struct McplComponents {
 }
 
 impl McplComponents {
-    /// Starts what MCPL needs. The agents that are hosts are put where
-    /// they are looked for when grants change.
     pub(super) fn start(
         kernel: &KernelConfig,
-        kept: StoredMcpl,
-        (directory, hosts): (&Arc<Directory>, &OnceLock<Arc<McplAgents>>),
-        approvals: &ApprovalsHandle,
-        (servers, events): (&Arc<ServerTable>, &EventsHandle),
-        audit: &AuditHandle,
+        stored: StoredMcpl,
+        shared: &SharedComponents,
     ) -> Self {
+        let (directory, servers) = (&shared.directory, &shared.servers);
         let scopes = ScopeStore::new(
-            kept.scopes,
-            kept.folder.join("scopes.json"),
-            kept.scopes_witness,
-            approvals.clone(),
+            stored.scopes,
+            stored.folder.join("scopes.json"),
+            stored.scopes_witness,
+            shared.approvals.clone(),
         );
-        let host = McplHost::new(kept.sets, scopes, audit.clone());
+        let host = McplHost::new(stored.sets, scopes, shared.audit.clone());
         host.configure(kernel.mcpl.clone());
         let agents = McplAgents::new(directory.clone(), host.sets().clone());
-        let conversations = Conversations::new(kept.id_key);
-        let states = States::new(kept.folder.join("state"), kernel.mcpl.state.clone());
+        let conversations = Conversations::new(stored.id_key);
+        let states = States::new(stored.folder.join("state"), kernel.mcpl.state.clone());
         task::spawn_detached(
             "mcpl.states",
             States::run_maintenance(Arc::downgrade(&states)),
@@ -66,20 +59,20 @@ impl McplComponents {
         let rules = kernel.mcpl.channels.clone();
         let channels = Channels::new(host.clone(), agents.clone(), conversations.clone(), rules);
         let models = ObservedModels::default();
-        let seen = models.clone();
+        let observed = models.clone();
         let hooks = Hooks::new(
             kernel.mcpl.hooks.clone(),
             HookDeps {
                 host: host.clone(),
                 ids: id_mapper(&conversations),
-                models: EventSink::new(move |it: ObservedModel| {
-                    seen.record(it.agent.connection, &it.model);
+                models: EventSink::new(move |model: ObservedModel| {
+                    observed.record(model.agent.connection, &model.model);
                 }),
                 servers: servers.clone(),
             },
         );
         let inference = InferenceHandle::new(
-            kept.tokens,
+            stored.tokens,
             kernel.mcpl.inference.clone(),
             InferenceDeps {
                 host: host.clone(),
@@ -92,23 +85,23 @@ impl McplComponents {
             },
         );
         let push = PushHandle::new(
-            kept.push,
+            stored.push,
             kernel.mcpl.push.clone(),
             PushTargets {
                 host: host.clone(),
                 agents: agents.clone(),
-                events: events.clone(),
+                events: shared.events.clone(),
                 inference: push_inference_sink(&inference),
                 ids: id_mapper(&conversations),
                 servers: servers.clone(),
             },
         );
-        let mut nouns = event_handlers(&agents);
-        nouns.push(push.handler());
-        nouns.push(channels.handler());
-        nouns.push(inference.handler());
-        host.set_handlers(nouns);
-        let _ = hosts.set(agents.clone());
+        let mut handlers = event_handlers(&agents);
+        handlers.push(push.handler());
+        handlers.push(channels.handler());
+        handlers.push(inference.handler());
+        host.set_handlers(handlers);
+        let _ = shared.mcpl_agents.set(agents.clone());
         Self {
             host,
             agents,
@@ -120,18 +113,18 @@ impl McplComponents {
         }
     }
 
-    /// Takes what of the events of servers is of MCPL, and passes on all others.
-    pub(super) fn intercept_events(&self, below: EventSink<ServerEvent>) -> EventSink<ServerEvent> {
+    /// Handles the MCPL events of servers, and passes all others to `next`.
+    pub(super) fn intercept_events(&self, next: EventSink<ServerEvent>) -> EventSink<ServerEvent> {
         let states = self.states.clone();
         self.host.intercept(EventSink::new(move |event| {
             if let ServerEvent::Removed(server) = &event {
                 states.server_removed(server);
             }
-            below.send(event);
+            next.send(event);
         }))
     }
 
-    /// Takes up what the configuration says.
+    /// Applies changes of the configuration.
     pub(super) fn config_sink(&self) -> EventSink<McplRules> {
         let (host, inference) = (self.host.clone(), self.inference.clone());
         let (hooks, push) = (self.hooks.clone(), self.push.clone());
@@ -147,11 +140,10 @@ impl McplComponents {
     }
 }
 
-/// Who takes what servers say of MCPL.
 fn event_handlers(agents: &Arc<McplAgents>) -> Vec<McplHandler> {
     let agents = agents.clone();
     vec![
-        // Agents that are hosts are told of sets that come and go.
+        // Agents that are hosts learn which sets were added and removed.
         McplHandler {
             methods: &[],
             messages: EventSink::new(drop),
@@ -171,7 +163,7 @@ fn publish_sink(channels: &Arc<Channels>) -> EventSink<PublishedAnswer> {
     })
 }
 
-/// Runs the inferences that push events lead to.
+/// Runs the inferences that push events request.
 fn push_inference_sink(inference: &InferenceHandle) -> EventSink<PushInference> {
     let inference = inference.clone();
     EventSink::new(move |pushed: PushInference| {

@@ -1,9 +1,9 @@
-//! The actors at the root of the tree, each started with what it needs.
+//! Starts actors at the root of the tree.
 
 use super::super::data_folder;
 use super::super::options::KernelOptions;
-use crate::tree::RootActor;
-use mgp_callers::directory::Directory;
+use super::shared::SharedComponents;
+use crate::supervision_tree::RootActor;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::revocation::Revocation;
@@ -11,16 +11,13 @@ use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::ServerTable;
 use mgp_store::audit::AuditHandle;
-use mgp_sync::Snapshot;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, PublishedCatalog};
-use mgp_tools::events::EventsHandle;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle};
 use mgp_tools::search::SearchHandle;
 use ractor::{Actor, ActorCell, SpawnErr};
 use std::sync::Arc;
 
-/// What ends every child when the kernel dies, itself one of the parts.
+/// Starts the guard, which ends all children when the kernel dies.
 pub(super) async fn start_guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
     let guard = GuardActor {
         exe: "/proc/self/exe".into(),
@@ -32,7 +29,7 @@ pub(super) async fn start_guard(mark: &str) -> Result<(GuardHandle, RootActor), 
     Ok((GuardHandle::new(Mailbox::new(guard)), root))
 }
 
-/// Whose tasks wait for a person, or follow a call, on behalf of a part of the kernel.
+/// Starts a supervisor for the tasks of a component that wait for a person or follow a call.
 pub(super) async fn start_task_supervisor(
     name: &'static str,
     root: &mut Vec<RootActor>,
@@ -51,38 +48,34 @@ pub(super) fn search_root_actor(search: &SearchHandle, cell: ActorCell) -> RootA
     RootActor::restartable("search", cell, restart)
 }
 
-/// What merges what servers offer. Started again, it asks them what they offer.
+/// After a restart the catalog asks all servers what they offer.
 pub(super) async fn start_catalog(
-    shown: &Arc<Snapshot<PublishedCatalog>>,
-    directory: &Arc<Directory>,
+    shared: &SharedComponents,
     search: &SearchHandle,
-    servers: &Arc<ServerTable>,
-    events: &EventsHandle,
 ) -> Result<(CatalogHandle, RootActor), SpawnErr> {
     let actor = CatalogActor {
-        published: shown.clone(),
-        directory: directory.clone(),
+        published: shared.catalog_snapshot.clone(),
+        directory: shared.directory.clone(),
         search: search.clone(),
-        events: events.clone(),
+        events: shared.events.clone(),
     };
-    let handle = CatalogHandle::new(shown.clone());
+    let handle = CatalogHandle::new(shared.catalog_snapshot.clone());
     let cell = handle.start(actor.clone()).await?;
-    let (again, servers) = (handle.clone(), servers.clone());
+    let (catalog, servers) = (handle.clone(), shared.servers.clone());
     let restart = move || {
-        let (catalog, actor, servers) = (again.clone(), actor.clone(), servers.clone());
+        let (catalog, actor, servers) = (catalog.clone(), actor.clone(), servers.clone());
         async move { catalog.restart(actor, &servers).await }
     };
     Ok((handle, RootActor::restartable("catalog", cell, restart)))
 }
 
-/// Who has a token, and who keeps it.
 pub(super) async fn start_agent_registry(
     options: &KernelOptions,
-    before: AgentRegistry,
+    stored: AgentRegistry,
     revocation: &Arc<Revocation>,
     audit: &AuditHandle,
 ) -> Result<(AgentRegistryHandle, ActorCell), SpawnErr> {
-    let registered_agents = RegisteredAgents::new(before);
+    let registered_agents = RegisteredAgents::new(stored);
     let actor = AgentRegistryActor {
         file: data_folder::agents_file(&options.data_dir),
         registered_agents: registered_agents.clone(),

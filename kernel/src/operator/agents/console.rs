@@ -1,4 +1,4 @@
-//! `mgp/kernel/console/*`: who is signed in to the console.
+//! `mgp/kernel/console/*`: sessions of the console.
 
 use mgp_callers::request::Outcome;
 use mgp_engine::doors::console_sessions::LINK_LIFETIME_MS;
@@ -11,7 +11,7 @@ impl Operator {
     /// `mgp/kernel/console/link`.
     ///
     /// # Errors
-    /// Where there is no console: why, and what to do.
+    /// Without a console: why, and what to do.
     pub(crate) fn console_link(&self) -> Outcome {
         let link = self.console.create_sign_in_link();
         let url = link.map_err(|why| Refusal::BadParams(why.to_string()))?;
@@ -21,7 +21,7 @@ impl Operator {
         })
     }
 
-    /// `mgp/kernel/console/end`: when it is answered no browser is signed in.
+    /// `mgp/kernel/console/end`: once answered, no browser is signed in.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.

@@ -1,4 +1,4 @@
-//! `mgp/servers/pins/*`: what is pinned, and what changed.
+//! `mgp/servers/pins/*`: pinned definitions and their changes.
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::policy::pins::{PinMode, PinnedTool};
@@ -51,13 +51,13 @@ fn mode_label(mode: PinMode) -> String {
     .into()
 }
 
-fn to_protocol_pin(one: PinnedTool) -> pins::PinnedTool {
+fn to_protocol_pin(pin: PinnedTool) -> pins::PinnedTool {
     pins::PinnedTool {
-        tool: one.tool,
-        pin: one.approved.to_string(),
-        approved_by: one.approved_by,
-        now: one.pending.map(|pin| pin.to_string()),
-        changed: one.changed.iter().map(ToString::to_string).collect(),
-        denied: one.denied,
+        tool: pin.tool,
+        pin: pin.approved.to_string(),
+        approved_by: pin.approved_by,
+        now: pin.pending.map(|pin| pin.to_string()),
+        changed: pin.changed.iter().map(ToString::to_string).collect(),
+        denied: pin.denied,
     }
 }

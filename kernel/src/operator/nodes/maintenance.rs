@@ -17,7 +17,7 @@ impl Operator {
     /// `mgp/kernel/nodes/promote`.
     ///
     /// # Errors
-    /// Unknown node, one that may as much already; a node that may not, or cannot write now.
+    /// Unknown node, one that already has this role or more; a node without the right or the ability to write now.
     pub(crate) async fn promote_node(&self, request: &Request) -> Outcome {
         let promote: Promote = read(request)?;
         let node = self.find_node(&promote.node)?;
@@ -34,8 +34,8 @@ impl Operator {
     /// `mgp/kernel/nodes/demote`.
     ///
     /// # Errors
-    /// Unknown node, one that may no more already, the last admin; a node that may not, or cannot write now; linked nodes
-    /// of an older version, unless that is asked for.
+    /// Unknown node, one that already has this role or less, the last admin; a node without the right or the ability to
+    /// write now; linked nodes of an older version, unless forced.
     pub(crate) async fn demote_node(&self, request: &Request) -> Outcome {
         let demote: Demote = read(request)?;
         let node = self.find_node(&demote.node)?;
@@ -57,7 +57,7 @@ impl Operator {
         self.role_change_outcome(node, role, &changed).await
     }
 
-    /// The linked nodes that read a demotion as a cut.
+    /// The linked nodes whose version takes a demotion for a cut-off.
     fn peers_without_demotion(&self) -> Vec<String> {
         let older = self
             .cluster
@@ -97,30 +97,30 @@ impl Operator {
     /// `mgp/kernel/nodes/forget`.
     ///
     /// # Errors
-    /// A name that none has who left; a disk that does not take it.
+    /// An unknown former node; a failed write.
     pub(crate) async fn forget_nodes(&self, request: &Request) -> Outcome {
         let forget: Forget = read(request)?;
         let view = self.cluster.replication.view();
-        let gone = departed_nodes(&view, forget.node.as_deref(), |node| {
+        let departed = departed_nodes(&view, forget.node.as_deref(), |node| {
             self.cluster.is_forgotten(node)
         });
-        if let (Some(typed), true) = (&forget.node, gone.is_empty()) {
+        if let (Some(typed), true) = (&forget.node, departed.is_empty()) {
             return Err(Refusal::BadParams(format!(
                 "no node called {typed:?} has left or was cut off: `mgp nodes list` shows which have; one that is in the cluster is cut off with `mgp nodes remove`"
             )));
         }
-        let nodes = gone
+        let nodes = departed
             .iter()
             .map(|(node, name)| format!("{name} ({})", node.words()));
         let nodes = nodes.collect();
-        let ids = gone.into_iter().map(|(node, _)| node).collect();
+        let ids = departed.into_iter().map(|(node, _)| node).collect();
         let forgotten = self.cluster.forget_nodes(ids).await;
         forgotten.map_err(crate::operator::internal_error)?;
         json(&ForgetResult { nodes })
     }
 }
 
-/// The nodes that are out and listed still: those that are meant.
+/// The listed nodes that have left, filtered by name.
 fn departed_nodes(
     view: &ClusterView,
     typed: Option<&str>,
@@ -132,14 +132,15 @@ fn departed_nodes(
             name == typed || node.words() == typed || typed.len() >= 6 && id.starts_with(typed)
         })
     };
-    let out = view.members.iter();
-    let out = out.filter(|(node, member)| {
+    let departed = view.members.iter();
+    let departed = departed.filter(|(node, member)| {
         **node != view.node
             && member.status.is_out()
             && !is_forgotten(**node)
             && means(**node, &member.name)
     });
-    out.map(|(node, member)| (*node, member.name.clone()))
+    departed
+        .map(|(node, member)| (*node, member.name.clone()))
         .collect()
 }
 
@@ -161,9 +162,9 @@ mod tests {
 
     use super::*;
 
-    /// Of six keys that a node had, all five rows of those before are gone, and its own is not.
+    /// Of six keys of one node, the rows of the five earlier ones are removed, the current one stays.
     #[test]
-    fn only_nodes_that_are_out_are_forgotten() {
+    fn only_departed_nodes_are_forgotten() {
         let key = |n| NodeKey::new(&[n; 32]).public_key();
         let member = |n: u8, standing| {
             let member = ClusterMemberView {

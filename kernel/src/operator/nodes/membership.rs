@@ -1,4 +1,4 @@
-//! Whether this node still has its part in the cluster: by the logs, and by what other nodes answered to its links.
+//! The membership of this node: by the logs, and by the answers of other nodes to its links.
 
 use mgp_cluster::links::{LinkRefusal, LinkStatus};
 use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStatus};
@@ -6,19 +6,19 @@ use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::MembershipStatus;
 
-/// What this node knows of its own part, and what there is to do about it.
+/// This node's membership, and its problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::operator) struct LocalMembership {
     pub(in crate::operator) membership: MembershipStatus,
-    /// In words, where it is not as it should be.
+    /// A problem, with the remedy.
     pub(in crate::operator) failure: Option<String>,
 }
 
-/// How a node comes in again that was cut off.
+/// How a node that was cut off can join again.
 const REJOIN_HINT: &str = "under its present key it never comes back: `mgp nodes leave`, `mgp nodes rekey`, a restart, \
                          then `mgp nodes join` with a new ticket";
 
-/// The part of the node with this key, which wants to be called so.
+/// The membership of the node with this key and configured name.
 pub(in crate::operator) fn local_membership(
     view: &ClusterView,
     key: &str,
@@ -61,7 +61,7 @@ pub(in crate::operator) fn local_membership(
     }
 }
 
-/// What other nodes answered: a node that is cut off hears of it by that alone.
+/// The answers of other nodes: a node that is cut off learns of it only from them.
 fn membership_from_links(
     links: &[LinkStatus],
     name_of: impl Fn(NodeId) -> String,
@@ -82,19 +82,19 @@ fn membership_from_links(
             "{by} takes no link of this node: it was cut off there, or that node has not heard of its admission or of its new key yet; `mgp cluster status` there tells which. If it was cut off, {REJOIN_HINT}"
         )
     });
-    let said: Vec<String> = revoked.into_iter().chain(not_pinned).collect();
+    let reports: Vec<String> = revoked.into_iter().chain(not_pinned).collect();
     let linked = links.iter().any(|link| link.linked.is_some());
     LocalMembership {
-        membership: if said.is_empty() || linked {
+        membership: if reports.is_empty() || linked {
             MembershipStatus::Member
         } else {
             MembershipStatus::Refused
         },
-        failure: (!said.is_empty()).then(|| said.join(". ")),
+        failure: (!reports.is_empty()).then(|| reports.join(". ")),
     }
 }
 
-/// The names of the nodes on which an admin can decide.
+/// The names of the admins.
 pub(in crate::operator) fn admin_names(
     view: &ClusterView,
     name_of: impl Fn(NodeId) -> String,
@@ -106,14 +106,14 @@ pub(in crate::operator) fn admin_names(
     admins.map(|(node, _)| name_of(*node)).collect()
 }
 
-/// The whole command that takes the key of a node, and where to type it.
+/// The whole command that accepts the key of a node, and where to type it.
 fn rekey_command(name: &str, key: &str, admins: &[String]) -> String {
-    let place = match admins {
+    let location = match admins {
         [] => "an admin".to_owned(),
         [one] => one.clone(),
         some => some.join(" or "),
     };
-    format!("on {place}: mgp nodes rekey {name} --to {key}")
+    format!("on {location}: mgp nodes rekey {name} --to {key}")
 }
 
 #[cfg(test)]
@@ -135,19 +135,19 @@ mod tests {
 
     /// `desk`, number 2, in a cluster of the admin `nas`, number 1.
     fn cluster(own: Option<MemberStatus>) -> ClusterView {
-        let member = |n: u8, role, standing| {
+        let member = |n: u8, role, status| {
             let member = ClusterMemberView {
                 name: ["nas", "desk"][usize::from(n - 1)].to_owned(),
                 key: NodeKey::new(&[n; 32]).public_key(),
                 role: Some(role),
                 admitted_by: None,
-                status: standing,
+                status,
                 removed_ms: None,
             };
             (node(n), member)
         };
         let nas = member(1, MemberRole::Admin, MemberStatus::Active);
-        let own = own.map(|standing| member(2, MemberRole::Member, standing));
+        let own = own.map(|status| member(2, MemberRole::Member, status));
         ClusterView {
             cluster: Some(ClusterId([1; 32])),
             members: Arc::new([nas].into_iter().chain(own).collect()),
@@ -177,55 +177,62 @@ mod tests {
         }
     }
 
-    fn part(view: &ClusterView, links: &[LinkStatus]) -> (MembershipStatus, String) {
+    fn describe_membership(view: &ClusterView, links: &[LinkStatus]) -> (MembershipStatus, String) {
         let name_of = |of: NodeId| if of == node(1) { "nas" } else { "den" }.to_owned();
-        let part = local_membership(view, "9c90", "desk", links, name_of);
-        (part.membership, part.failure.unwrap_or_default())
+        let membership = local_membership(view, "9c90", "desk", links, name_of);
+        (
+            membership.membership,
+            membership.failure.unwrap_or_default(),
+        )
     }
 
-    /// It hears of that by the answers to its links, and by no entry of a log.
+    /// The node learns of it from the answers to its links, and by no entry of a log.
     #[test]
-    fn a_node_that_is_refused_says_so_and_by_whom() {
+    fn a_rejected_node_reports_by_whom() {
         let view = cluster(Some(MemberStatus::Active));
         assert_eq!(
-            part(&view, &[link(1, None, false)]).0,
+            describe_membership(&view, &[link(1, None, false)]).0,
             MembershipStatus::Member
         );
-        let (membership, told) = part(&view, &[link(1, Some(LinkRefusal::Revoked), false)]);
+        let (membership, failure) =
+            describe_membership(&view, &[link(1, Some(LinkRefusal::Revoked), false)]);
         assert_eq!(membership, MembershipStatus::Refused);
         assert!(
-            told.starts_with("nas ended the link as that of a node that was cut off"),
-            "{told}"
+            failure.starts_with("nas ended the link as that of a node that was cut off"),
+            "{failure}"
         );
-        assert!(told.contains("mgp nodes leave"), "{told}");
+        assert!(failure.contains("mgp nodes leave"), "{failure}");
         let links = [
             link(1, Some(LinkRefusal::NotPinned), false),
             link(3, None, true),
         ];
-        let (membership, told) = part(&view, &links);
+        let (membership, failure) = describe_membership(&view, &links);
         assert_eq!(
             membership,
             MembershipStatus::Member,
             "another node takes it"
         );
-        assert!(told.starts_with("nas takes no link of this node"), "{told}");
+        assert!(
+            failure.starts_with("nas takes no link of this node"),
+            "{failure}"
+        );
     }
 
     #[test]
-    fn a_node_that_was_cut_off_knows_it_by_its_log() {
+    fn a_node_that_was_cut_off_learns_it_from_its_log() {
         let view = cluster(Some(MemberStatus::CutOff));
-        let (membership, told) = part(&view, &[link(1, None, false)]);
+        let (membership, failure) = describe_membership(&view, &[link(1, None, false)]);
         assert_eq!(membership, MembershipStatus::Revoked);
-        assert!(told.starts_with("this node was cut off"), "{told}");
+        assert!(failure.starts_with("this node was cut off"), "{failure}");
     }
 
     #[test]
     fn a_rekeyed_node_names_the_whole_command_and_where_to_type_it() {
-        let (membership, told) = part(&cluster(None), &[]);
+        let (membership, failure) = describe_membership(&cluster(None), &[]);
         assert_eq!(membership, MembershipStatus::Unknown);
         assert!(
-            told.ends_with("on nas: mgp nodes rekey desk --to 9c90"),
-            "{told}"
+            failure.ends_with("on nas: mgp nodes rekey desk --to 9c90"),
+            "{failure}"
         );
     }
 }

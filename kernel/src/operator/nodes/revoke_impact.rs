@@ -1,4 +1,4 @@
-//! `mgp/kernel/nodes/impact`: what ends when a node is cut off.
+//! `mgp/kernel/nodes/impact`: the effects of cutting a node off.
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::cluster::shares::ShareAudience;
@@ -62,18 +62,18 @@ fn is_server_at_node(entry: &Entry, node: &str) -> bool {
     owner.is_some_and(|(owner, _)| owner == node)
 }
 
-/// The first of what is allowed, and how many there are.
+/// The first allowed entries, and their number.
 fn allowed_entries(entries: &[Entry], is_meant: impl Fn(&Entry) -> bool) -> (Vec<String>, u64) {
     let allowed = entries
         .iter()
         .filter(|entry| entry.permission == Permission::Allow && is_meant(entry));
-    let told = allowed.map(|entry| {
+    let entries_text = allowed.map(|entry| {
         let tool = entry.tool_name.as_deref();
         let tool = tool.map(|tool| format!(":{tool}")).unwrap_or_default();
         format!("{}: {}{tool}", entry.agent_id, entry.server_id)
     });
-    let mut told: Vec<String> = told.collect();
-    let count = told.len() as u64;
-    told.truncate(IMPACT_NAMED);
-    (told, count)
+    let mut entries_text: Vec<String> = entries_text.collect();
+    let count = entries_text.len() as u64;
+    entries_text.truncate(IMPACT_NAMED);
+    (entries_text, count)
 }

@@ -22,7 +22,7 @@ Examples:
 pub struct Replay {
     /// A file of `mgp trace SERVER --save FILE`.
     pub file: PathBuf,
-    /// The server that is asked; that of the recording where none is given.
+    /// The server; by default that of the recording.
     #[arg(long, value_name = "ID", conflicts_with = "command")]
     pub server: Option<String>,
     /// A part of answers that may differ: a JSON pointer, in which `*` stands for any part. May be given more than
@@ -33,16 +33,16 @@ pub struct Replay {
     /// than once.
     #[arg(long, value_name = "NAME=FROM")]
     pub(crate) set: Vec<String>,
-    /// Compare, too, whether the server reported progress, of the requests that asked for it.
+    /// Also compare whether the server reported progress for requests that asked for it.
     #[arg(long)]
     pub(crate) notifications: bool,
     /// Write answers that differ into the file.
     #[arg(long)]
     pub(crate) update: bool,
-    /// Make calls that may change something without asking.
+    /// Make calls that may change something without confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Ask a fresh copy of a server in a kernel of its own: the program and its arguments, after `--`.
+    /// Start a fresh copy of the server in a temporary kernel: the program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

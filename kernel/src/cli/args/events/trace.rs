@@ -28,7 +28,7 @@ pub struct Trace {
     /// Messages of this agent, at every endpoint.
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     pub(crate) agent: Option<String>,
-    /// Show what the messages say, too.
+    /// Show the contents of messages, too.
     #[arg(long)]
     pub(crate) full: bool,
     /// Only this method, and what answers it; may be given more than once.
@@ -37,13 +37,13 @@ pub struct Trace {
     /// Only calls of this tool, by its server's name for it; may be given more than once.
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
-    /// Only what went wrong.
+    /// Only errors.
     #[arg(long, conflicts_with = "save")]
     pub(crate) errors: bool,
-    /// Keep the messages in this file, which is yours alone.
+    /// Save the messages to this file, readable only by you.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Write the file anew if there is one.
+    /// Replace an existing file.
     #[arg(long, requires = "save")]
     pub(crate) force: bool,
     /// End after this time.

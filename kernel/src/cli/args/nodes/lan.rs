@@ -8,8 +8,8 @@ pub enum Lan {
     /// Announce this node on the local network, and look for the others of its cluster there: its id, its
     /// port and its addresses, never a name of a tool or an agent.
     On,
-    /// Take that back.
+    /// Stop announcing this node.
     Off,
-    /// Show whether it is on, and who was seen.
+    /// Show whether it is on, and the discovered nodes.
     Status,
 }

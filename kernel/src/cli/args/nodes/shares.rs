@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// `mgp shares …`.
 #[derive(Debug, Subcommand)]
 pub enum Shares {
-    /// List what is shared.
+    /// List shares.
     List,
     /// Share a server of this node with other nodes.
     Add(Share),
@@ -15,7 +15,7 @@ pub enum Shares {
     Remove(Unshare),
 }
 
-/// With whom something is shared, as it is typed.
+/// The audience of a share, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audience(String);
 

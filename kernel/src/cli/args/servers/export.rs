@@ -23,7 +23,7 @@ pub struct Export {
     /// Write the values of variables and secrets in clear text.
     #[arg(long)]
     pub(crate) with_values: bool,
-    /// Write over entries of the same names.
+    /// Replace entries of the same names.
     #[arg(long, requires = "to")]
     pub replace: bool,
     /// Show what would be written, and change nothing.

@@ -23,7 +23,7 @@ pub struct Search {
     /// Words that its name, title or description has.
     #[arg(required = true)]
     pub(crate) words: Vec<String>,
-    /// Show so many at most.
+    /// Maximum number of results.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=300))]
     pub max: u64,
     /// Which registry.
@@ -31,19 +31,19 @@ pub struct Search {
     pub address: RegistryAddress,
 }
 
-/// What `mgp servers add` takes for a name of the registry.
+/// Options of `mgp servers add` for a name of the registry.
 #[derive(Debug, Default, Args)]
 pub struct RegistryOptions {
-    /// Its id here; the end of its name when not given.
+    /// Its id here; by default the last part of its name.
     #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]
     pub(crate) called: Option<String>,
     /// This version instead of the newest.
     #[arg(long, value_name = "VERSION", conflicts_with_all = ["command", "url"])]
     pub(crate) release: Option<String>,
-    /// Which of its packages: npm, pypi, oci, or remote; the first that can be run when not given.
+    /// The kind of package: npm, pypi, oci, or remote; by default the first that can be run.
     #[arg(long, value_name = "KIND", value_parser = ["npm", "pypi", "oci", "remote"], conflicts_with_all = ["command", "url"])]
     pub(crate) package: Option<String>,
-    /// What it needs and is no secret: an argument, a variable or a part of its address.
+    /// A required value that is no secret: an argument, a variable or a part of its address.
     #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true, conflicts_with_all = ["command", "url"])]
     pub(crate) set: Vec<String>,
     /// Add it without asking.

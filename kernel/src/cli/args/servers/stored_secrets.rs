@@ -42,7 +42,7 @@ pub struct SetSecret {
     /// Its name: letters, digits, '_', '-', '.', '/' and '@'.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What somebody took for the place of the value: it is refused without being repeated.
+    /// Catches a value typed here by mistake: it is rejected without being repeated.
     #[arg(hide = true)]
     pub value: Vec<OsString>,
 }

@@ -30,7 +30,7 @@ The most exact word counts; of two that are as exact, that of the command line b
   mgp mcpl sets disable memory memory.consolidation
   mgp mcpl sets disable memory '*'")]
     Disable(FeatureSetSelection),
-    /// Take back what was enabled or disabled here: then [mcpl] of mgp.toml counts.
+    /// Reset feature sets of a server to [mcpl] of mgp.toml.
     #[command(after_help = "Examples:
   mgp mcpl sets reset memory 'memory.*'")]
     Reset(FeatureSetSelection),
@@ -57,6 +57,6 @@ pub struct FeatureSetSelection {
 pub struct ForgetScopes {
     /// The server.
     pub server: String,
-    /// One of its sets; all of them when not given.
+    /// One of its sets; all by default.
     pub(crate) set: Option<String>,
 }

@@ -43,7 +43,7 @@ Examples:
 pub struct StateRollback {
     /// The server.
     pub server: String,
-    /// Where to go back to, as `mgp state log` shows it.
+    /// The checkpoint, as `mgp state log` shows it.
     pub(crate) checkpoint: String,
     /// The feature set, where several have this checkpoint.
     #[arg(long)]

@@ -17,7 +17,7 @@ For every one: the same line in ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fis
 Names of servers, tools, agents and nodes come from the kernel that runs, within 200 ms; where none
 answers by then, there are none. Names with characters that no terminal shows are left out.")]
 pub struct Completions {
-    /// For which shell.
+    /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: CompletionShell,
 }
@@ -33,10 +33,10 @@ pub enum CompletionShell {
     Fish,
 }
 
-/// `mgp __complete`: what the scripts of the shells ask.
+/// `mgp __complete`: called by the scripts of the shells.
 #[derive(Debug, Args)]
 pub struct Complete {
-    /// Who asks.
+    /// The calling shell.
     #[arg(value_enum)]
     pub(crate) shell: CompletionShell,
     /// The words up to the cursor, the last one unfinished. From bash: what ends a word for it, and the

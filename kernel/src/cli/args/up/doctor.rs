@@ -18,7 +18,7 @@ Examples:
   mgp doctor --report report.txt   # a file to attach to a report of a bug; no secret is in it
   mgp doctor --json | jq '.findings[] | select(.condition == \"broken\")'")]
 pub struct Doctor {
-    /// Mend what can be mended without taking anything away, and say what was done.
+    /// Apply fixes that remove nothing, and report them.
     #[arg(long)]
     pub(crate) fix: bool,
     /// Write all of it into a file, with the versions, the shape of the configuration and the end of the

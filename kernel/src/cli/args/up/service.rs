@@ -16,11 +16,11 @@ Examples:
 pub enum Service {
     /// Write the units, and have systemd listen on the socket.
     Install(ServiceInstall),
-    /// Say whether it is installed and runs, and what of programs it finds.
+    /// Show whether it is installed and runs, and which programs it finds.
     Status,
     /// Stop it and remove the units.
     Remove,
-    /// Run the kernel with the PATH of your shell: this is what the unit starts.
+    /// Run the kernel with the PATH of your shell; the unit starts this.
     #[command(hide = true)]
     Run,
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// The shortest time between two looks: the kernel looks at the processes of servers twice a second at most.
+/// Shortest interval: the kernel samples the processes of servers at most twice a second.
 const INTERVAL_MIN: f64 = 0.5;
-/// The longest: who wants less asks `mgp metrics`.
+/// Longest interval.
 const INTERVAL_MAX: f64 = 3600.0;
 
 /// `mgp top`.
@@ -29,10 +29,10 @@ Keys:
   s, r               order by the next column, reverse the order
   S C E L M P R N    order by state, calls, errors, latency, memory, processor, restarts, name")]
 pub struct Top {
-    /// Look so often, in seconds: from 0.5 to 3600.
+    /// Interval of samples in seconds, from 0.5 to 3600.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval)]
     pub(crate) interval: Duration,
-    /// Print one table as text and end: two looks, one interval apart.
+    /// Print one table as text and exit: two samples, one interval apart.
     #[arg(long)]
     pub(crate) once: bool,
 }

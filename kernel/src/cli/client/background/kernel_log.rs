@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-/// A longer log is put aside at the next start.
+/// A longer log is rotated at the next start.
 const MAX_LOG: u64 = 10 << 20;
-/// How much of the log is shown when the kernel does not come up, in bytes.
+/// Bytes of the log that are printed when the kernel does not start.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// `kernel.log`, from where it ended when it was opened.
+/// `kernel.log`, from its end at the time of opening.
 pub(in crate::cli) struct KernelLog {
     file: File,
     start_offset: u64,
@@ -34,12 +34,12 @@ impl KernelLog {
         })
     }
 
-    /// The log as another process's output.
+    /// The log as the output of another process.
     pub(in crate::cli) fn output(&self) -> io::Result<Stdio> {
         self.file.try_clone().map(Stdio::from)
     }
 
-    /// What was written since it was opened, its last part.
+    /// The last part of what was written since it was opened.
     pub(in crate::cli) fn tail(&mut self) -> io::Result<String> {
         let end = self.file.metadata()?.len();
         let from = self.start_offset.max(end.saturating_sub(TAIL_BYTES));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_is_put_aside_and_only_new_lines_are_shown() {
+    fn a_long_log_is_rotated_and_only_new_lines_are_shown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kernel.log");
         File::create(&path).unwrap().set_len(MAX_LOG + 1).unwrap();

@@ -9,24 +9,24 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a message.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A kernel's end of a connection, played line by line.
+/// The kernel's end of a connection, scripted line by line.
 struct Kernel {
     lines: Lines<BufReader<OwnedReadHalf>>,
     output: OwnedWriteHalf,
 }
 
 impl Kernel {
-    async fn hear(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line())
+    async fn receive(&mut self) -> Value {
+        let line = timeout(TEST_TIMEOUT, self.lines.next_line())
             .await
             .expect("a line in time");
         serde_json::from_str(&line.unwrap().expect("a line before the end")).unwrap()
     }
 
-    async fn say(&mut self, message: Value) {
+    async fn send(&mut self, message: Value) {
         self.output
             .write_all(format!("{message}\n").as_bytes())
             .await
@@ -34,9 +34,9 @@ impl Kernel {
     }
 
     async fn answer(&mut self, method: &str, result: Value) -> Value {
-        let asked = self.hear().await;
+        let asked = self.receive().await;
         assert_eq!(asked["method"], method, "{asked}");
-        self.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+        self.send(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
             .await;
         asked
     }
@@ -45,12 +45,12 @@ impl Kernel {
         let initialize = self
             .answer("initialize", json!({"protocolVersion": "2025-11-25"}))
             .await;
-        assert_eq!(self.hear().await["method"], "notifications/initialized");
+        assert_eq!(self.receive().await["method"], "notifications/initialized");
         initialize
     }
 }
 
-/// Lets a kernel and a client play together; answers what the client came to.
+/// Runs a scripted kernel and a client together; returns the client's result.
 async fn together<T>(
     play: impl AsyncFnOnce(Kernel),
     work: impl AsyncFnOnce(PathBuf) -> Result<T, Failure>,
@@ -64,7 +64,7 @@ async fn together<T>(
         play(Kernel { lines, output }).await;
     };
     let both = async { tokio::join!(kernel, work(path.clone())) };
-    timeout(PATIENCE, both).await.expect("an end in time").1
+    timeout(TEST_TIMEOUT, both).await.expect("an end in time").1
 }
 
 fn text(answer: &RawValue) -> &str {
@@ -72,7 +72,7 @@ fn text(answer: &RawValue) -> &str {
 }
 
 #[tokio::test]
-async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
+async fn a_connection_declares_its_name_and_capabilities() {
     for (person, capabilities) in [
         (false, json!({})),
         (true, json!({"elicitation": {"form": {}}})),
@@ -96,7 +96,7 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
 }
 
 #[tokio::test]
-async fn a_door_is_opened_before_initialize() {
+async fn an_endpoint_is_opened_before_initialize() {
     let play = async |mut kernel: Kernel| {
         let open = kernel.answer("mgp/door/open", json!({})).await;
         assert_eq!(open["params"], json!({"server": "files"}));
@@ -121,48 +121,48 @@ async fn a_door_is_opened_before_initialize() {
 }
 
 #[derive(Default)]
-struct Heard(Vec<String>);
+struct Notifications(Vec<String>);
 
-impl RequestObserver for Heard {
+impl RequestObserver for Notifications {
     fn on_notification(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         self.0.push(format!("{method} {params}"));
         Ok(())
     }
 }
 
-/// While a request is open, pings are answered, unknown requests refused, notifications heard, and
-/// answers to other requests passed over.
+/// While a request is open, pings are answered, unknown requests rejected, notifications observed, and answers to other
+/// requests ignored.
 #[tokio::test]
-async fn everything_that_comes_before_the_answer_is_dealt_with() {
+async fn messages_before_the_answer_are_handled() {
     let play = async |mut kernel: Kernel| {
         kernel.initialize().await;
-        let asked = kernel.hear().await;
+        let asked = kernel.receive().await;
         kernel
-            .say(json!({"jsonrpc": "2.0", "id": 999, "result": "not yours"}))
+            .send(json!({"jsonrpc": "2.0", "id": 999, "result": "not yours"}))
             .await;
         kernel
-            .say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}))
+            .send(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}))
             .await;
         assert_eq!(
-            kernel.hear().await,
+            kernel.receive().await,
             json!({"jsonrpc": "2.0", "id": "p", "result": {}})
         );
         for method in ["roots/list", "elicitation/create"] {
             kernel
-                .say(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}}))
+                .send(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}}))
                 .await;
-            assert_eq!(kernel.hear().await["error"]["code"], -32601, "{method}");
+            assert_eq!(kernel.receive().await["error"]["code"], -32601, "{method}");
         }
         kernel
-            .say(json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1}}))
+            .send(json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1}}))
             .await;
         kernel
-            .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"big": 1}}))
+            .send(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"big": 1}}))
             .await;
     };
     let work = async |path: PathBuf| {
         let mut client = KernelClient::connect(&path, || None, ConnectOptions::default()).await?;
-        let mut heard = Heard::default();
+        let mut heard = Notifications::default();
         let answer = client.request("x/y", &json!({"p": 1}), &mut heard).await?;
         Ok((text(&answer).to_owned(), heard.0))
     };
@@ -175,10 +175,10 @@ async fn everything_that_comes_before_the_answer_is_dealt_with() {
 async fn a_refusal_keeps_its_code_and_data() {
     let play = async |mut kernel: Kernel| {
         kernel.initialize().await;
-        let asked = kernel.hear().await;
+        let asked = kernel.receive().await;
         let error = json!({"code": -32602, "message": "Unknown server: x", "data": {"a": 1}});
         kernel
-            .say(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
+            .send(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
             .await;
     };
     let work = async |path: PathBuf| {
@@ -199,7 +199,7 @@ async fn a_refusal_keeps_its_code_and_data() {
 }
 
 #[tokio::test]
-async fn a_kernel_that_leaves_is_told_from_one_that_never_was() {
+async fn a_closed_connection_differs_from_an_absent_kernel() {
     let play = async |mut kernel: Kernel| {
         kernel.initialize().await;
     };
@@ -219,9 +219,9 @@ async fn a_kernel_that_leaves_is_told_from_one_that_never_was() {
     assert!(matches!(nobody.map(drop), Err(Failure::NotRunning(_))));
 }
 
-/// A kernel that dies still takes connections and says nothing to them; what is behind it counts.
+/// A dying kernel accepts connections and sends nothing; the retry counts.
 #[tokio::test]
-async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
+async fn a_connection_closed_without_an_answer_is_retried() {
     for lives in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mgp.sock");
@@ -236,7 +236,7 @@ async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
         };
         let client = KernelClient::connect(&path, || None, ConnectOptions::default());
         let both = async { tokio::join!(kernel, client) };
-        let connected = timeout(PATIENCE, both).await.expect("an end in time").1;
+        let connected = timeout(TEST_TIMEOUT, both).await.expect("an end in time").1;
         match connected {
             Ok(_) => assert!(lives),
             Err(Failure::NotRunning(_)) => assert!(!lives),
@@ -246,7 +246,7 @@ async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
 }
 
 #[test]
-fn only_the_owner_and_root_are_believed() {
+fn only_sockets_of_the_owner_and_root_are_accepted() {
     let own = nix::unistd::geteuid().as_raw();
     let socket = Path::new("/run/mgp.sock");
     assert!(check_owner(own, socket).is_ok() && check_owner(0, socket).is_ok());

@@ -1,4 +1,4 @@
-//! One field of a form, or one argument of a tool: how it is asked for, and how what is typed is read.
+//! A field of a form, or an argument of a tool: its prompt, and the parser of its input.
 
 use serde_json::{Map, Value};
 
@@ -9,18 +9,18 @@ pub(in crate::cli) struct FormField<'f> {
     pub(in crate::cli) name: &'f str,
     schema: &'f Value,
     required: bool,
-    /// It is shown by its name: that is what a command line has.
+    /// Prompts with its name instead of its title, as on the command line.
     label_by_name: bool,
 }
 
-/// A value that may be chosen, and its title.
+/// A possible value, and its title.
 struct Choice<'f> {
     value: &'f Value,
     title: String,
 }
 
 impl Choice<'_> {
-    /// The value as it is typed.
+    /// The value as typed.
     fn input_text(&self) -> String {
         scalar_text(self.value)
     }
@@ -50,7 +50,7 @@ pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = FormField<'_>
         })
 }
 
-/// What a tool cannot be called without and `given` has not, in the order of its schema.
+/// The required arguments that `given` lacks, in the order of the schema.
 pub(in crate::cli) fn missing_arguments<'f>(
     schema: &'f Value,
     given: &'f Map<String, Value>,
@@ -72,7 +72,7 @@ pub(in crate::cli) fn missing_arguments<'f>(
 }
 
 impl FormField<'_> {
-    /// What stands before the cursor.
+    /// The text before the cursor.
     pub(in crate::cli) fn prompt_text(&self) -> String {
         let title = self.schema["title"]
             .as_str()
@@ -105,7 +105,7 @@ impl FormField<'_> {
         }
     }
 
-    /// The first type that it may have; none where the schema does not say it plainly.
+    /// The first possible type; none if the schema does not declare it simply.
     fn json_type(&self) -> &str {
         let kind = &self.schema["type"];
         let several = kind.as_array().into_iter().flatten();
@@ -141,10 +141,10 @@ impl FormField<'_> {
         titled.chain(plain).collect()
     }
 
-    /// Reads what was typed; `None` leaves the field out.
+    /// Parses the input; `None` omits the field.
     ///
     /// # Errors
-    /// What to type instead, in words.
+    /// What to type instead.
     pub(in crate::cli) fn parse_input(&self, typed: &str) -> Result<Option<Value>, String> {
         match (typed.is_empty(), &self.schema["default"]) {
             (false, _) => self.parse_value(typed).map(Some),

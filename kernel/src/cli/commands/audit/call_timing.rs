@@ -1,17 +1,16 @@
-//! Where the time of a call went, in lines below that of its record.
+//! The timing of a call, in lines below its record.
 
 use serde_json::Value;
 
 use crate::cli::text_format::format_duration;
 
-/// The parts of a call, in their order.
+/// The phases of a call, in order.
 const PHASES: [&str; 5] = ["door", "checks", "queue", "server", "answer"];
 
-/// Nodes that are shown of one record: as many as it has.
+/// Nodes per record: as many as it has.
 const NODES_MAX: usize = 4;
 
-/// A line for this node, and one for each that the call went to; none of a call that took too little, or of what is no
-/// call.
+/// A line for this node, and one for each node that the call was sent to; none for very short calls and other records.
 pub(super) fn timing_lines(details: &Value) -> Vec<String> {
     let here = &details["parts_us"];
     if !here.is_object() {
@@ -35,7 +34,7 @@ pub(super) fn timing_lines(details: &Value) -> Vec<String> {
     lines
 }
 
-/// Each part; `way` is what of the server's is on the way to other nodes.
+/// Each phase; `way` is the part of the server's time spent on the way to other nodes.
 fn render_phases(of: &Value, way: Option<u64>) -> String {
     let told = PHASES.iter().filter_map(|part| {
         let us = format_micros(of[*part].as_u64()?);
@@ -68,7 +67,7 @@ mod tests {
 
     /// Decisions 0067 and 0069.
     #[test]
-    fn the_parts_of_a_call_are_told_for_each_node() {
+    fn the_phases_of_a_call_are_shown_for_each_node() {
         let mut details =
             json!({"parts_us": {"door": 69, "checks": 143, "server": 14_529, "answer": 19}});
         let own = "    door 69 µs, checks 143 µs, server 14.5 ms, answer 19 µs";

@@ -1,4 +1,4 @@
-//! How an event is shown: one line, with the names of nodes where the log has their ids.
+//! Renders an event as one line, with names of nodes instead of their ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_line;
 use crate::cli::text_format::sanitize_line;
 
-/// Ids that no node of this cluster has, remembered so that each is looked for once: those of clusters before.
+/// Ids of unknown nodes, remembered so that each is looked up once: those of earlier clusters.
 const UNKNOWN_MAX: usize = 1024;
 
 /// Prints events.
 #[derive(Default)]
 pub(super) struct EventPrinter {
     json: bool,
-    /// Where the time of each call went is shown, too.
+    /// Whether the timing of calls is shown.
     include_timing: bool,
     nodes: BTreeMap<NodeId, String>,
     unknown_nodes: BTreeSet<NodeId>,
@@ -36,7 +36,7 @@ impl EventPrinter {
         }
     }
 
-    /// As the kernel wrote it, or in one line.
+    /// Prints the event as the kernel wrote it, or in one line.
     pub(super) async fn show(
         &mut self,
         client: &mut KernelClient,
@@ -57,7 +57,7 @@ impl EventPrinter {
         }
     }
 
-    /// Asks for the names of nodes where the event has one that is not known.
+    /// Fetches the names of nodes if the event has an unknown one.
     async fn learn_node_names(&mut self, client: &mut KernelClient, event: &Value) {
         let new = mentioned_ids(event)
             .into_iter()
@@ -70,7 +70,7 @@ impl EventPrinter {
             return;
         }
         let answer = client.request(List::METHOD, &json!({}), &mut ()).await;
-        // Without names there are ids.
+        // Without names ids are shown.
         let told: Option<Cluster> = answer.ok().and_then(|answer| parse_result(&answer).ok());
         for node in told.into_iter().flat_map(|cluster| cluster.nodes) {
             self.nodes
@@ -82,7 +82,7 @@ impl EventPrinter {
         self.unknown_nodes.extend(new);
     }
 
-    /// When, what, how it ended, who, to what, and why.
+    /// Time, event, result, actor, target, and reason.
     fn render_event(&self, event: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let target = &event["target"];
@@ -105,7 +105,7 @@ impl EventPrinter {
         if let Some(times) = details["repeated"].as_u64() {
             why += &format!("  {times} times since {}", text(&details["first"]));
         }
-        // Who asked at the node that wrote it.
+        // The author at the node that wrote the entry.
         let author = details["author"].as_str().map(|by| self.with_node_name(by));
         let author = author.map(|by| format!(" ({by})")).unwrap_or_default();
         format!(
@@ -120,7 +120,7 @@ impl EventPrinter {
         )
     }
 
-    /// What happened to which node.
+    /// A change of a node.
     fn render_node_change(&self, details: &Value) -> String {
         let Some(change) = details["change"].as_str() else {
             return String::new();
@@ -134,7 +134,7 @@ impl EventPrinter {
             .join(" ")
     }
 
-    /// An id with the name of the node in it: `nas`, `agent.alice@nas`, `nas/files`.
+    /// An id with the name of its node: `nas`, `agent.alice@nas`, `nas/files`.
     fn with_node_name(&self, id: &str) -> String {
         let name = |node: &str| {
             let node = NodeId::parse(node)?;
@@ -157,7 +157,7 @@ impl EventPrinter {
     }
 }
 
-/// Where an event may name nodes.
+/// The members of an event that may name nodes.
 fn mentioned_ids(event: &Value) -> Vec<String> {
     let (target, details) = (&event["target"], &event["details"]);
     let places = [
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_shown_by_their_names_and_strangers_by_their_ids() {
+    fn known_nodes_are_shown_by_name_and_others_by_id() {
         let (desk, stranger) = (NodeId([7; 32]), NodeId([8; 32]));
         let mut lines = EventPrinter::new(false, false);
         lines.nodes.insert(desk, "desk".to_owned());

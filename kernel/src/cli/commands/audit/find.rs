@@ -9,27 +9,27 @@ use crate::cli::args::FindAudit;
 use crate::cli::client::{CliContext, KernelClient, name_resolution, parse_result};
 use crate::cli::failure::Failure;
 
-/// What is shown while the kernel takes its time.
+/// Progress title.
 const PROGRESS_TITLE: &str = "looking through the audit log";
 
 pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
         let most = typed.limit;
         let mut lines = EventPrinter::new(context.json, typed.parts);
-        let mut asked = resolve_query(client, typed).await?;
+        let mut query = resolve_query(client, typed).await?;
         let (mut shown, mut said) = (0, None);
         loop {
-            asked.limit = Some(most - shown);
-            let answer = client.call(Find::METHOD, &asked, PROGRESS_TITLE).await?;
+            query.limit = Some(most - shown);
+            let answer = client.call(Find::METHOD, &query, PROGRESS_TITLE).await?;
             let found: FindResult = parse_result(&answer)?;
             for event in &found.events {
                 lines.show(client, event).await?;
             }
             shown += found.events.len() as u64;
             said = said.or(found.note);
-            asked.cursor = found.next_cursor;
-            // An answer that was cut short may have no events, and goes on nearer to the beginning each time.
-            if shown >= most || asked.cursor.is_none() {
+            query.cursor = found.next_cursor;
+            // A truncated answer may have no events, and continues towards the beginning.
+            if shown >= most || query.cursor.is_none() {
                 break;
             }
         }
@@ -41,9 +41,9 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
     })
 }
 
-/// Reads the names. One that does not exist is looked for all the same, and said: the log is about what was.
+/// Resolves the names. An unknown one is searched anyway, with a note: the log is about the past.
 async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Find, Failure> {
-    let mut asked = Find {
+    let mut query = Find {
         trace: typed.trace,
         result: typed.result,
         since_ms: typed.since,
@@ -55,36 +55,36 @@ async fn resolve_query(client: &mut KernelClient, typed: FindAudit) -> Result<Fi
             agent: Some(agent),
             ..Read::default()
         };
-        let meant = resolve_names(client, read).await?;
-        asked.agent = meant.agent_id;
+        let resolved = resolve_names(client, read).await?;
+        query.agent = resolved.agent_id;
     }
     if let Some(server) = typed.server {
         let read = Read {
             server: Some(server),
             ..Read::default()
         };
-        let meant = resolve_names(client, read).await?;
-        asked.server = meant.server_id;
+        let resolved = resolve_names(client, read).await?;
+        query.server = resolved.server_id;
     }
     match typed.tool {
-        // The server's own name, of a tool that may be gone.
-        Some(tool) if asked.server.is_some() => asked.tool = Some(tool),
+        // The server's own name of a tool that may no longer exist.
+        Some(tool) if query.server.is_some() => query.tool = Some(tool),
         Some(tool) => {
             let read = Read {
                 tool: Some(tool),
                 ..Read::default()
             };
-            let meant = resolve_names(client, read).await?;
-            (asked.server, asked.tool) = (meant.server_id, meant.tool_name);
+            let resolved = resolve_names(client, read).await?;
+            (query.server, query.tool) = (resolved.server_id, resolved.tool_name);
         }
         None => {}
     }
-    Ok(asked)
+    Ok(query)
 }
 
-async fn resolve_names(client: &mut KernelClient, asked: Read) -> Result<ResolvedNames, Failure> {
-    let meant = name_resolution::resolve(client, &asked).await?;
-    name_resolution::print_notes(&meant.unknown);
-    name_resolution::print_notes(&meant.doubts);
-    Ok(meant)
+async fn resolve_names(client: &mut KernelClient, query: Read) -> Result<ResolvedNames, Failure> {
+    let resolved = name_resolution::resolve(client, &query).await?;
+    name_resolution::print_notes(&resolved.unknown);
+    name_resolution::print_notes(&resolved.doubts);
+    Ok(resolved)
 }

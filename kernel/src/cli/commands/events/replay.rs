@@ -1,4 +1,4 @@
-//! `mgp replay`: asks a server again what a recording has, and compares the answers.
+//! `mgp replay`: repeats the requests of a recording, and compares the answers.
 
 mod recording_reader;
 mod replay_kernel;
@@ -33,12 +33,11 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{confirm, print_error as tell};
 use crate::cli::text_format::sanitize_line;
 
-/// The most calls that are shown before they are made.
+/// Most calls that are shown for confirmation.
 const SHOWN_MAX: usize = 50;
-/// Longest that one of them is shown, in characters.
+/// Longest display of one call, in characters.
 const ARGUMENTS_MAX: usize = 2_000;
 
-/// Carries it out.
 pub(in crate::cli::commands) fn replay(
     context: &CliContext,
     typed: &Replay,
@@ -77,7 +76,7 @@ pub(in crate::cli::commands) fn replay(
     report.to_result()
 }
 
-/// Puts these answers into the file.
+/// Writes these answers into the file.
 fn write_answers(
     recording: &Recording,
     typed: &Replay,
@@ -109,22 +108,22 @@ fn parse_ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
     typed.iter().map(read).collect()
 }
 
-/// What is played, and how.
+/// A recording and how to replay it.
 struct ReplayRun<'a> {
     recording: &'a Recording,
     args: &'a Replay,
     ignored_pointers: Vec<AnswerPointer>,
-    /// There is a person to be asked.
+    /// Whether a user can confirm.
     is_interactive: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Default)]
 struct ReplayOutcome {
     report: ReplayReport,
-    /// Answers that differ, by the place of their step.
+    /// Different answers, by the index of their step.
     answers: BTreeMap<usize, String>,
-    /// Ctrl-C: there were more.
+    /// Ctrl-C: steps remained.
     interrupted: bool,
 }
 
@@ -160,7 +159,7 @@ impl ReplayRun<'_> {
             for (place, step) in self.recording.steps.iter().enumerate() {
                 let step = self.replay_step(client, server, (place, step), &mut now, &mut played);
                 match step.await {
-                    // What was played until then is told.
+                    // The results so far are reported.
                     Err(Failure::Interrupted) => {
                         played.interrupted = true;
                         break;
@@ -172,8 +171,8 @@ impl ReplayRun<'_> {
         })
     }
 
-    /// Tools that may change something are called when a person agrees, who sees with what: a recording can be
-    /// somebody else's.
+    /// Calls of tools that may change something require confirmation, with their arguments: the recording may be
+    /// someone else's.
     async fn confirm_risky_calls(&self, client: &mut KernelClient) -> Result<(), Failure> {
         let calls = self.recording.steps.iter();
         let calls: Vec<&ReplayStep> = calls
@@ -188,19 +187,19 @@ impl ReplayRun<'_> {
             .filter_map(|tool| parse_result::<ToolRisk>(tool).ok());
         let harmless = listed.filter(|tool| !tool.can_destroy());
         let harmless: BTreeSet<String> = harmless.map(|tool| tool.name).collect();
-        let asked = |step: &&ReplayStep| {
+        let needs_confirmation = |step: &&ReplayStep| {
             let tool = step.target.as_deref();
             tool.is_none_or(|tool| !harmless.contains(tool))
         };
-        let asked: Vec<String> = calls
+        let calls_to_confirm: Vec<String> = calls
             .into_iter()
-            .filter(asked)
+            .filter(needs_confirmation)
             .map(|step| self.render_call(step))
             .collect();
-        if asked.is_empty() {
+        if calls_to_confirm.is_empty() {
             return Ok(());
         }
-        tell(render_calls(&asked));
+        tell(render_calls(&calls_to_confirm));
         if self.is_interactive
             && confirm("These calls may change or destroy something. Make them?")?
         {
@@ -243,7 +242,7 @@ impl ReplayRun<'_> {
             }
         };
         let progress = step.progress.filter(|_| self.args.notifications);
-        let asked = PlayRequest {
+        let request = PlayRequest {
             play: Play {
                 server: server.to_owned(),
                 modern: step.stateless,
@@ -255,13 +254,13 @@ impl ReplayRun<'_> {
         };
         let recorded = self.recording.recorded_callbacks(step);
         let mut questions = CallbackPlayer::new(&recorded);
-        let answer = client.request(Play::METHOD, &asked, &mut questions).await;
+        let answer = client.request(Play::METHOD, &request, &mut questions).await;
         let (text, answer) = match answer {
             Ok(answer) => (Some(answer.get().to_owned()), answer_value(answer.get())),
             Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
                 return Err(Failure::Other(NO_RECORDER.into()));
             }
-            // What the kernel says is no answer of the server, and never written down as one.
+            // The kernel's errors are no answer of the server, and are never written to the file.
             Err(Failure::ErrorResponse { message, .. }) => (None, json!({"unanswered": message})),
             Err(other) => return Err(other),
         };
@@ -287,7 +286,7 @@ impl ReplayRun<'_> {
     }
 }
 
-/// An answer as a value; what no value holds (a number of 400 digits) as its text.
+/// An answer as a value; as text if no value can represent it (a number of 400 digits).
 fn answer_value(answer: &str) -> Value {
     serde_json::from_str(answer).unwrap_or_else(|_| json!({"unreadable": answer}))
 }
@@ -305,19 +304,23 @@ fn skip_masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
     }
 }
 
-/// The calls that are asked about; many more than these nobody reads.
-fn render_calls(asked: &[String]) -> String {
-    let mut text = format!("{} calls:", asked.len());
-    for call in asked.iter().take(SHOWN_MAX) {
+/// The calls to confirm, up to a limit.
+fn render_calls(calls_to_confirm: &[String]) -> String {
+    let mut text = format!("{} calls:", calls_to_confirm.len());
+    for call in calls_to_confirm.iter().take(SHOWN_MAX) {
         text += &format!("\n  {call}");
     }
-    if let Some(more) = asked.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+    if let Some(more) = calls_to_confirm
+        .len()
+        .checked_sub(SHOWN_MAX)
+        .filter(|more| *more > 0)
+    {
         text += &format!("\n  and {more} more");
     }
     text
 }
 
-/// What a tool says of its effects.
+/// A tool's annotations about its effects.
 #[derive(Deserialize)]
 struct ToolRisk {
     name: String,
@@ -326,13 +329,13 @@ struct ToolRisk {
 }
 
 impl ToolRisk {
-    /// As MCP has it: who says nothing may destroy something.
+    /// The MCP default: unannotated tools may be destructive.
     fn can_destroy(&self) -> bool {
         self.annotations["destructiveHint"] != false && self.annotations["readOnlyHint"] != true
     }
 }
 
-/// What is asked for, with the token of its progress.
+/// The params of a request, with a progress token.
 #[derive(Serialize)]
 struct PlayRequest {
     #[serde(flatten)]
@@ -341,7 +344,7 @@ struct PlayRequest {
     meta: Value,
 }
 
-/// Answers what a server asks as it was answered, and hears of its progress.
+/// Answers a server's callbacks as recorded, and observes its progress.
 struct CallbackPlayer {
     remaining: VecDeque<RecordedCallback>,
     received_callbacks: Vec<String>,
@@ -357,8 +360,8 @@ impl CallbackPlayer {
         }
     }
 
-    /// A server that reported progress does not any more, or the other way round. How often it does is its own affair,
-    /// and on the way to a slow reader some is left out.
+    /// The server reports progress now and did not before, or the other way round. The number of reports may differ:
+    /// some are dropped for slow readers.
     fn progress_difference(&self, recorded: Option<bool>) -> Option<AnswerDifference> {
         let recorded = recorded.filter(|recorded| *recorded != self.progress_seen)?;
         Some(AnswerDifference {
@@ -368,7 +371,7 @@ impl CallbackPlayer {
         })
     }
 
-    /// The questions are not those that were recorded.
+    /// The callbacks differ from the recorded ones.
     fn callback_difference(&self, recorded: &[RecordedCallback]) -> Option<AnswerDifference> {
         let recorded: Vec<&str> = recorded.iter().map(|one| one.method.as_str()).collect();
         (self.received_callbacks != recorded).then(|| AnswerDifference {

@@ -1,4 +1,4 @@
-//! `mgp trace`: the messages of one server or one agent as they pass, and a file of them.
+//! `mgp trace`: displays and records the messages of one server or one agent.
 
 mod recording_file;
 
@@ -18,11 +18,11 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::{format_bytes, sanitize_line};
 
-/// What a kernel without a recorder is told of.
+/// The error for a kernel without a recorder.
 pub(super) const NO_RECORDER: &str = "the kernel that runs is older than this program and has no recorder; `mgp down` ends it, \
     and `mgp up` starts this one";
 
-/// What servers and kernels mostly ask and tell each other, for who mistypes it.
+/// The usual methods of MCP, for suggestions.
 const METHODS: [&str; 28] = [
     "completion/complete",
     "elicitation/create",
@@ -54,9 +54,8 @@ const METHODS: [&str; 28] = [
     "tools/list",
 ];
 
-/// Carries it out.
 pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Result<(), Failure> {
-    let mut shown = MessagePrinter {
+    let mut printer = MessagePrinter {
         json: context.json,
         full: typed.full,
         file: None,
@@ -65,30 +64,30 @@ pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Re
         message_count: 0,
         missed_count: 0,
     };
-    let followed = context.with_kernel(async |client| follow(client, typed, &mut shown).await);
+    let followed = context.with_kernel(async |client| follow(client, typed, &mut printer).await);
     let ended = match followed {
-        // That is how it ends.
+        // The usual end of this command.
         Err(Failure::Interrupted) => Ok(()),
         other => other,
     };
-    shown.print_totals();
+    printer.print_totals();
     ended
 }
 
 async fn follow(
     client: &mut KernelClient,
     typed: &Trace,
-    shown: &mut MessagePrinter,
+    printer: &mut MessagePrinter,
 ) -> Result<(), Failure> {
-    let wanted = follow_params(client, typed).await?;
-    shown.subject = match (&wanted.server, &wanted.agent) {
+    let follow_request = follow_params(client, typed).await?;
+    printer.subject = match (&follow_request.server, &follow_request.agent) {
         (Some(server), _) => format!("server {server}"),
         (None, agent) => format!("agent {}", agent.as_deref().unwrap_or_default()),
     };
     if let Some(path) = &typed.save {
-        shown.file = Some(RecordingFile::create(path, typed.force, &wanted)?);
+        printer.file = Some(RecordingFile::create(path, typed.force, &follow_request)?);
     }
-    let following = client.request(Follow::METHOD, &wanted, shown);
+    let following = client.request(Follow::METHOD, &follow_request, printer);
     let ended = match typed.during_ms {
         None => following.await,
         Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), following).await {
@@ -96,7 +95,7 @@ async fn follow(
             Err(_) => Err(Failure::Interrupted),
         },
     };
-    // What was shown is not to be watched on until the kernel sees that nobody reads.
+    // Ends the kernel's recording at once.
     client.cancel_last().await;
     match ended {
         Err(Failure::ErrorResponse { code, .. }) if code == METHOD_NOT_FOUND => {
@@ -111,7 +110,7 @@ async fn follow(
 }
 
 async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Failure> {
-    let mut wanted = Follow {
+    let mut follow_request = Follow {
         server: typed.server.clone(),
         agent: None,
         methods: typed.methods.clone(),
@@ -125,12 +124,12 @@ async fn follow_params(client: &mut KernelClient, typed: &Trace) -> Result<Follo
     }
     name_resolution::print_notes(&misspelled_methods(&typed.methods));
     if let Some(agent) = &typed.agent {
-        wanted.agent = name_resolution::resolve_agent(client, agent).await?;
+        follow_request.agent = name_resolution::resolve_agent(client, agent).await?;
     }
-    Ok(wanted)
+    Ok(follow_request)
 }
 
-/// Says which of these tools the server does not offer now. It may later, so that they are followed all the same.
+/// Notes which of these tools the server does not offer now. It may offer them later, so they are traced anyway.
 async fn warn_unknown_tools(
     client: &mut KernelClient,
     server: &str,
@@ -138,16 +137,16 @@ async fn warn_unknown_tools(
 ) -> Result<(), Failure> {
     for tool in tools {
         let place = Some(name_resolution::render_target(server, Some(tool)));
-        let asked = Read {
+        let query = Read {
             place,
             ..Read::default()
         };
-        name_resolution::print_notes(&name_resolution::resolve(client, &asked).await?.unknown);
+        name_resolution::print_notes(&name_resolution::resolve(client, &query).await?.unknown);
     }
     Ok(())
 }
 
-/// Methods that are nearly one of MCP, in words. There may be any others.
+/// Notes methods that are similar to one of MCP. Others are possible.
 fn misspelled_methods(methods: &[String]) -> Vec<String> {
     let unknown = methods.iter().filter(|typed| !METHODS.contains(&&***typed));
     let near = unknown.filter_map(|typed| Some((typed, nearest(typed, METHODS)?)));
@@ -155,13 +154,13 @@ fn misspelled_methods(methods: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Shows each message as it comes, and keeps it.
+/// Prints and records each message.
 struct MessagePrinter {
     json: bool,
     full: bool,
     file: Option<RecordingFile>,
     subject: String,
-    /// How many more are wanted.
+    /// How many more messages are wanted.
     remaining: Option<u64>,
     message_count: u64,
     missed_count: u64,
@@ -223,7 +222,7 @@ impl MessagePrinter {
         }
     }
 
-    /// What there was, on stderr: the messages may be read by a program.
+    /// Prints totals on stderr: stdout may be read by a program.
     fn print_totals(&mut self) {
         let Some(file) = self.file.take() else { return };
         let missed = match self.missed_count {
@@ -245,7 +244,7 @@ fn render_count(many: u64) -> String {
     }
 }
 
-/// One line: when, from whom, what it is and about, which request, how long, how late.
+/// Time, direction, kind and subject, request, duration and delay in one line.
 fn render_message(heard: &Heard) -> String {
     let at = render_rfc3339_ms(heard.at_ms);
     if heard.kind == MessageKind::Missed {
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_is_nearly_one_is_said() {
+    fn misspelled_methods_are_reported() {
         let typed = ["tools/call", "tool/call", "x/of-this-server"].map(str::to_owned);
         let said = misspelled_methods(&typed);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `mgp nodes invite|tickets|withdraw`: tickets, and who shows one.
+//! `mgp nodes invite|tickets|withdraw`: tickets, and the nodes that present them.
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
@@ -19,7 +19,7 @@ use crate::config::{ADVERTISED_MAX, check_host_port};
 /// Widest column of a table, in characters.
 const COLUMN_WIDTH_MAX: usize = 48;
 
-/// The only time a ticket is printed: alone on stdout, so that it can be taken from there. All else goes to
+/// The only time a ticket is printed: alone on stdout, so that scripts can read it. Everything else is printed on
 /// stderr.
 pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Failure> {
     for address in &typed.address {
@@ -72,19 +72,19 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
 
 pub(super) fn list_tickets(context: &CliContext) -> Result<(), Failure> {
     let answer = call(context, Tickets::METHOD, &json!({}), "asking the kernel")?;
-    context.print_answer(&answer, |told: Invitations| {
-        if told.tickets.is_empty() && told.waiting.is_empty() {
+    context.print_answer(&answer, |rendered: Invitations| {
+        if rendered.tickets.is_empty() && rendered.waiting.is_empty() {
             return print_line("no ticket is out, and nobody asks: `mgp nodes invite` makes one");
         }
-        print_line(render_invitations(&told, unix_ms()).trim_end())
+        print_line(render_invitations(&rendered, unix_ms()).trim_end())
     })
 }
 
-fn render_invitations(told: &Invitations, now_ms: u64) -> String {
-    let mut text = render_waiting_nodes(&told.waiting, now_ms);
-    if !told.tickets.is_empty() {
+fn render_invitations(rendered: &Invitations, now_ms: u64) -> String {
+    let mut text = render_waiting_nodes(&rendered.waiting, now_ms);
+    if !rendered.tickets.is_empty() {
         let mut table = new_table(&["TICKET", "ROLE", "GOOD FOR", "APPROVAL", "LEADS TO"]);
-        for ticket in &told.tickets {
+        for ticket in &rendered.tickets {
             let addresses = ticket.addresses.join(", ");
             let approval = if ticket.approved {
                 "none asked"
@@ -104,9 +104,9 @@ fn render_invitations(told: &Invitations, now_ms: u64) -> String {
     text
 }
 
-/// The nodes that ask, each with what to read and what to type.
+/// The waiting nodes, each with what to read and what to type.
 pub(in crate::cli::commands) fn render_waiting_nodes(nodes: &[WaitingNode], now_ms: u64) -> String {
-    let told = nodes.iter().map(|node| {
+    let rendered = nodes.iter().map(|node| {
         let (name, words) = (sanitize_line(&node.name), sanitize_line(&node.words));
         let before = node.called_before.iter();
         let before = before.map(|before| format!("it asked as {before} before; its words are new ones"));
@@ -122,11 +122,15 @@ pub(in crate::cli::commands) fn render_waiting_nodes(nodes: &[WaitingNode], now_
             remaining_time(&node.until, now_ms)
         )
     });
-    let told: String = told.collect();
-    if told.is_empty() { told } else { told + "\n" }
+    let rendered: String = rendered.collect();
+    if rendered.is_empty() {
+        rendered
+    } else {
+        rendered + "\n"
+    }
 }
 
-/// How long until then.
+/// The remaining time.
 pub(super) fn remaining_time(end: &str, now_ms: u64) -> String {
     let end = parse_rfc3339(end).map(|end| format_duration(end.saturating_sub(now_ms)));
     end.unwrap_or_default()
@@ -147,10 +151,10 @@ pub(super) fn withdraw(context: &CliContext, ticket: String) -> Result<(), Failu
 mod tests {
     use super::*;
 
-    /// Whoever decides sees the words, and what to type for both answers.
+    /// The operator sees the words, and what to type for both decisions.
     #[test]
-    fn who_asks_is_shown_with_the_words_and_what_to_type() {
-        let told = Invitations {
+    fn waiting_nodes_are_shown_with_words_and_commands() {
+        let rendered = Invitations {
             tickets: vec![Ticket {
                 id: "3f2a".into(),
                 expires_at: "1970-01-01T00:10:00Z".into(),
@@ -168,7 +172,7 @@ mod tests {
                 ..WaitingNode::default()
             }],
         };
-        let text = render_invitations(&told, 60_000);
+        let text = render_invitations(&rendered, 60_000);
         assert!(text.contains("mgp approve bafog-tulik-zonub"), "{text}");
         assert!(text.contains("mgp deny bafog-tulik-zonub"), "{text}");
         assert!(
@@ -182,7 +186,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("NOTE: compare its whole id too"), "{text}");
-        // A node that asks writes nothing of its own on this terminal.
+        // A node's text cannot control this terminal.
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `mgp nodes join`: shows the ticket, then the three words, and waits for a person's answer at the other node.
+//! `mgp nodes join`: presents the ticket, shows the three words, and waits for the decision at the other node.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 
-/// Between two questions how far it is.
+/// Interval of polling the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// How long `--no-wait` waits until the inviter was asked: three addresses that do not answer, one after the other.
+/// How long `--no-wait` waits until the inviter was contacted: three unreachable addresses, one after the other.
 const INVITER_TIMEOUT: Duration = Duration::from_secs(10);
-/// What every ticket begins with.
+/// The prefix of every ticket.
 const TICKET_PREFIX: &str = "mgp1-";
 /// Longest ticket, in bytes: 64 addresses of the longest kind.
 const TICKET_BYTES_MAX: usize = 32 << 10;
 
-/// A join without a ticket comes back to the one that waits.
+/// Without a ticket it continues a waiting join.
 pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failure> {
     let params = match typed.ticket {
         Some(ticket) => Some(Join {
@@ -62,7 +62,7 @@ pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failur
     report_outcome(&admitting)
 }
 
-/// Shows the ticket, or asks for the join that is under way.
+/// Presents the ticket, or continues the join in progress.
 async fn begin_join(
     client: &mut KernelClient,
     join: Option<&Join>,
@@ -89,7 +89,8 @@ async fn begin_join(
     }
 }
 
-/// Follows a join until the inviter was asked, which knows whether the ticket is good; true when Ctrl-C ended that first.
+/// Follows a join until the inviter was contacted, which knows whether the ticket is valid; true if Ctrl-C ended that
+/// first.
 async fn poll_until_inviter_asked(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
@@ -108,7 +109,7 @@ async fn poll_until_inviter_asked(
     Ok((answer, false))
 }
 
-/// The inviter was not asked yet.
+/// The inviter was not contacted yet.
 fn inviter_not_reached(now: &JoinStatus) -> Failure {
     let inviter = sanitize_line(&now.inviter);
     let why = now
@@ -123,7 +124,7 @@ fn inviter_not_reached(now: &JoinStatus) -> Failure {
     ))
 }
 
-/// Follows a join to its end; true when Ctrl-C ended that first.
+/// Follows a join to its end; true if Ctrl-C ended that first.
 async fn poll_until_done(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
@@ -136,7 +137,7 @@ async fn poll_until_done(
             return Ok((answer, false));
         }
         if last.as_ref() != Some(&now) {
-            // The line before it has ended where it stood.
+            // The previous line is complete.
             drop(progress.take());
             print_stage(&now, last.as_ref());
             let mut line = ProgressLine::new(stage_label(&now));
@@ -155,14 +156,14 @@ async fn poll_until_done(
     }
 }
 
-/// Says the words once, as soon as they are known.
+/// Prints the words once, as soon as they are known.
 fn print_stage(now: &JoinStatus, before: Option<&JoinStatus>) {
-    // Before the inviter has taken the ticket there is nothing to compare them with.
+    // Before the inviter has accepted the ticket there is nothing to compare them with.
     let asks = |now: &JoinStatus| now.stage == JoinStage::Waiting;
     let words = now.words.as_deref().filter(|_| asks(now));
-    let told = before.filter(|before| asks(before));
-    let told = told.and_then(|before| before.words.as_deref());
-    if let Some(words) = words.filter(|words| told != Some(*words)) {
+    let printed_words = before.filter(|before| asks(before));
+    let printed_words = printed_words.and_then(|before| before.words.as_deref());
+    if let Some(words) = words.filter(|words| printed_words != Some(*words)) {
         let (words, inviter) = (sanitize_line(words), sanitize_line(&now.inviter));
         print_error(format_args!(
             "{words}\n\nif {inviter} shows the same three words, somebody there lets this node in with\n  \
@@ -202,7 +203,7 @@ fn is_failed(stage: JoinStage) -> bool {
     }
 }
 
-/// What came of it, and what to do next.
+/// The result, and what to do next.
 fn report_outcome(now: &JoinStatus) -> Result<(), Failure> {
     let inviter = sanitize_line(&now.inviter);
     let why = now
@@ -231,7 +232,7 @@ fn report_outcome(now: &JoinStatus) -> Result<(), Failure> {
     }
 }
 
-/// The ticket that was typed, or comes from stdin. What is none is told before anything is sent.
+/// The ticket as typed or from stdin. Invalid ones are rejected before anything is sent.
 fn read_ticket(typed: String) -> Result<String, Failure> {
     let text = match typed.as_str() {
         "-" => read_ticket_from_stdin()?,
@@ -253,7 +254,7 @@ fn read_ticket_from_stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The ticket without what copying may have put in between.
+/// Removes line breaks and spaces that copying may have added.
 fn parse_ticket(text: &str) -> Result<String, Failure> {
     let ticket: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let wrong = |why: &str| Failure::Usage(format!("this is no ticket: {why}"));
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_ticket_is_told_before_anything_is_sent() {
+    fn invalid_tickets_are_rejected_before_anything_is_sent() {
         assert_eq!(parse_ticket(" mgp1-abc\n def ").unwrap(), "mgp1-abcdef");
         assert_eq!(parse_ticket("MGP1-ABC").unwrap(), "MGP1-ABC");
         for (bad, words) in [
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_says_what_to_do_next() {
+    fn every_result_says_what_to_do_next() {
         let at = |stage| {
             report_outcome(&JoinStatus {
                 stage,

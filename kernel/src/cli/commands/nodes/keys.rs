@@ -1,4 +1,4 @@
-//! `mgp nodes rekey` and `mgp cluster recover`: another key for a node, another admin for a cluster.
+//! `mgp nodes rekey` and `mgp cluster recover`: replaces the key of a node, or the admin of a cluster.
 
 use std::io::{IsTerminal, Read};
 
@@ -13,7 +13,7 @@ use crate::cli::hidden_input::HiddenInput;
 use crate::cli::print::print_line;
 use crate::cli::text_format::sanitize_line;
 
-/// Longest that is read as a recovery key, in bytes: it has some eighty characters.
+/// Longest recovery key that is read, in bytes: it has about eighty characters.
 const RECOVERY_KEY_BYTES_MAX: u64 = 1024;
 
 pub(super) fn rekey_node(context: &CliContext, typed: args::Rekey) -> Result<(), Failure> {
@@ -33,9 +33,9 @@ fn render_rekey(rekeyed: &Rekeyed) -> String {
     } = rekeyed;
     let [name, words, key] = [name, words, key].map(|text| sanitize_line(text));
     if !rekeyed.restart {
-        let told = render_confirmations(&rekeyed.confirmed);
+        let confirmations = render_confirmations(&rekeyed.confirmed);
         return format!(
-            "{name} goes on under its new key, as {words}{told}\n\
+            "{name} goes on under its new key, as {words}{confirmations}\n\
              what was granted to its agents, and what was shared with it alone, ended with the old key: \
              `mgp grants add`, `mgp shares add`"
         );
@@ -47,12 +47,12 @@ fn render_rekey(rekeyed: &Rekeyed) -> String {
         text += "\nuntil then it has no part in its cluster: the old key has signed the new one, and is out";
     }
     if rekeyed.cluster.is_some() && !rekeyed.signed {
-        let place = match rekeyed.admins.as_slice() {
+        let location = match rekeyed.admins.as_slice() {
             [] => "an admin of the cluster".to_owned(),
             admins => sanitize_line(&admins.join(" or ")),
         };
         text += &format!(
-            "\nthen an admin says that it is the same node, on {place}:\n  mgp nodes rekey {name} --to {key}"
+            "\nthen an admin says that it is the same node, on {location}:\n  mgp nodes rekey {name} --to {key}"
         );
     }
     text
@@ -89,7 +89,7 @@ pub(super) fn recover_cluster(context: &CliContext, typed: &args::Recover) -> Re
     })
 }
 
-/// The key, typed unseen or from a pipe.
+/// Reads the key without echo, or from a pipe.
 fn read_recovery_key() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let text = if stdin.is_terminal() {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_key_says_what_is_to_be_done_with_it() {
+    fn a_new_key_is_printed_with_the_next_step() {
         let mut rekeyed = Rekeyed {
             name: "desk".into(),
             key: "7f".into(),

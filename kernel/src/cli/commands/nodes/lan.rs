@@ -1,4 +1,4 @@
-//! `mgp lan on|off|status`: whether this node is seen on the local network.
+//! `mgp lan on|off|status`: visibility of this node on the local network.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::lan::{Off, On, Presence, Status};
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn being_seen_is_told_and_means_nothing() {
+    fn observed_nodes_are_listed_without_trust() {
         let mut presence = Presence::default();
         assert!(render_presence(&presence).contains("mgp lan on"));
         presence.on = true;

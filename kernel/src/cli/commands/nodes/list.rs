@@ -1,4 +1,4 @@
-//! `mgp nodes list` and `mgp cluster status`: who is there.
+//! `mgp nodes list` and `mgp cluster status`.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{Cluster, List, MembershipStatus, Node, NodeStatus};
@@ -14,7 +14,7 @@ use crate::cli::text_format::{first_line, format_bytes, format_duration, sanitiz
 
 /// Widest column of a table, in characters.
 const COLUMN_WIDTH_MAX: usize = 48;
-/// A clock is told when it is off by so many milliseconds: what expires is judged by it.
+/// Clock offset in milliseconds from which it is shown: expiry depends on it.
 const CLOCK_OFFSET_WARN_MS: u64 = 100;
 
 const NO_CLUSTER: &str = "this node is in no cluster: `mgp nodes invite` founds one and makes a ticket for another node, \
@@ -40,13 +40,13 @@ pub(super) fn show_status(context: &CliContext) -> Result<(), Failure> {
     show(context, render_cluster)
 }
 
-fn show(context: &CliContext, in_words: impl FnOnce(&Cluster) -> String) -> Result<(), Failure> {
+fn show(context: &CliContext, print_text: impl FnOnce(&Cluster) -> String) -> Result<(), Failure> {
     let answer = call(context, List::METHOD, &json!({}), "asking the kernel")?;
     context.print_answer(&answer, |cluster: Cluster| {
         let asking = render_waiting_nodes(&cluster.waiting, unix_ms());
         let text = match cluster.id {
             None => format!("{NO_CLUSTER}\n{}", render_failures(&cluster)),
-            Some(_) => in_words(&cluster),
+            Some(_) => print_text(&cluster),
         };
         print_line(format!("{asking}{text}").trim_end())
     })
@@ -71,7 +71,7 @@ fn render_cluster(cluster: &Cluster) -> String {
         "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "LEASE", "TOLD", "SHARES",
     ]);
     for node in &cluster.nodes {
-        let told = node
+        let rows = node
             .index_age_ms
             .map(|age| format!("{} ago", format_duration(age)));
         table.add_row(vec![
@@ -82,7 +82,7 @@ fn render_cluster(cluster: &Cluster) -> String {
             node.rtt_us.map(format_rtt).unwrap_or_default(),
             format_clock_offset(node.clock_ms),
             render_lease(node),
-            told.unwrap_or_default(),
+            rows.unwrap_or_default(),
             render_shares(node),
         ]);
     }
@@ -95,7 +95,7 @@ fn render_cluster(cluster: &Cluster) -> String {
     )
 }
 
-/// Where a node is; of one that is away, where it was last.
+/// The address of a node; the last one if it is away.
 fn render_address(node: &Node) -> String {
     let address = first_line(
         node.address.as_deref().unwrap_or_default(),
@@ -143,7 +143,7 @@ fn format_rtt(us: u64) -> String {
     }
 }
 
-/// How far its clock is off, where that matters.
+/// The clock offset, if it matters.
 fn format_clock_offset(offset_ms: Option<i64>) -> String {
     let Some(offset) = offset_ms else {
         return String::new();
@@ -158,9 +158,9 @@ fn format_clock_offset(offset_ms: Option<i64>) -> String {
 fn render_shares(node: &Node) -> String {
     let servers = node.servers.iter();
     let servers = servers.map(|server| {
-        let mark = if server.replica { ", replica" } else { "" };
+        let suffix = if server.replica { ", replica" } else { "" };
         format!(
-            "{} ({}{mark})",
+            "{} ({}{suffix})",
             first_line(&server.id, COLUMN_WIDTH_MAX),
             server.tools
         )
@@ -173,7 +173,7 @@ fn render_shares(node: &Node) -> String {
     }
 }
 
-/// What this node passes on for others, a line for each pair.
+/// The pairs of nodes for which this node relays, a line each.
 fn render_relays(cluster: &Cluster) -> String {
     let lines = cluster.relays.iter().map(|relayed| {
         let [a, b] = relayed
@@ -193,7 +193,7 @@ fn render_relays(cluster: &Cluster) -> String {
     lines.collect()
 }
 
-/// A node's own lease, as it says.
+/// The lease that a node reports.
 fn render_lease(node: &Node) -> String {
     match (node.lease_secs, node.confirmed) {
         (Some(secs), Some(false)) => format!("{secs} s, lapsed"),
@@ -202,7 +202,7 @@ fn render_lease(node: &Node) -> String {
     }
 }
 
-/// Who has no link to whom, beside what this node's own rows show.
+/// Pairs of other nodes without a link.
 fn unlinked_pairs(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
     let others = cluster.nodes.iter();
     let others = others.filter(|node| node.standing != NodeStatus::Here);
@@ -214,7 +214,7 @@ fn unlinked_pairs(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
         })
 }
 
-/// What is wrong, with a node or with all, a line for each.
+/// Problems of nodes or of the cluster, a line each.
 fn render_failures(cluster: &Cluster) -> String {
     let of_nodes = cluster.nodes.iter().filter_map(|node| {
         let why = node.why.as_deref()?;
@@ -228,15 +228,15 @@ fn render_failures(cluster: &Cluster) -> String {
     format!("{lines}{}", render_conflicts(cluster))
 }
 
-/// The grants that are closed because their authors did not know of a revoke.
+/// Grants that are closed because their authors had not seen a revoke.
 fn render_conflicts(cluster: &Cluster) -> String {
     let count = cluster.conflict_count;
     if count == 0 {
         return String::new();
     }
     let shown = cluster.conflicts.iter().map(|closed| {
-        let place = name_resolution::render_target(&closed.server_id, closed.tool_name.as_deref());
-        let line = format!("{} for {place}: {}", closed.agent_id, closed.conflict);
+        let target = name_resolution::render_target(&closed.server_id, closed.tool_name.as_deref());
+        let line = format!("{} for {target}: {}", closed.agent_id, closed.conflict);
         format!("\n  {}", sanitize_line(&line))
     });
     let shown: String = shown.collect();
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_tells_of_each_node_what_an_operator_asks_for() {
+    fn the_status_shows_what_an_operator_needs() {
         let here = Node {
             name: "desk".into(),
             standing: NodeStatus::Here,
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// What it was before it was cut off says nothing of now.
+    /// The previous role of a node that was cut off is not shown.
     #[test]
     fn a_node_that_was_cut_off_is_not_shown_as_a_member_with_a_lease() {
         let here = Node {
@@ -366,7 +366,7 @@ mod tests {
 
     /// FED-051.
     #[test]
-    fn a_clock_is_told_where_it_matters() {
+    fn a_clock_offset_is_shown_if_it_matters() {
         assert_eq!(format_clock_offset(Some(99)), "same");
         assert_eq!(format_clock_offset(Some(3000)), "3 s ahead");
         assert_eq!(format_clock_offset(None), "");

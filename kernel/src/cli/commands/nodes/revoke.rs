@@ -1,4 +1,4 @@
-//! `mgp nodes remove`: shows what ends with a node, asks, and cuts it off.
+//! `mgp nodes remove`: shows the effects, asks for confirmation, and cuts the node off.
 
 use std::io::{self, IsTerminal};
 
@@ -23,8 +23,11 @@ pub(super) fn revoke(context: &CliContext, typed: args::RevokeNode) -> Result<()
     let params = Revoke { node: typed.node };
     let answer = call(context, Revoke::METHOD, &params, "cutting it off")?;
     context.print_answer(&answer, |revoked: Revoked| {
-        let told = render_confirmations(&revoked.confirmed);
-        print_line(sanitize_line(&format!("{} is cut off{told}", revoked.name)))
+        let confirmations = render_confirmations(&revoked.confirmed);
+        print_line(sanitize_line(&format!(
+            "{} is cut off{confirmations}",
+            revoked.name
+        )))
     })
 }
 
@@ -43,7 +46,7 @@ fn confirm_revoke(ends: &RevokeImpact, typed: &str) -> Result<(), Failure> {
     }
 }
 
-/// What ends with it, a line for each kind.
+/// The effects, a line for each kind.
 fn render_effects(ends: &RevokeImpact) -> String {
     let RevokeImpact {
         name, words, role, ..
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_with_a_node_is_shown_before_it_is_cut_off() {
+    fn the_effects_are_shown_before_a_node_is_cut_off() {
         let ends = RevokeImpact {
             name: "desk".into(),
             words: "a-b-c".into(),

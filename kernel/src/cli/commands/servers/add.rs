@@ -1,4 +1,4 @@
-//! `mgp servers add`: an entry of the configuration, taken up by the kernel when one runs.
+//! `mgp servers add`: adds an entry to the configuration, and reloads a running kernel.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::cli::text_format::quote_for_shell;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
-/// Writes a server down, and has it started when a kernel runs.
+/// Adds a server, and starts it if a kernel runs.
 pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     if let Some(url) = &add.url {
         supplied_values::check_url(url)?;
@@ -39,7 +39,7 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     place.write(context, add, given)
 }
 
-/// A whole command line within one pair of quotes is the name of no program.
+/// Rejects a whole command line within one pair of quotes, which names no program.
 fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
     let [line] = command else {
         return Ok(());
@@ -51,7 +51,7 @@ fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
     if line.starts_with(['/', '.', '~']) || Path::new(line).exists() {
         return Ok(());
     }
-    // What is within the quotes is read by a shell as it stands; a secret is not repeated.
+    // A shell interprets the text within the quotes; a secret is not repeated.
     let (called, command) = if shown_secrets::has_none(line) {
         (line.clone(), line.as_str())
     } else {
@@ -63,7 +63,7 @@ fn check_command(id: &str, command: &[String]) -> Result<(), Failure> {
     )))
 }
 
-/// What a launcher costs beside the server it starts.
+/// A hint about the cost of a launcher besides its server.
 fn launcher_cost_note(command: &[String]) -> Option<String> {
     let program = Path::new(command.first()?).file_name()?.to_str()?;
     let instead = match program {
@@ -78,21 +78,21 @@ fn launcher_cost_note(command: &[String]) -> Option<String> {
     ))
 }
 
-/// Where an entry goes; nobody has its id there.
+/// The target of an entry whose id is free there.
 pub(super) struct EntryDraft {
     status: Option<KernelStatus>,
     file: PathBuf,
-    /// What the names of its secrets begin with.
+    /// The prefix of the names of its secrets.
     prefix: Option<String>,
     store: Option<SecretStore>,
     text_before: Option<String>,
 }
 
 impl EntryDraft {
-    /// Finds the place.
+    /// Finds the target file.
     ///
     /// # Errors
-    /// The id is taken, or none, or the file cannot be edited.
+    /// The id is taken or invalid, or the file cannot be edited.
     pub(super) fn prepare(context: &CliContext, add: &Add) -> Result<Self, Failure> {
         let status = context.status()?;
         let file = target_file(context, add, status.as_ref())?;
@@ -107,8 +107,8 @@ impl EntryDraft {
         };
         let before = place.text_before.as_deref().unwrap_or_default();
         if edit::has_entry(before, &add.id) {
-            let taken = edit::EditError::DuplicateId(add.id.clone());
-            return Err(to_failure(&place.file, &taken));
+            let duplicate = edit::EditError::DuplicateId(add.id.clone());
+            return Err(to_failure(&place.file, &duplicate));
         }
         let here = &context.look_up.current_dir;
         edit::add_entry(before, &new_server(add, here, SuppliedValues::default()))
@@ -116,7 +116,7 @@ impl EntryDraft {
         Ok(place)
     }
 
-    /// What was typed for it, and what somebody answers; asked for when all else is known to be well.
+    /// Collects typed and prompted values; prompts only when everything else is valid.
     pub(super) fn collect_values(
         &self,
         context: &CliContext,
@@ -125,7 +125,7 @@ impl EntryDraft {
         supplied_values::collect(add, &context.look_up.current_dir, self.prefix.as_deref())
     }
 
-    /// Takes a secret; answers the reference to it.
+    /// Stores a secret; returns the reference to it.
     pub(super) fn store_secret(
         &self,
         values: &mut SuppliedValues,
@@ -135,7 +135,7 @@ impl EntryDraft {
         values.add_secret(self.prefix.as_deref(), name, value)
     }
 
-    /// Writes it down, with its secrets, and has it started.
+    /// Writes the entry with its secrets, and starts it.
     pub(super) fn write(
         self,
         context: &CliContext,
@@ -143,13 +143,13 @@ impl EntryDraft {
         given: SuppliedValues,
     ) -> Result<(), Failure> {
         let here = &context.look_up.current_dir;
-        let kept = given.store(self.store.as_ref())?;
-        let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
+        let stored = given.store(self.store.as_ref())?;
+        let stored: Vec<String> = stored.into_iter().map(str::to_owned).collect();
         let server = new_server(add, here, given);
         let text = edit::add_entry(self.text_before.as_deref().unwrap_or_default(), &server);
         let text = text.map_err(|e| to_failure(&self.file, &e))?;
         if let Some(problem) = config::check_server(&text, &self.file, &server.id) {
-            if !kept.is_empty()
+            if !stored.is_empty()
                 && let Some(prefix) = &self.prefix
             {
                 supplied_values::remove_stored(self.store.as_ref(), prefix);
@@ -163,7 +163,7 @@ impl EntryDraft {
             &text,
             add.project,
         )?;
-        report_added(context, &server, &self.file, &kept)?;
+        report_added(context, &server, &self.file, &stored)?;
         if add.project && !trusted {
             let folder = self.file.parent().unwrap_or(here).display().to_string();
             print_error(format_args!(
@@ -184,7 +184,7 @@ fn report_added(
     context: &CliContext,
     server: &NewServer,
     file: &Path,
-    kept: &[String],
+    stored: &[String],
 ) -> Result<(), Failure> {
     for option in shown_secrets::secret_options(&server.command) {
         let note = shown_secrets::open_note(&server.id, option, file);
@@ -196,13 +196,13 @@ fn report_added(
     if context.json {
         return Ok(());
     }
-    for name in kept {
+    for name in stored {
         print_line(format_args!("kept the secret {name}"))?;
     }
     print_line(format_args!("added {} to {}", server.id, file.display()))
 }
 
-/// A server that is not seen for one of the same name in a stronger file is not added.
+/// Rejects a server that an entry of the same name in a stronger file would hide.
 fn check_not_shadowed(
     context: &CliContext,
     add: &Add,
@@ -224,7 +224,7 @@ fn check_not_shadowed(
     Ok(())
 }
 
-/// Has the kernel read its files again, and start what is new.
+/// Reloads the kernel, which starts new servers.
 fn reload_and_start(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), Failure> {
     let id = server.id.as_str();
     let status = context.reload_kernel()?;
@@ -245,8 +245,8 @@ fn reload_and_start(context: &CliContext, file: &Path, server: &NewServer) -> Re
     }
 }
 
-/// Waits for the start that the kernel has begun. Who does not want to wait ends the wait, not the start:
-/// the entry is written, and the server is the kernel's.
+/// Waits for the start that the kernel has begun. An interrupt ends the wait, not the start: the entry is written, and
+/// the kernel runs the server.
 fn wait_until_started(context: &CliContext, id: &str) -> Result<(), Failure> {
     match start_and_watch(context, Wait::METHOD, "starting", id, StartMode::Plain) {
         Ok(server) => report_state(context, &server, CONNECTED),
@@ -271,8 +271,8 @@ fn print_if_json(context: &CliContext, id: &str, file: &Path) -> Result<(), Fail
     }
 }
 
-/// Where a new server goes: the file that was named, the project's when that is meant, else the user's,
-/// or the one file the running kernel was given.
+/// The file for a new server: the named one, the project's if requested, else the user's, or the one file that the
+/// running kernel was given.
 fn target_file(
     context: &CliContext,
     add: &Add,
@@ -314,7 +314,7 @@ fn new_server(add: &Add, folder: &Path, given: SuppliedValues) -> NewServer {
     }
 }
 
-/// A path typed here must not mean another place in a file that lies elsewhere.
+/// A path typed here must mean the same place in a file elsewhere.
 fn absolute_path(path: &str, folder: &Path) -> String {
     if path.starts_with("${") || path == "caller" {
         path.to_owned()

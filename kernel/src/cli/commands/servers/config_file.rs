@@ -27,7 +27,7 @@ pub(in crate::cli::commands) fn read_if_exists(file: &Path) -> Result<Option<Str
     }
 }
 
-/// What was read before a question was asked is what is replaced after it.
+/// Rejects the write if the file changed since it was read.
 pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), Failure> {
     let now = read_if_exists(file)?.unwrap_or_default();
     if now == before.unwrap_or_default() {
@@ -40,7 +40,7 @@ pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), F
     }
 }
 
-/// The files the kernel reads, or would read if it were started here; the strongest first.
+/// The files that the kernel reads, or would read if started here; the strongest first.
 pub(in crate::cli::commands) fn files_in_force(
     context: &CliContext,
     status: Option<&KernelStatus>,
@@ -73,8 +73,8 @@ pub(super) fn no_home_failure() -> Failure {
     Failure::Usage("there is no home; name a file with --config".into())
 }
 
-/// Writes a file of the configuration. A project's that was trusted as it was stays trusted, for what
-/// changed is what was typed; so does one that was not there. Answers whether it is trusted now.
+/// Writes a configuration file. A project's file that was trusted or absent is trusted afterwards, because the user
+/// typed the change. Returns whether it is trusted now.
 pub(super) fn write(
     context: &CliContext,
     file: &Path,
@@ -91,7 +91,7 @@ pub(super) fn write(
     };
     check_unchanged(file, before)?;
     edit::write_file(file, text)?;
-    // Only now: what is written before it is trusted leaves a running kernel with what it has.
+    // Only now: until the file is trusted, a running kernel keeps its configuration.
     if let (true, Ok(place)) = (trusted, trust::trusted_path(file)) {
         record_trust(context, &place, text)?;
     }
@@ -102,7 +102,7 @@ pub(super) fn write(
 mod tests {
     use super::*;
 
-    /// Between the reading and the writing a person is asked, and other commands write the file.
+    /// The user is prompted between read and write, and other commands may write the file.
     #[test]
     fn a_file_that_was_changed_meanwhile_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -21,33 +21,33 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{confirm, print_error, print_line};
 use crate::cli::text_format::{sanitize_line, sanitize_lines};
 
-/// What the entry is called; by the second name where the first is another server's.
+/// The name of the entry; the second one if the first is another server's.
 pub(in crate::cli::commands) const ENTRY_NAMES: [&str; 2] = ["mgp", "mgp-kernel"];
-/// What is shown in place of a token.
+/// Displayed instead of a token.
 const TOKEN_PLACEHOLDER: &str = "…";
 
-/// Shows what would change, asks, and writes it.
+/// Shows the changes, asks for confirmation, and writes them.
 pub(in crate::cli::commands) fn connect(
     context: &CliContext,
     typed: &Connect,
 ) -> Result<(), Failure> {
     let clients = selected_clients(context, typed)?;
-    let mut told = Vec::new();
+    let mut summary = Vec::new();
     for client in clients {
-        told.push(if typed.undo {
+        summary.push(if typed.undo {
             undo_client(context, typed, client)?
         } else {
             connect_client(context, typed, client)?
         });
     }
     if context.json {
-        print_line(Value::from(told))
+        print_line(Value::from(summary))
     } else {
         Ok(())
     }
 }
 
-/// Those that were named; with `--all` those that are here.
+/// The named clients; with `--all` the installed ones.
 fn selected_clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure> {
     let mut clients = Vec::new();
     for word in &typed.clients {
@@ -101,7 +101,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
     let limits = carried_rules::RuleEdits::new(&doubled)?;
     let names: Vec<_> = doubled.iter().map(|server| &server.name).collect();
     let not_carried = carried_rules::dropped_settings(&doubled);
-    let told = |changed: bool| {
+    let summary = |changed: bool| {
         json!({
             "client": client.cli_name(), "file": file.path, "changed": changed, "taken_out": names,
             "rules": limits.to_json(), "not_carried_over": not_carried,
@@ -114,7 +114,7 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
                 file.path.display()
             ))?;
         }
-        return Ok(told(false));
+        return Ok(summary(false));
     }
     if !context.json {
         print_line(sanitize_lines(&file.render_diff(&after)))?;
@@ -129,11 +129,11 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
         }
     }
     if typed.dry_run || !confirm_connect(context, typed, client)? {
-        return Ok(told(false));
+        return Ok(summary(false));
     }
-    // Before the servers are gone there, they are held here to what they were held to there.
+    // Before the servers are removed there, their limits become rules here.
     limits.write(context)?;
-    // Only now: a token that is made anew ends what the one before was good for.
+    // Only now: a new token invalidates the previous one.
     let (after, token) = match reach {
         KernelConnection::Url { url, .. } => {
             let (token, made) = tokens::make(context, typed, &file)?;
@@ -142,12 +142,12 @@ fn connect_client(context: &CliContext, typed: &Connect, client: Client) -> Resu
         }
         KernelConnection::Command { .. } => (after, None),
     };
-    let kept = file.write_connected(own, &after, token, address)?;
+    let backup = file.write_connected(own, &after, token, address)?;
     if !context.json {
-        report_connected(client, kept.as_deref())?;
-        tell_foreign(&file, kept.as_deref().unwrap_or(&file.path))?;
+        report_connected(client, backup.as_deref())?;
+        print_foreign_copy(&file, backup.as_deref().unwrap_or(&file.path))?;
     }
-    Ok(told(true))
+    Ok(summary(true))
 }
 
 /// Shows what to write by hand.
@@ -164,22 +164,22 @@ fn print_manual_edit(
     Ok(json!({"client": client.cli_name(), "file": file.path, "entry": table}))
 }
 
-fn report_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
+fn report_connected(client: Client, backup: Option<&Path>) -> Result<(), Failure> {
     print_line(format_args!(
         "{client} is connected; start it again to see it"
     ))?;
-    if let Some(kept) = kept {
+    if let Some(backup) = backup {
         print_error(format_args!(
             "as it was: {}; `mgp connect --undo {}` takes the entry out again",
-            kept.display(),
+            backup.display(),
             client.cli_name()
         ));
     }
     Ok(())
 }
 
-/// A file that has the name of the copy, and is its user's.
-pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
+/// Reports a file of the user that has the name of the copy.
+pub(super) fn print_foreign_copy(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
     if let Some(foreign) = file.foreign_copy()?.filter(|it| it != copy) {
         print_error(sanitize_line(&format!(
             "note: {} was there, and no record says that it is this kernel's copy: it was left alone",
@@ -189,7 +189,7 @@ pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Fai
     Ok(())
 }
 
-/// How the client reaches this kernel; the token is made later.
+/// How the client reaches this kernel; the token is created later.
 fn kernel_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
     if !typed.http {
         return stdio_reach(context, typed);
@@ -214,10 +214,10 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
     let door = running_http_endpoint(context)?;
     let undone = file.plan_undo(door.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
     let exact = file.matches_backup(undone.text.as_deref())?;
-    let gone = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
-    let revoked = Revocations::plan(context, client, gone)?;
+    let revoked_tokens = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
+    let revoked = Revocations::plan(context, client, revoked_tokens)?;
     let blocked: Vec<_> = undone.blocked.iter().map(|entry| &entry.name).collect();
-    let told = |changed: bool, copy: Option<&Path>| {
+    let summary = |changed: bool, copy: Option<&Path>| {
         json!({
             "client": client.cli_name(), "file": file.path, "changed": changed,
             "as_before": changed && exact, "restored": undone.restored,
@@ -236,15 +236,15 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
             ))?;
             report_blocked(client, &undone);
             revoked.tell()?;
-            tell_foreign(&file, &file.path)?;
+            print_foreign_copy(&file, &file.path)?;
         }
         if exact && !typed.dry_run {
             file.restore(&undone)?;
         }
         if !typed.dry_run {
-            revoked.carry_out(context)?;
+            revoked.apply(context)?;
         }
-        return Ok(told(false, None));
+        return Ok(summary(false, None));
     }
     if !context.json {
         print_line(sanitize_lines(
@@ -253,10 +253,10 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         revoked.tell()?;
     }
     if typed.dry_run || !confirm_connect(context, typed, client)? {
-        return Ok(told(false, None));
+        return Ok(summary(false, None));
     }
     let copy = file.restore(&undone)?;
-    revoked.carry_out(context)?;
+    revoked.apply(context)?;
     if !context.json {
         if exact {
             print_line(format_args!("{client} is as it was before"))?
@@ -267,9 +267,9 @@ fn undo_client(context: &CliContext, typed: &Connect, client: Client) -> Result<
         if let Some(copy) = &copy {
             print_error(format_args!("as it was: {}", copy.display()));
         }
-        tell_foreign(&file, &file.path)?;
+        print_foreign_copy(&file, &file.path)?;
     }
-    Ok(told(true, copy.as_deref()))
+    Ok(summary(true, copy.as_deref()))
 }
 
 fn report_blocked(client: Client, undone: &UndoResult) {
@@ -281,7 +281,7 @@ fn report_blocked(client: Client, undone: &UndoResult) {
     }
 }
 
-/// What undoing did where the client had changed its file.
+/// Describes an undo of a file that the client had changed.
 fn describe_merge(client: Client, undone: &UndoResult) -> String {
     let back = match undone.restored.as_slice() {
         [] => String::new(),
@@ -311,7 +311,7 @@ fn confirm_connect(context: &CliContext, typed: &Connect, client: Client) -> Res
     confirm("Write this?")
 }
 
-/// The program stands with its whole path: a client started from a desktop may have another PATH.
+/// The program has an absolute path: a client started from a desktop may have another PATH.
 fn stdio_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection, Failure> {
     let entry = agents::stdio_entry(context, typed.agent.as_deref(), typed.set.as_deref());
     if let Some(agent) = &typed.agent {
@@ -333,7 +333,7 @@ fn stdio_reach(context: &CliContext, typed: &Connect) -> Result<KernelConnection
     })
 }
 
-/// Where the kernel that runs is reached over HTTP.
+/// The HTTP endpoint of the running kernel.
 fn http_endpoint(context: &CliContext) -> Result<String, Failure> {
     let url = running_http_endpoint(context)?;
     url.ok_or_else(|| {

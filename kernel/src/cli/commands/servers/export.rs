@@ -1,4 +1,4 @@
-//! `mgp export`: this kernel's servers become a client's.
+//! `mgp export`: writes this kernel's servers to a client's file.
 
 mod entries;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use self::entries::{ExportEntries, SkippedServer};
 use super::connect::client_file::ClientFileEdit;
-use super::connect::tell_foreign;
+use super::connect::print_foreign_copy;
 use super::import::sources;
 use crate::cli::args::Export;
 use crate::cli::client::CliContext;
@@ -18,10 +18,10 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{confirm, print_error, print_line};
 use crate::cli::text_format::{sanitize_line, sanitize_lines};
 
-/// Whose way of writing most clients understand.
+/// The form that most clients understand.
 const DEFAULT_CLIENT: Client = Client::ClaudeCode;
 
-/// Shows what would be written, asks, and writes it; without a client or a file only prints it.
+/// Shows the result, asks for confirmation, and writes it; without a target only prints it.
 pub(in crate::cli::commands) fn export(
     context: &CliContext,
     typed: &Export,
@@ -57,7 +57,7 @@ pub(in crate::cli::commands) fn export(
         print_notes(&entries);
     }
     let written = changed && !typed.dry_run && confirm_export(context, typed, &file.path)?;
-    let kept = if written {
+    let backup = if written {
         file.write(&after, typed.with_values)?
     } else {
         None
@@ -72,9 +72,9 @@ pub(in crate::cli::commands) fn export(
                 many => format!("{many} servers"),
             };
             print_line(format_args!("{many} written into {}", file.path.display()))?;
-            if let Some(kept) = kept {
-                print_error(format_args!("as it was: {}", kept.display()));
-                tell_foreign(&file, &kept)?;
+            if let Some(backup) = backup {
+                print_error(format_args!("as it was: {}", backup.display()));
+                print_foreign_copy(&file, &backup)?;
             }
             Ok(())
         }
@@ -83,7 +83,7 @@ pub(in crate::cli::commands) fn export(
     }
 }
 
-/// The file of a client, or the one that was named, in the form of the client it belongs to.
+/// The file of a client, or the named one, in the form of its client.
 fn target_file(context: &CliContext, to: &str) -> Result<ClientFileEdit, Failure> {
     let path = context.look_up.current_dir.join(to);
     if !(path.is_file() || to.contains(['/', '.'])) {
@@ -116,7 +116,7 @@ fn target_file(context: &CliContext, to: &str) -> Result<ClientFileEdit, Failure
     ClientFileEdit::open(client, path)
 }
 
-/// The text with the entries in it. What is there already, or another one of the name, is left.
+/// The text with the entries. Existing entries and others of the same name are left.
 fn apply_entries(
     file: &ClientFileEdit,
     entries: &mut ExportEntries,
@@ -187,15 +187,15 @@ fn confirm_export(context: &CliContext, typed: &Export, file: &Path) -> Result<b
     confirm(&format!("Write this into {}?", file.display()))
 }
 
-/// Says on stderr what could not be said, and what is to be set.
+/// Prints on stderr what could not be expressed, and what to set.
 fn print_notes(entries: &ExportEntries) {
     for (id, server) in &entries.servers {
         for (key, why) in &server.skipped {
             print_error(sanitize_line(&format!("{id}: left out {key}: {why}")));
         }
         for (name, place) in &server.required_variables {
-            let told = format!("{id}: set {name} where the client is started; here it is {place}");
-            print_error(sanitize_line(&told));
+            let note = format!("{id}: set {name} where the client is started; here it is {place}");
+            print_error(sanitize_line(&note));
         }
         for input in &server.inputs {
             let id_of = input["id"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `mgp import`: servers that clients have written down become this kernel's.
+//! `mgp import`: adds the servers of clients to this kernel.
 
 mod answers;
 mod local_servers;
@@ -31,10 +31,10 @@ use crate::cli::text_format::pluralize;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
-/// The door of a kernel that is not told another one.
+/// The default endpoint of a kernel.
 pub(super) const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7332";
 
-/// What is to be written, and where.
+/// The entries to write, and the file.
 struct ImportEdit {
     file: PathBuf,
     text_before: Option<String>,
@@ -42,13 +42,12 @@ struct ImportEdit {
     servers: Vec<PlannedEntry>,
 }
 
-/// One server of it.
 struct PlannedEntry {
     planned: PlannedServer,
     values: SuppliedValues,
 }
 
-/// Shows what clients have, asks, and adds it.
+/// Shows the servers of clients, asks for confirmation, and adds them.
 pub(in crate::cli::commands) fn import(
     context: &CliContext,
     typed: &Import,
@@ -89,7 +88,7 @@ pub(in crate::cli::commands) fn import(
     }
 }
 
-/// What the files in force have.
+/// The servers of the files in force.
 struct ActiveServers {
     servers: Vec<LocalServer>,
     values: LocalValues,
@@ -139,24 +138,24 @@ impl ActiveServers {
 
 /// A server of a client's file that this kernel has, too.
 pub(super) struct DuplicateServer {
-    /// The folder of the only project it is for.
+    /// The folder of its project, if any.
     pub(super) project: Option<String>,
     /// Its name there.
     pub(super) name: String,
-    /// Its id here, and the file that has it.
+    /// Its id here, and its file.
     pub(super) id: String,
     pub(super) file: PathBuf,
-    /// The tools the client keeps back, and this kernel does not.
+    /// Tool limits of the client that this kernel lacks.
     pub(super) tools: ToolLimits,
-    /// What else its entry says that has no place here.
+    /// Keys of its entry without an equivalent here.
     pub(super) dropped_keys: Vec<SkippedKey>,
-    /// It is off there, and on here.
+    /// Whether it is disabled there and enabled here.
     pub(super) is_disabled_only_in_client: bool,
     /// Why it does not start here.
     pub(super) not_starting: Vec<String>,
 }
 
-/// What a client's file has that this kernel has, too.
+/// The servers of a client's file that this kernel has, too.
 pub(super) fn find_duplicates(
     context: &CliContext,
     file: &Path,
@@ -191,7 +190,7 @@ pub(super) fn find_duplicates(
     Ok(doubled)
 }
 
-/// Why a server that its client starts does not start here.
+/// Why a server that the client starts does not start here.
 fn not_starting(there: &ClientServer, here: &LocalServer, values: &LocalValues) -> Vec<String> {
     let (name, id) = (&there.name, &here.id);
     let mut why = Vec::new();
@@ -205,7 +204,7 @@ fn not_starting(there: &ClientServer, here: &LocalServer, values: &LocalValues) 
     why
 }
 
-/// Whether a command is this program: it would start itself.
+/// Whether a command is this program, which would start itself.
 fn is_kernel_command(words: &[String]) -> bool {
     let name = words
         .first()
@@ -213,7 +212,7 @@ fn is_kernel_command(words: &[String]) -> bool {
     name.is_some_and(|name| name == "mgp") && words.get(1).is_some_and(|word| word == "stdio")
 }
 
-/// Only those that were named are left.
+/// Keeps only the named servers.
 fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
     if typed.only.is_empty() {
         return Ok(());
@@ -226,13 +225,13 @@ fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
                 .map(|server| server.id.as_str())
                 .collect();
             let near = mgp_engine::doors::suggestions::nearest(name, ids.iter().copied());
-            let told = match near {
+            let hint = match near {
                 Some(near) => format!("did you mean {near}?"),
                 None if ids.is_empty() => "nothing new was found".to_owned(),
                 None => format!("found were {}", ids.join(", ")),
             };
             return Err(Failure::Usage(format!(
-                "no server {name:?} was found; {told}"
+                "no server {name:?} was found; {hint}"
             )));
         }
     }
@@ -242,7 +241,7 @@ fn keep_selected(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
 }
 
 impl ImportEdit {
-    /// The file as it would be. What would not be read as it is meant is left out, and told.
+    /// The edited file. Entries that would be read differently are left out, and reported.
     fn new(context: &CliContext, file: PathBuf, plan: &mut Plan) -> Result<Self, Failure> {
         let before = read_if_exists(&file)?;
         let home = context.look_up.secrets_folder();
@@ -282,7 +281,7 @@ impl ImportEdit {
         })
     }
 
-    /// Secrets first: an entry never names what is not there yet.
+    /// Secrets first: an entry never refers to a missing one.
     fn write(&self, context: &CliContext) -> Result<(), Failure> {
         check_unchanged(&self.file, self.text_before.as_deref())?;
         let store = context.secret_store().ok();
@@ -299,7 +298,7 @@ impl ImportEdit {
         Ok(())
     }
 
-    /// What is new in the file.
+    /// The new part of the file.
     fn added_text(&self) -> &str {
         let before = self.text_before.as_deref().unwrap_or_default().trim_end();
         self.text.strip_prefix(before).unwrap_or(&self.text).trim()
@@ -395,7 +394,7 @@ fn report_done(context: &CliContext, writing: &ImportEdit, runs: bool) -> Result
     Ok(())
 }
 
-/// The JSON of a list.
-fn to_json_array<T>(items: &[T], told: impl Fn(&T) -> Value) -> Value {
-    items.iter().map(told).collect()
+/// A list as JSON.
+fn to_json_array<T>(items: &[T], hint: impl Fn(&T) -> Value) -> Value {
+    items.iter().map(hint).collect()
 }

@@ -1,4 +1,4 @@
-//! `mgp servers show`: all that is known of one server.
+//! `mgp servers show`.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};
@@ -13,7 +13,7 @@ use crate::cli::text_format::{
     first_line, format_bytes, format_duration, format_resource_usage, pluralize, sanitize_line,
 };
 
-/// What is said of a server with `pin = "off"`.
+/// The text for a server with `pin = "off"`.
 const UNPINNED: &str =
     "off: a tool that changes is taken as it is, in whatever feature set it names then";
 
@@ -22,7 +22,7 @@ pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let answer =
         context.call_about_server(id, List::METHOD, &json!({}), &mut ProgressLine::new(doing))?;
     let mut servers = parse_result::<ServerList>(&answer)?.servers.into_iter();
-    // It went while it was asked for.
+    // It was removed meanwhile.
     let server = servers
         .find(|server| server.id == id)
         .ok_or_else(|| Failure::Usage(format!("there is no server {}", sanitize_line(id))))?;
@@ -45,7 +45,7 @@ fn render_server(server: &Server) -> String {
     text
 }
 
-/// What carries the messages. An entry says `lite` for MCP-lite over HTTP, and `grpc` for the same over gRPC.
+/// The transport. An entry says `lite` for MCP-lite over HTTP, and `grpc` for the same over gRPC.
 fn transport_label(transport: &str) -> &str {
     match transport {
         "lite" => "http",
@@ -53,7 +53,7 @@ fn transport_label(transport: &str) -> &str {
     }
 }
 
-/// What is said of it, one title each; what does not apply has no rows.
+/// The titled rows; inapplicable ones are empty.
 fn info_rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
     let one = |text: Option<String>| text.into_iter().collect::<Vec<_>>();
     let next = server
@@ -140,7 +140,7 @@ fn render_offers(server: &Server) -> String {
     )
 }
 
-/// What a server does that none should.
+/// Protocol violations of a server.
 fn anomalies(server: &Server) -> Vec<String> {
     let counted = [
         (server.noise_lines, "lines on stdout that were no messages"),
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_told_and_what_does_not_apply_is_not() {
+    fn only_applicable_rows_are_shown() {
         let server = Server {
             id: "files".into(),
             state: "connected".into(),

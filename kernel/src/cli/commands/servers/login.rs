@@ -1,4 +1,4 @@
-//! `mgp logins …`: a person signs in at a server, and takes that back.
+//! `mgp logins …`: signs in at a server, and revokes logins.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -33,7 +33,7 @@ use crate::cli::text_format::sanitize_line;
 use crate::config;
 use crate::config::named_secrets::{KernelLookup, NamedSecrets};
 
-/// How long a person may take with the browser.
+/// Limit for the user's sign-in in the browser.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest pasted address, in bytes.
 const PASTED_BYTES_MAX: u64 = 16 << 10;
@@ -50,16 +50,15 @@ impl From<SignInError> for Failure {
     }
 }
 
-/// One entry, its login, and the kernel that runs with it.
+/// An entry, its login, and the running kernel.
 struct LoginContext {
     spec: ServerSpec,
-    /// Whose login it is, where each agent has its own and one was named.
+    /// The agent of the login, if each has its own and one was named.
     agent: Option<AgentId>,
     login: Arc<ServerLogin>,
     status: Option<KernelStatus>,
 }
 
-/// Carries out one of them.
 pub(in crate::cli::commands) fn run(
     context: &CliContext,
     typed: &args::Logins,
@@ -71,7 +70,7 @@ pub(in crate::cli::commands) fn run(
     }
 }
 
-/// Lists the stored logins and, of a running kernel, those that servers want.
+/// Lists the stored logins and those that servers of the running kernel require.
 fn list(context: &CliContext) -> Result<(), Failure> {
     let wanted = match context.call(List::METHOD, &json!({}), "asking the kernel") {
         Ok(answer) => parse_result::<PendingList>(&answer)?.logins,
@@ -117,40 +116,45 @@ fn list(context: &CliContext) -> Result<(), Failure> {
 
 /// Signs in.
 fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
-    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
-    let id = scene.spec.id.as_str();
-    let wanted = scene.wanted_login();
-    let record = block_on(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
+    let login_context = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
+    let id = login_context.spec.id.as_str();
+    let wanted = login_context.wanted_login();
+    let record = block_on(sign_in(
+        context,
+        &login_context,
+        wanted.as_ref(),
+        typed.no_browser,
+    ))?;
     let until = record.until_ms.map(render_rfc3339_ms);
-    let mut told = json!({
+    let mut report = json!({
         "server": id,
         "issuer": record.issuer,
         "scopes": record.asked.iter().collect::<Vec<_>>(),
         "expires_at": until,
         "renews": record.refresh.is_some(),
     });
-    if let Some(agent) = &scene.agent {
-        told["agent"] = agent.as_str().into();
+    if let Some(agent) = &login_context.agent {
+        report["agent"] = agent.as_str().into();
     }
     if !context.json {
         print_line(sanitize_line(&render_record(
             id,
-            scene.agent.as_ref(),
+            login_context.agent.as_ref(),
             &record,
         )))?;
     }
-    // That of an agent is taken by its next call.
-    if scene.status.is_none() || scene.agent.is_some() {
+    // An agent's login is used by its next call.
+    if login_context.status.is_none() || login_context.agent.is_some() {
         return if context.json {
-            print_line(told)
+            print_line(report)
         } else {
             Ok(())
         };
     }
     let server = start_and_watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
     if context.json {
-        told["state"] = server.state.clone().into();
-        print_line(told)?;
+        report["state"] = server.state.clone().into();
+        print_line(report)?;
         return if CONNECTED.contains(&server.state.as_str()) {
             Ok(())
         } else {
@@ -174,37 +178,39 @@ fn render_record(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> Str
         ),
         (false, None) => "good until the server says otherwise".to_owned(),
     };
-    let whose = agent.map_or(String::new(), |agent| format!(" for {agent}"));
+    let owner_suffix = agent.map_or(String::new(), |agent| format!(" for {agent}"));
     format!(
-        "signed in to {id}{whose} at {}{scopes}; {lasts}",
+        "signed in to {id}{owner_suffix} at {}{scopes}; {lasts}",
         record.issuer
     )
 }
 
-/// Has the tokens taken back, and forgets them.
+/// Revokes the tokens, and deletes them.
 fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
-    let scene = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
-    let id = scene.spec.id.as_str();
-    let (removed, told) = block_on(async { Ok(scene.login.forget().await?) })?;
+    let login_context = LoginContext::resolve(context, &typed.server, typed.agent.as_deref())?;
+    let id = login_context.spec.id.as_str();
+    let (removed, note) = block_on(async { Ok(login_context.login.forget().await?) })?;
     if !removed {
-        let whose = scene.agent.as_ref();
-        let whose = whose.map_or(String::new(), |agent| format!(" of {agent}"));
-        return Err(Failure::Other(format!("there is no login{whose} at {id}")));
+        let owner_suffix = login_context.agent.as_ref();
+        let owner_suffix = owner_suffix.map_or(String::new(), |agent| format!(" of {agent}"));
+        return Err(Failure::Other(format!(
+            "there is no login{owner_suffix} at {id}"
+        )));
     }
-    if scene.status.is_some() {
-        // Without its token the server is to be asked anew.
+    if login_context.status.is_some() {
+        // Without its token the server is contacted anew.
         start_and_watch(context, Restart::METHOD, "restarting", id, StartMode::Plain)?;
     }
     if context.json {
         return print_line(
-            json!({"server": id, "removed": true, "revoked": told.is_none(), "note": told}),
+            json!({"server": id, "removed": true, "revoked": note.is_none(), "note": note}),
         );
     }
     print_line(format_args!(
         "the login at {} is forgotten",
         sanitize_line(id)
     ))?;
-    if let Some(why) = told {
+    if let Some(why) = note {
         print_error(format_args!(
             "note: its tokens were not taken back: {}",
             sanitize_line(&why)
@@ -214,7 +220,7 @@ fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
 }
 
 impl LoginContext {
-    /// The entry of this id or address, as the kernel that runs reads it.
+    /// The entry of this id or URL, as the running kernel reads it.
     fn resolve(context: &CliContext, typed: &str, agent: Option<&str>) -> Result<Self, Failure> {
         let status = context.status()?;
         let look_up = context.lookup_for(status.as_ref());
@@ -252,20 +258,19 @@ impl LoginContext {
         }
     }
 
-    /// What the server said to the kernel.
+    /// The login that the server requested from the kernel.
     fn wanted_login(&self) -> Option<PendingLogin> {
         let servers = &self.status.as_ref()?.servers;
         let server = servers
             .iter()
             .find(|server| server.id == self.spec.id.as_str())
-            // What it said to the machine it did not say to an agent.
+            // The request was for the machine's login, not for an agent's.
             .filter(|_| self.agent.is_none())?;
         server.login.clone()
     }
 }
 
-/// The agent that was named, where each has a login of its own; of one that the kernel does not know it tells
-/// the nearest.
+/// The named agent, if each has its own login; an unknown one is reported with a suggestion.
 fn resolve_agent(
     context: &CliContext,
     spec: &ServerSpec,
@@ -284,7 +289,7 @@ fn resolve_agent(
         None
     };
     let typed = known.as_deref().unwrap_or(typed);
-    // The one without a name has a login of its own, too.
+    // The unnamed agent has its own login, too.
     if [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
         || typed == AgentId::LOCAL
     {
@@ -307,7 +312,7 @@ fn unknown_server_failure(typed: &str, specs: &[&ServerSpec]) -> Failure {
     })
 }
 
-/// Why there is nothing to sign in to.
+/// Why the server has no login.
 fn no_login_reason(spec: &ServerSpec) -> String {
     let id = &spec.id;
     match &spec.transport {
@@ -338,24 +343,24 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(work);
-    // A thread may still wait for a line from the terminal; nobody waits for it.
+    // A thread may still read from the terminal; it cannot be joined.
     runtime.shutdown_background();
     outcome
 }
 
 async fn sign_in(
     context: &CliContext,
-    scene: &LoginContext,
+    login_context: &LoginContext,
     wanted: Option<&PendingLogin>,
     no_browser: bool,
 ) -> Result<LoginRecord, Failure> {
-    let login = &scene.login;
+    let login = &login_context.login;
     login.reload().await;
     let before = login.record();
     let before = before
         .as_ref()
         .and_then(|record| record.client.callback.as_deref());
-    let configured = scene.spec.login.callback.as_deref();
+    let configured = login_context.spec.login.callback.as_deref();
     let mut listener = CallbackListener::bind(configured, before).await?;
     let challenge = wanted.map(|wanted| LoginChallenge {
         resource_metadata: wanted.resource_metadata.clone(),
@@ -376,7 +381,7 @@ async fn sign_in(
     Ok(under_way.finish(login, &code).await?)
 }
 
-/// Tells the address, and opens it once where a person is there to see that.
+/// Prints the URL, and opens it if a user is present.
 fn show_address(context: &CliContext, under_way: &SignIn, no_browser: bool) -> Result<(), Failure> {
     let (url, issuer) = (under_way.url(), under_way.issuer());
     let goes_to = under_way.token_endpoint();
@@ -396,7 +401,7 @@ fn show_address(context: &CliContext, under_way: &SignIn, no_browser: bool) -> R
     Ok(())
 }
 
-/// Without a shell; the address is one word, and begins with http, or is the path of a page.
+/// Without a shell; the URL is one word that begins with http, or the path of a page.
 pub(in crate::cli::commands) fn open_browser(url: &str) {
     let opener = if cfg!(target_os = "macos") {
         "open"
@@ -414,7 +419,7 @@ pub(in crate::cli::commands) fn open_browser(url: &str) {
     }
 }
 
-/// The code in what is pasted; an address of another login is told, and the next line is waited for.
+/// The code in the pasted URL; a URL of another login is rejected, and the next line is read.
 async fn read_pasted_code(under_way: &SignIn) -> Result<String, Failure> {
     loop {
         let line = tokio::task::spawn_blocking(|| {
@@ -426,7 +431,7 @@ async fn read_pasted_code(under_way: &SignIn) -> Result<String, Failure> {
             read.map(|read| (read > 0).then_some(line))
         });
         let Some(line) = line.await.map_err(|e| Failure::Other(e.to_string()))?? else {
-            // Nobody pastes anything; the browser may still come back by itself.
+            // Nobody can paste; the browser may still complete the login.
             return std::future::pending().await;
         };
         let line = line.trim();

@@ -27,7 +27,7 @@ pub(super) fn show(context: &CliContext, logs: args::Logs) -> Result<(), Failure
         .try_for_each(|line| tail.print(line))
 }
 
-/// Prints lines as they come.
+/// Prints new lines.
 struct LogPrinter {
     json: bool,
 }
@@ -56,13 +56,13 @@ impl RequestObserver for LogPrinter {
 
 fn render_line(line: &LogLine) -> String {
     let at = render_rfc3339(i64::try_from(line.at_ms / 1000).unwrap_or(i64::MAX), 0);
-    // What a server wrote stands behind a mark that no line of the kernel has.
-    let by = if line.from == "kernel" {
+    // A server's output follows a marker that no line of the kernel has.
+    let prefix = if line.from == "kernel" {
         "kernel:"
     } else {
         "|"
     };
-    format!("{at} {by} {}", sanitize_line(&line.text))
+    format!("{at} {prefix} {}", sanitize_line(&line.text))
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_own_lines_are_told_from_the_servers() {
+    fn lines_of_the_kernel_and_the_server_are_distinguished() {
         let line = |from: &str| LogLine {
             at_ms: 1000,
             from: from.into(),

@@ -1,7 +1,7 @@
 //! `mgp servers search`, and `mgp servers add` of a name that the MCP registry has.
 //!
-//! Everything that comes from there is what whoever published a server wrote. It is shown plainly, a name
-//! that is none is not shown at all, and what is run is seen and agreed to before it is written down.
+//! All data is written by the publishers of servers. It is displayed sanitized, invalid names not at all, and the user
+//! confirms what is run before it is written.
 
 mod api;
 mod install_plan;
@@ -24,10 +24,10 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{confirm, new_table, print_error, print_line};
 use crate::cli::text_format::{first_line, sanitize_line};
 
-/// Characters of a description in a table.
+/// Most characters of a description in a table.
 const DESCRIPTION_WIDTH_MAX: usize = 80;
 
-/// Whether somebody means a name of the registry: those have a slash, which no id has.
+/// Whether this is a name of the registry: those contain a slash, which ids do not.
 pub(super) fn is_registry_name(typed: &str) -> bool {
     typed.contains('/')
 }
@@ -93,8 +93,8 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
             || format!("it takes {}", names.join(", ")),
             |near| format!("did you mean {near}?"),
         );
-        let told = format!("{} takes no {name}; {near}", typed.id);
-        return Err(Failure::Usage(sanitize_line(&told)));
+        let message = format!("{} takes no {name}; {near}", typed.id);
+        return Err(Failure::Usage(sanitize_line(&message)));
     }
     if let Some(secret) = given
         .keys()
@@ -112,7 +112,7 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
     let values = complete_settings(&open, given, asks && !typed.from.yes, &typed.id)?;
     let plan = open.with_values(&values).map_err(refused)?;
     let entry = installed_entry(typed, &plan);
-    // Only the place is looked at before somebody is asked for secrets.
+    // Checks the target before prompting for secrets.
     let place = EntryDraft::prepare(context, &entry)?;
     let secrets = read_needed_secrets(typed, &plan, asks)?;
     if !context.json {
@@ -149,7 +149,7 @@ pub(super) fn add(context: &CliContext, typed: &Add) -> Result<(), Failure> {
     place.write(context, &entry, values)
 }
 
-/// Its name is told what was probably meant.
+/// The error for an unknown name, with a suggestion.
 fn unknown_name_failure(client: &RegistryClient, typed: &Add) -> Failure {
     let (_, end) = typed.id.split_once('/').unwrap_or(("", &typed.id));
     let found = client.search(&[end.to_lowercase()]).unwrap_or_default().0;
@@ -171,7 +171,7 @@ fn unknown_name_failure(client: &RegistryClient, typed: &Add) -> Failure {
     )))
 }
 
-/// `NAME=VALUE` as typed.
+/// Parses `NAME=VALUE`.
 fn parse_settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut given = Map::new();
     for word in typed {
@@ -190,8 +190,7 @@ fn parse_settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
     Ok(given)
 }
 
-/// What is given, and what somebody answers to what is missing; without anybody defaults count, and the
-/// rest is named.
+/// The given settings, and prompted ones for missing; without a terminal defaults apply, and the rest is reported.
 fn complete_settings(
     plan: &InstallPlan,
     given: Map<String, Value>,
@@ -222,7 +221,7 @@ fn complete_settings(
     }
 }
 
-/// The entry as it would be typed.
+/// The entry, as for `mgp servers add` with a command.
 fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
     let id = typed.from.called.clone();
     Add {
@@ -242,8 +241,7 @@ fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
     }
 }
 
-/// The secrets that it needs and nobody said where they are, asked for unseen: name, whether it is a header,
-/// and value.
+/// Prompts for secrets without a known source, without echo: name, whether it is a header, and value.
 fn read_needed_secrets(
     typed: &Add,
     plan: &InstallPlan,
@@ -281,10 +279,10 @@ fn read_needed_secrets(
             first.name
         ))));
     }
-    let mut asked = SecretPrompt::new(&typed.id);
+    let mut prompt = SecretPrompt::new(&typed.id);
     let mut values = Vec::new();
     for secret in missing {
-        if let Some(value) = asked.read(&secret.name)? {
+        if let Some(value) = prompt.read(&secret.name)? {
             values.push((secret.name.clone(), secret.is_header, value));
         }
     }

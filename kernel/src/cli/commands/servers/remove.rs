@@ -1,4 +1,4 @@
-//! `mgp servers remove`: out of the configuration, or out of what was registered while the kernel ran.
+//! `mgp servers remove`: removes a server from the configuration, or deregisters it.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
@@ -13,7 +13,7 @@ use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 use crate::config::edit;
 
-/// Takes a server out of the first file that has it, or out of those that were registered.
+/// Removes a server from the first file that has it, or deregisters it.
 pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     let status = context.status()?;
     let files = files_in_force(context, status.as_ref())?;
@@ -66,7 +66,7 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     }
 }
 
-/// Takes out a server that was registered while the kernel ran; false when there is none.
+/// Removes a registered server; false if there is none.
 fn deregister(context: &CliContext, id: &str) -> Result<bool, Failure> {
     let gone = context.with_kernel(async |client| {
         let doing = format!("stopping {id}");

@@ -1,4 +1,4 @@
-//! Secrets in the command lines and documents that are shown: where they are, and lines without them.
+//! Finds and masks secrets in displayed command lines and documents.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,12 +7,12 @@ use std::path::Path;
 use mgp_clients::{is_random, is_secret, is_secret_name, is_secret_word};
 use serde_json::Value;
 
-/// The options of a server's command line that look as if a secret came with them.
+/// The options of a server's command line that seem to have a secret value.
 pub(super) fn secret_options(words: &[String]) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let (name, value) = match word.split_once('=') {
-            // An address or a header with a secret in it is one, whatever it follows.
+            // URLs and headers with a secret count, whatever they follow.
             _ if at > 0
                 && !word.starts_with('-')
                 && !word.contains("${")
@@ -22,7 +22,7 @@ pub(super) fn secret_options(words: &[String]) -> Vec<&str> {
                 let option = before.starts_with('-').then_some(before);
                 let name = word.split([':', '=']).next().unwrap_or_default();
                 let named = word.contains('=') && is_secret_name(name);
-                // Never a part of the word that may be the secret.
+                // Never returns a part of the possible secret.
                 let option = match (named, option) {
                     (true, _) => name,
                     (false, Some(option)) => option,
@@ -57,7 +57,7 @@ pub(super) fn has_none(line: &str) -> bool {
     secret_options(&words).is_empty() && masked_words(line) == line
 }
 
-/// What is to be known of a secret in the command of an entry: the option before it is `option`.
+/// The warning about a secret after `option` in the command of an entry.
 pub(super) fn open_note(id: &str, option: &str, file: &Path) -> String {
     let what = if option.contains(' ') {
         option.to_owned()
@@ -73,8 +73,8 @@ pub(super) fn open_note(id: &str, option: &str, file: &Path) -> String {
     )
 }
 
-/// The lines of every value of a document that looks like a secret by its key or its own form, the longest first:
-/// however a file writes them, they are found in it by what they are.
+/// The lines of every value of a document that looks like a secret by its key or form, the longest first: these are
+/// found in the file in any notation.
 pub(super) fn secret_lines(document: &Value) -> BTreeSet<Reverse<(usize, String)>> {
     let mut found = BTreeSet::new();
     collect_secrets("", document, &mut found);
@@ -102,7 +102,7 @@ fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize
                 .for_each(|item| collect_secrets(key, item, found));
         }
         Value::Object(members) => {
-            // What a client asks for as a password.
+            // An input declared as a password.
             let is_password = members.get("password") == Some(&Value::Bool(true));
             for (name, member) in members {
                 let key = if is_password && name == "default" {
@@ -130,22 +130,22 @@ fn secret_argument<'a>(before: &str, argument: &'a str) -> Option<&'a str> {
     Some(value).filter(|value| value.len() >= SECRET_LENGTH_MIN && !value.contains("${"))
 }
 
-/// Shorter ones would hide parts of other words.
+/// Shorter ones would mask parts of other words.
 const SECRET_LENGTH_MIN: usize = 4;
 
-/// A line without these secrets, nor what looks like one.
+/// Masks these secrets, and everything that looks like one.
 pub(super) fn mask_values(line: &str, secrets: &BTreeSet<Reverse<(usize, String)>>) -> String {
     let secrets = secrets.iter().map(|Reverse((_, secret))| secret.as_str());
     let without = secrets.fold(line.to_owned(), |line, secret| line.replace(secret, "…"));
     masked_words(&mask_secrets(&without))
 }
 
-/// Schemes of a header, and what stands for a secret that is masked already or is none.
+/// Header schemes, and placeholders of masked secrets.
 const NO_SECRETS: [&str; 8] = [
     "bearer", "basic", "token", "apikey", "true", "false", "null", "none",
 ];
 
-/// A line without the words that look like secrets, or stand behind the name of one: a comment is in no document.
+/// Masks words that look like secrets or follow the name of one: comments are in no document.
 fn masked_words(line: &str) -> String {
     let ends = |c: char| c.is_whitespace() || "\"'`,;(){}[]<>".contains(c);
     let goes_on = |end: &str| !end.starts_with([',', ';', '{', '}', '[', ']']);
@@ -192,7 +192,7 @@ fn masked_words(line: &str) -> String {
     shown
 }
 
-/// A line without what looks like a secret: a screen may be shared.
+/// Masks what looks like a secret: the screen may be shared.
 pub(super) fn mask_secrets(line: &str) -> String {
     let parts: Vec<&str> = line.split('"').collect();
     let mut shown: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
@@ -224,9 +224,9 @@ mod tests {
 
     use super::*;
 
-    /// By what they are, not by how a file writes them.
+    /// By value, in any notation.
     #[test]
-    fn secrets_of_a_document_are_shown_in_no_line_of_it() {
+    fn secrets_of_a_document_are_masked_in_all_its_lines() {
         let document = json!({
             "env": {"API_KEY": "hush-hush", "LEVEL": "5", "MY_TOKEN": "first line\nsecond line"},
             "headers": {"Authorization": "Bearer abcdefabcdef"},
@@ -254,9 +254,9 @@ mod tests {
         }
     }
 
-    /// No parser reads comments: their words are looked at.
+    /// No parser reads comments: their words are checked.
     #[test]
-    fn secrets_in_comments_are_not_shown() {
+    fn secrets_in_comments_are_masked() {
         let none = BTreeSet::new();
         for (line, shown) in [
             (
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn secrets_are_masked() {
         for (line, shown) in [
             (
                 r#"  "env": { "API_KEY": "hush", "LEVEL": "5" }"#,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_look_like_secrets_are_noticed() {
+    fn options_with_secrets_are_found() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let line = words("docker run -e GITHUB_TOKEN=ghp_1 --api-key sk-1 --max 5");
         assert_eq!(secret_options(&line), ["GITHUB_TOKEN", "--api-key"]);

@@ -8,21 +8,21 @@ use crate::cli::client::{CliContext, ProgressLine, RequestObserver, parse_result
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// Lines held back for the moment a start becomes slow.
+/// Lines buffered until a start becomes slow.
 const BUFFERED_LINES_MAX: usize = 100;
 /// Most characters of a line.
 const LINE_WIDTH_MAX: usize = 200;
 
-/// How a server is started again.
+/// How a server is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartMode {
-    /// Where it runs, it is stopped first.
+    /// Stops it first if it runs.
     Plain,
     /// Without a gap.
     Rolling,
 }
 
-/// Asks for a start, a restart or its end by `method`, and waits until that has come to something.
+/// Requests a start, a restart or a stop by `method`, and waits for the result.
 pub(super) fn start_and_watch(
     context: &CliContext,
     method: &str,
@@ -30,7 +30,7 @@ pub(super) fn start_and_watch(
     id: &str,
     how: StartMode,
 ) -> Result<Server, Failure> {
-    // A program that reads JSON is told nothing else.
+    // JSON output has no other lines.
     let log = !context.json;
     let mut params = json!({"id": id, "log": log, "_meta": {"progressToken": 1}});
     if how == StartMode::Rolling {
@@ -44,8 +44,7 @@ pub(super) fn start_and_watch(
     parse_result(&context.call_about_server(id, method, &params, &mut starting)?)
 }
 
-/// Shows what a server writes from the moment its start is slow: one that is there at once has nothing
-/// to explain.
+/// Prints a server's output once its start is slow: a fast start needs no explanation.
 struct StartObserver {
     progress: ProgressLine,
     buffered: Vec<String>,

@@ -1,4 +1,4 @@
-//! The state of a server, in words and in a table.
+//! The state of a server, as text and in a table.
 
 use mgp_protocol::mgp::servers::{Instance, Server};
 
@@ -9,15 +9,15 @@ use crate::cli::text_format::{
     first_line, format_bytes, format_duration, pluralize, sanitize_line,
 };
 
-/// The state of a server that was to start.
+/// The expected state after a start.
 pub(super) const CONNECTED: &[&str] = &["connected"];
-/// The states of a server that was to stop; one that had failed stays in error.
+/// The expected states after a stop; a failed server stays in error.
 pub(super) const STOPPED: &[&str] = &["disconnected", "registered", "error"];
 
-/// Most characters of a reason, and of what a server says of it, in a table.
+/// Most characters of a reason, or of a server's output, in a table.
 const CELL_WIDTH_MAX: usize = 120;
 
-/// Says where a server is now; a failure when that is not where it should be.
+/// Prints the state of a server; a failure if it is not the wanted one.
 pub(super) fn report_state(
     context: &CliContext,
     server: &Server,
@@ -46,15 +46,15 @@ fn render_state(server: &Server) -> String {
     if let Some(ms) = server.next_try_ms {
         text += &format!(" (next try in {})", format_duration(ms));
     }
-    // The lists come a moment after the handshake.
+    // The lists arrive a moment after the handshake.
     if server.state == "connected" && server.tools > 0 {
         text += &format!(", {}", pluralize(server.tools, "tool"));
     }
     text
 }
 
-/// Why a server is where it is, and what it wrote of that itself, each in so many characters; of one that is
-/// where it should be, who waits or what is missing all the same.
+/// The reason of the state, and the server's output about it, each shortened; for a server in the expected state,
+/// what is pending or missing.
 pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> Option<String> {
     if server.state != "connected" || server.waiting_turn > 0 {
         let reason = first_line(server.reason.as_deref()?, most);
@@ -72,7 +72,7 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
         ("repaired", &server.repaired)
     };
     let Some((first, more)) = list.split_first() else {
-        return render_instances(server).map(|whose| first_line(&whose, most));
+        return render_instances(server).map(|instance_owners| first_line(&instance_owners, most));
     };
     let first = first_line(first, most);
     Some(match more.len() {
@@ -81,17 +81,17 @@ pub(in crate::cli::commands) fn render_reason(server: &Server, most: usize) -> O
     })
 }
 
-/// Whose instances of it there are.
+/// The owners of its instances.
 fn render_instances(server: &Server) -> Option<String> {
-    let whose: Vec<_> = server.instances.iter().map(instance_owner).collect();
-    match whose.len() {
+    let instance_owners: Vec<_> = server.instances.iter().map(instance_owner).collect();
+    match instance_owners.len() {
         0 => None,
-        1 => Some(format!("1 instance: {}", whose[0])),
-        many => Some(format!("{many} instances: {}", whose.join(", "))),
+        1 => Some(format!("1 instance: {}", instance_owners[0])),
+        many => Some(format!("{many} instances: {}", instance_owners.join(", "))),
     }
 }
 
-/// The agent of an instance, and the folder it runs in.
+/// The agent of an instance, and its folder.
 pub(super) fn instance_owner(one: &Instance) -> String {
     match &one.folder {
         Some(folder) => sanitize_line(&format!("{} in {folder}", one.agent)),
@@ -99,7 +99,7 @@ pub(super) fn instance_owner(one: &Instance) -> String {
     }
 }
 
-/// Its state, and how it is unless that is well.
+/// Its state, and its health unless good.
 pub(in crate::cli::commands) fn state_label(server: &Server) -> String {
     let state = sanitize_line(&server.state);
     match server.health.as_deref() {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_down_shows_why_and_when_it_is_tried_again() {
+    fn a_server_that_is_down_shows_the_reason_and_the_next_retry() {
         let shown = state_table(&[down()]).to_string();
         let row: Vec<_> = shown
             .lines()

@@ -1,4 +1,4 @@
-//! `mgp secrets`: what is kept by name, for the entries that refer to it.
+//! `mgp secrets`: named secrets for entries that refer to them.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
@@ -20,7 +20,6 @@ use crate::cli::print::{new_table, print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 use crate::config::{SecretReference, secret_references};
 
-/// Carries out one of them.
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: Secrets) -> Result<(), Failure> {
     match typed {
         Secrets::Set(typed) => set_secret(context, &typed),
@@ -101,7 +100,7 @@ fn report_set(
     Ok(())
 }
 
-/// A running kernel starts those anew that have it.
+/// A running kernel restarts the servers that use the secret.
 fn reload_kernel(context: &CliContext) -> Result<(), Failure> {
     match context.reload_kernel() {
         Ok(_) | Err(Failure::NotRunning(_)) => Ok(()),
@@ -109,7 +108,7 @@ fn reload_kernel(context: &CliContext) -> Result<(), Failure> {
     }
 }
 
-/// What is typed unseen, or read from stdin.
+/// Reads the value without echo, or from stdin.
 fn read_value(name: &str) -> Result<String, Failure> {
     let value = if io::stdin().is_terminal() {
         HiddenInput::open()?.read_secret(&format!("{name} (it is not shown): "))?
@@ -163,11 +162,13 @@ fn remove_secret(context: &CliContext, typed: &NamedSecret) -> Result<(), Failur
     if !store.remove(Namespace::Named, name)? {
         let kept = store.list(Namespace::Named)?;
         let near = nearest(name, kept.iter().map(|kept| kept.name.as_str()));
-        let told = match near {
+        let message = match near {
             Some(near) => format!("did you mean {near}?"),
             None => "`mgp secrets list` shows what is kept".to_owned(),
         };
-        return Err(Failure::Other(format!("there is no secret {name}; {told}")));
+        return Err(Failure::Other(format!(
+            "there is no secret {name}; {message}"
+        )));
     }
     let users = secret_users(context)?.remove(name).unwrap_or_default();
     if context.json {
@@ -184,7 +185,7 @@ fn remove_secret(context: &CliContext, typed: &NamedSecret) -> Result<(), Failur
     reload_kernel(context)
 }
 
-/// Who refers to each secret, in the files in force.
+/// The references to each secret in the files in force.
 fn secret_users(context: &CliContext) -> Result<BTreeMap<String, Vec<SecretReference>>, Failure> {
     let mut users: BTreeMap<String, Vec<SecretReference>> = BTreeMap::new();
     let files = files_in_force(context, context.status()?.as_ref()).unwrap_or_default();
@@ -206,11 +207,11 @@ fn store_label(kept_in: SecretLocation) -> &'static str {
 }
 
 fn render_users(users: &[SecretReference]) -> String {
-    let told = users.iter().map(|user| match &user.server {
+    let labels = users.iter().map(|user| match &user.server {
         Some(server) => format!("{server} ({})", user.key),
         None => user.key.clone(),
     });
-    told.collect::<Vec<_>>().join(", ")
+    labels.collect::<Vec<_>>().join(", ")
 }
 
 fn users_to_json(users: &[SecretReference]) -> Value {

@@ -1,6 +1,6 @@
-//! Values of variables and headers that a person gives a server. What may be a secret is
-//! never taken from the command line, which every user of the machine can read; what is typed or read
-//! from a file is kept by name where secrets are kept, and the configuration names it.
+//! Values of variables and headers that the user supplies. Possible secrets are never taken from the command line,
+//! which every user of the machine can read: typed values and values from files are stored as named secrets, to which
+//! the configuration refers.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,24 +19,24 @@ use crate::cli::print::print_error;
 use crate::config::edit::NewServer;
 use crate::trust;
 
-/// Longest file of variables, in bytes: as long as one secret may be.
+/// Longest file of variables, in bytes: the limit of one secret.
 const MAX_ENV_FILE: u64 = 64 << 10;
 /// Longest scheme before a reference in a header: `Bearer`, `Basic`, `ApiKey`.
 const MAX_SCHEME: usize = 10;
 
-/// What was given, with what has still to be written down.
+/// The supplied values, and the secrets to store.
 #[derive(Default)]
 pub(super) struct SuppliedValues {
     /// `[servers.env]`, as references.
     pub(super) env: Vec<(String, String)>,
     /// `[servers.headers]`, as references.
     pub(super) headers: Vec<(String, String)>,
-    /// Secrets by their names.
+    /// Secrets by name.
     secrets_to_store: Vec<(String, String)>,
 }
 
-/// What the names of the secrets of one server begin with: `home` is the folder beside the user's own file,
-/// whose servers have their ids there; those of other files have a mark of the file besides.
+/// The prefix of the names of one server's secrets: its id for servers in the user's own file, whose folder is `home`;
+/// for other files with a hash of the path.
 pub(super) fn secret_prefix(home: &Path, id: &str, file: &Path) -> String {
     if file.parent() == home.parent() {
         format!("{id}/")
@@ -45,13 +45,13 @@ pub(super) fn secret_prefix(home: &Path, id: &str, file: &Path) -> String {
     }
 }
 
-/// Where secrets of one server lie that are a file each.
+/// The folder with secret files of one server.
 pub(super) fn secret_folder(home: &Path, id: &str, file: &Path) -> PathBuf {
     if file.parent() == home.parent() {
         home.join(id)
     } else {
-        let mark = trust::hash(&file.to_string_lossy());
-        home.join(format!("{id}@{}", &mark[..8]))
+        let path_hash = trust::hash(&file.to_string_lossy());
+        home.join(format!("{id}@{}", &path_hash[..8]))
     }
 }
 
@@ -68,13 +68,13 @@ pub(super) fn collect(
     let mut given = SuppliedValues::default();
     let mut asked = SecretPrompt::new(&add.id);
     for word in &add.env {
-        judge_name("env", word)?;
+        check_name("env", word)?;
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => {
                 let elsewhere = as_reference(value, false).map(|v| absolute_reference(v, here));
                 (name, elsewhere.or_else(|| as_plain_value(name, value)))
             }
-            // A variable that this process has is not asked for.
+            // A variable of this process is not prompted for.
             None if env::var_os(word).is_some() => (word.as_str(), Some(format!("${{{word}}}"))),
             None => match asked.read(word)? {
                 Some(value) => (word.as_str(), Some(given.add_secret(prefix, word, value)?)),
@@ -94,7 +94,7 @@ pub(super) fn collect(
         given.env.extend(variables);
     }
     for word in &add.header {
-        judge_name("header", word)?;
+        check_name("header", word)?;
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (
                 name,
@@ -112,12 +112,12 @@ pub(super) fn collect(
 }
 
 impl SuppliedValues {
-    /// The names of what is kept.
+    /// The names of the secrets.
     pub(super) fn secret_names(&self) -> impl Iterator<Item = &str> {
         self.secrets_to_store.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The entry with some value in place of each file it refers to: that may come later.
+    /// The entry with placeholders for files that it refers to, which may be created later.
     pub(super) fn with_placeholders(server: &NewServer) -> NewServer {
         let values = |values: &[(String, String)]| {
             let some = |(name, value): &(String, String)| {
@@ -136,7 +136,7 @@ impl SuppliedValues {
         }
     }
 
-    /// Takes the variables of a file; answers the references to them.
+    /// Adds the variables of a file.
     pub(super) fn add_file(
         &mut self,
         prefix: Option<&str>,
@@ -153,7 +153,7 @@ impl SuppliedValues {
         variables.map(reference).collect()
     }
 
-    /// Takes a value to be kept by a name of its own; answers the reference to it. Nothing is no secret.
+    /// Adds a named secret; returns the reference to it. An empty value is no secret.
     pub(super) fn add_secret(
         &mut self,
         prefix: Option<&str>,
@@ -185,10 +185,10 @@ impl SuppliedValues {
         Ok(reference)
     }
 
-    /// Keeps the secrets; answers their names.
+    /// Stores the secrets; returns their names.
     ///
     /// # Errors
-    /// Those of the store; some may have been kept by then.
+    /// Those of the store; some secrets may be stored then.
     pub(super) fn store(&self, store: Option<&SecretStore>) -> Result<Vec<&str>, Failure> {
         for (name, value) in &self.secrets_to_store {
             let store = store.ok_or_else(|| Failure::Usage("there is no home".to_owned()))?;
@@ -198,7 +198,7 @@ impl SuppliedValues {
     }
 }
 
-/// Removes what was kept for a server, if anything was.
+/// Removes the stored secrets of a server.
 pub(super) fn remove_stored(store: Option<&SecretStore>, prefix: &str) {
     let forgotten = |store: &SecretStore| {
         for kept in store.list(Namespace::Named)? {
@@ -213,7 +213,7 @@ pub(super) fn remove_stored(store: Option<&SecretStore>, prefix: &str) {
     }
 }
 
-/// Removes the files of secrets of a server, if there are any.
+/// Removes the secret files of a server.
 pub(super) fn remove_files(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder)
         && error.kind() != io::ErrorKind::NotFound
@@ -222,8 +222,8 @@ pub(super) fn remove_files(folder: &Path) {
     }
 }
 
-/// A value that only says where the value is: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also
-/// a scheme and a variable or `${secret:NAME}`. Nothing is a value, too.
+/// A value that is only a reference: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also a scheme and a variable
+/// or `${secret:NAME}`. An empty value counts, too.
 fn as_reference(value: &str, header: bool) -> Option<&str> {
     let bare = match value.split_once(' ') {
         Some((scheme, rest)) if header && is_scheme(scheme) => rest,
@@ -235,7 +235,7 @@ fn as_reference(value: &str, header: bool) -> Option<&str> {
     (value.is_empty() || elsewhere || is_variable_reference(bare)).then_some(value)
 }
 
-/// A value that may be seen by everybody, as it is written down. What holds a reference is none.
+/// A value that is no secret, as it is written. References are none.
 fn as_plain_value(name: &str, value: &str) -> Option<String> {
     let open = !is_secret(name, value) && !is_secret_word(value) && !is_random(value);
     (open && !value.contains("${")).then(|| value.replace('$', "$$"))
@@ -246,21 +246,21 @@ fn has_name_letters(name: &str) -> bool {
     !name.is_empty() && name.chars().all(plain)
 }
 
-/// Whether a word in the place of a name may rather be a value, or a part of one.
+/// Whether a word in place of a name may be a value, or a part of one.
 pub(super) fn may_be_value(name: &str) -> bool {
     is_secret_word(name) || (is_random(name) && name.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// The name of a variable or a header, which may be shown.
+/// The name of a variable or a header, which may be displayed.
 fn is_plain_name(name: &str) -> bool {
     has_name_letters(name) && !may_be_value(name)
 }
 
-/// Refuses what does not begin with a name.
+/// Rejects words that do not begin with a name.
 ///
 /// # Errors
-/// Repeats nothing of it: in `Authorization: Bearer x` the secret is a part of what stands before a `=`.
-fn judge_name(option: &str, word: &str) -> Result<(), Failure> {
+/// Repeats nothing of it: in `Authorization: Bearer x` the secret is part of the text before a `=`.
+fn check_name(option: &str, word: &str) -> Result<(), Failure> {
     let name = word.split_once('=').map_or(word, |(name, _)| name);
     if is_plain_name(name) {
         return Ok(());
@@ -281,7 +281,7 @@ fn is_scheme(word: &str) -> bool {
     word.len() <= MAX_SCHEME && !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic())
 }
 
-/// `${NAME}` and no more: what stands after `:-` would be a value.
+/// `${NAME}` only: the text after `:-` would be a value.
 fn is_variable_reference(text: &str) -> bool {
     let name = text
         .strip_prefix("${")
@@ -295,7 +295,7 @@ fn is_variable_reference(text: &str) -> bool {
     })
 }
 
-/// A path typed here must not mean another place in a file that lies elsewhere.
+/// A path typed here must mean the same place in a file elsewhere.
 fn absolute_reference(value: &str, here: &Path) -> String {
     match value.strip_prefix("file:") {
         Some(path) if !path.starts_with("${") => format!("file:{}", here.join(path).display()),
@@ -303,11 +303,11 @@ fn absolute_reference(value: &str, here: &Path) -> String {
     }
 }
 
-/// What is asked at the terminal, one after the other. Between two questions nothing is shown either:
-/// both answers may have been pasted at once.
+/// Prompts for secrets, one after the other. Echo stays off between two prompts: both answers may have been pasted at
+/// once.
 pub(super) struct SecretPrompt<'a> {
     id: &'a str,
-    /// From the first question on.
+    /// Open from the first prompt on.
     terminal: Option<HiddenInput>,
 }
 
@@ -316,7 +316,7 @@ impl<'a> SecretPrompt<'a> {
         Self { id, terminal: None }
     }
 
-    /// What a person types, unseen; `None` where nobody can be asked.
+    /// Reads a value without echo; `None` without a terminal.
     pub(super) fn read(&mut self, name: &str) -> Result<Option<String>, Failure> {
         if !io::stdin().is_terminal() {
             return Ok(None);
@@ -334,8 +334,8 @@ impl<'a> SecretPrompt<'a> {
     }
 }
 
-/// The variables of a file as containers' engines read it: `KEY=VALUE` with the value as it stands,
-/// `KEY` for the kernel's own, `#` before a remark. A byte order mark and an `export` before a name mean nothing.
+/// Parses a file of variables like container engines: `KEY=VALUE` with the literal value, `KEY` for the kernel's own
+/// variable, `#` before a comment. A byte order mark and `export` before a name are ignored.
 pub(super) fn read_env_file(
     file: &Path,
     here: &Path,
@@ -395,7 +395,7 @@ fn no_terminal_failure(name: &str) -> Failure {
     ))
 }
 
-/// Refuses an address with a password or a key in it.
+/// Rejects a URL that contains a password or a key.
 ///
 /// # Errors
 /// Names the part, never its value.
@@ -436,7 +436,7 @@ mod tests {
 
     /// `Authorization: Bearer x` is how a header is written elsewhere.
     #[test]
-    fn what_is_no_name_is_not_repeated() {
+    fn invalid_names_are_not_repeated() {
         let Invocation::Command(Command::Servers(Servers::Add(mut add))) =
             Cli::parse_from(["mgp", "servers", "add", "x", "--url", "https://h.test"]).command
         else {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_a_value_is_can_be_said_on_the_command_line() {
+    fn only_references_are_accepted_on_the_command_line() {
         for good in ["", "${KEY}", "file:./key", "secret:key", "${secret:key}"] {
             assert_eq!(as_reference(good, false), Some(good));
         }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_look_like_no_secret_may_be_typed() {
+    fn values_unlike_secrets_may_be_typed() {
         for (name, value, written) in [
             ("LOG_LEVEL", "debug", "debug"),
             ("PRICE", "$5", "$$5"),
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_keys_are_refused_without_repeating_them() {
+    fn urls_with_keys_are_rejected_without_repeating_them() {
         for good in [
             "https://h/mcp",
             "https://h/mcp?region=eu&token=${T}",
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_variables_is_read_as_containers_read_it() {
+    fn files_of_variables_are_parsed_like_container_engines_do() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join("x.env"),

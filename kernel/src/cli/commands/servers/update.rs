@@ -1,4 +1,4 @@
-//! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
+//! `mgp servers update`: writes the newest version of a server's package into its entry.
 
 mod images;
 mod outdated;
@@ -34,11 +34,11 @@ use crate::cli::text_format::sanitize_line;
 use crate::config;
 use crate::config::edit::{self, EditError};
 
-/// How long the kernel may take to hand a changed entry to its server: it has answered that it read it.
+/// Limit for the kernel to apply a changed entry to its server after the reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An entry as it stands in its file.
+/// An entry in its file.
 struct Entry {
     file: PathBuf,
     text: String,
@@ -46,14 +46,14 @@ struct Entry {
     args: Vec<String>,
 }
 
-/// A new version, and what the entry says then.
+/// A new version, and the changed argument.
 struct VersionChange {
     from: Option<String>,
     to: String,
     argument: String,
 }
 
-/// Writes the newest version into an entry, or the one that is named, and has the server run it.
+/// Writes the newest or the named version into an entry, and restarts the server.
 pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure> {
     let status = context.status()?;
     let entry = find_entry(context, status.as_ref(), &typed.id)?;
@@ -79,7 +79,7 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
             Value::Null,
         );
     }
-    // What it offers before anything is written; a server that is away offers nothing.
+    // The tools before the change; none if the server is not connected.
     let offered = status
         .as_ref()
         .and_then(|_| OfferedTools::fetch(context, &typed.id).ok());
@@ -137,45 +137,49 @@ fn find_entry(
             "{id} stands in no file: an agent registered it while the kernel runs"
         )));
     }
-    let meant = nearest_name(id, known.iter().map(String::as_str));
-    let meant = meant.map_or(String::new(), |meant| format!(" (did you mean {meant}?)"));
-    Err(Failure::Usage(format!("there is no server {id}{meant}")))
+    let suggestion = nearest_name(id, known.iter().map(String::as_str));
+    let suggestion = suggestion.map_or(String::new(), |suggestion| {
+        format!(" (did you mean {suggestion}?)")
+    });
+    Err(Failure::Usage(format!(
+        "there is no server {id}{suggestion}"
+    )))
 }
 
-/// `None` where the entry says that version already.
+/// `None` if the entry already has that version.
 fn plan_change(
     context: &CliContext,
     entry: &Entry,
     package: &Package,
     typed: &Update,
 ) -> Result<Option<VersionChange>, Failure> {
-    let wanted = typed.to.as_deref();
-    if let Some(wanted) = wanted.filter(|wanted| !is_version(wanted)) {
-        return Err(Failure::Usage(format!("`{wanted}` is no version")));
+    let requested = typed.to.as_deref();
+    if let Some(requested) = requested.filter(|requested| !is_version(requested)) {
+        return Err(Failure::Usage(format!("`{requested}` is no version")));
     }
-    let said = package.version.as_deref();
-    if wanted.is_some() && wanted == said {
+    let recorded = package.version.as_deref();
+    if requested.is_some() && requested == recorded {
         return Ok(None);
     }
-    let to = match (wanted, package.registry) {
-        // It tells all versions at once, and only of the newest that it is one.
-        (Some(wanted), Registry::Pip) => wanted.to_owned(),
+    let to = match (requested, package.registry) {
+        // pip lists all versions at once, and confirms only the newest.
+        (Some(requested), Registry::Pip) => requested.to_owned(),
         _ => package_versions::newest_package_version(
             &entry.command,
             package,
-            wanted,
+            requested,
             &context.outbound(),
         )?,
     };
-    let order = said.map_or(Ordering::Less, |said| compare_versions(said, &to));
-    if wanted.is_none() && order == Ordering::Greater {
+    let order = recorded.map_or(Ordering::Less, |recorded| compare_versions(recorded, &to));
+    if requested.is_none() && order == Ordering::Greater {
         print_error(format_args!(
             "note: {} is newer than {to}, which {} says is the newest; `--to {to}` goes back",
-            said.unwrap_or_default(),
+            recorded.unwrap_or_default(),
             package.registry.program()
         ));
     }
-    if wanted.is_none() && order != Ordering::Less {
+    if requested.is_none() && order != Ordering::Less {
         return Ok(None);
     }
     let argument = package.with_version(&entry.args[package.argument], &to);
@@ -183,7 +187,7 @@ fn plan_change(
     Ok(Some(VersionChange { from, to, argument }))
 }
 
-/// What the entry said before the last update, as a change like any other.
+/// The version before the last update, as a change.
 fn previous_version(
     context: &CliContext,
     typed: &Update,
@@ -196,8 +200,8 @@ fn previous_version(
             "no update of {id} is remembered that could be taken back"
         ))
     })?;
-    let said = entry.args.get(last.argument);
-    if said != Some(&last.after) || package.argument != last.argument {
+    let recorded = entry.args.get(last.argument);
+    if recorded != Some(&last.after) || package.argument != last.argument {
         return Err(Failure::Other(format!(
             "{id}: its entry was changed since it was updated to {}; `--to VERSION` writes one",
             last.to
@@ -210,7 +214,7 @@ fn previous_version(
     })
 }
 
-/// So that the update can be taken back; one that was taken back is forgotten.
+/// Records the update for an undo; an undone one is removed.
 fn record_update(
     context: &CliContext,
     typed: &Update,
@@ -227,11 +231,11 @@ fn record_update(
         from: change.from.clone(),
         to: change.to.clone(),
     };
-    let kept = Some(update).filter(|_| !typed.undo);
-    update_history::save(context, (&typed.id, &entry.file), kept)
+    let stored = Some(update).filter(|_| !typed.undo);
+    update_history::save(context, (&typed.id, &entry.file), stored)
 }
 
-/// Writes the entry; true where the kernel reads it as it is now.
+/// Writes the entry; true if the running kernel reads that file.
 fn write_entry(
     context: &CliContext,
     typed: &Update,
@@ -257,7 +261,7 @@ fn write_entry(
     Ok(trusted || !project)
 }
 
-/// Has the kernel take the entry up, and waits until the server runs it or has failed.
+/// Reloads the kernel, and waits until the server runs the change or has failed.
 fn apply(
     context: &CliContext,
     about: (&str, &Package),
@@ -270,12 +274,12 @@ fn apply(
         report_updated(context, about, file, change, true.into())?;
     }
     context.reload_kernel()?;
-    let asked = Instant::now();
+    let started_at = Instant::now();
     let server = loop {
         let server: Server =
             start_and_watch(context, Wait::METHOD, "updating", id, StartMode::Plain)?;
-        let taken = server.runs.contains(&change.argument) || server.rolling.is_some();
-        if taken || server.state == "error" || asked.elapsed() > RELOAD_TIMEOUT {
+        let is_applied = server.runs.contains(&change.argument) || server.rolling.is_some();
+        if is_applied || server.state == "error" || started_at.elapsed() > RELOAD_TIMEOUT {
             break server;
         }
         thread::sleep(POLL_INTERVAL);

@@ -5,10 +5,10 @@ use mgp_protocol::mgp::kernel::{Client, KernelStatus};
 use crate::cli::print::new_table;
 use crate::cli::text_format::{first_line, format_duration, sanitize_line};
 
-/// Rows that are shown; more are counted.
+/// Most rows; more are counted.
 const ROWS_MAX: usize = 20;
 
-/// One row for each client, the first who came on top.
+/// One row for each client, in the order of connecting.
 pub(super) fn render_clients(status: &KernelStatus) -> String {
     let mut table = new_table(&[
         "AGENT",
@@ -41,7 +41,7 @@ pub(super) fn render_clients(status: &KernelStatus) -> String {
     }
 }
 
-/// What it calls itself.
+/// Its name and version.
 fn program_label(client: &Client) -> String {
     let words = [client.name.as_deref(), client.version.as_deref()];
     let words: Vec<_> = words.into_iter().flatten().collect();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_crowd_the_first_are_shown() {
+    fn rows_beyond_the_limit_are_counted() {
         let shown = render_clients(&status(ROWS_MAX + 7));
         assert!(shown.contains("and 7 more"), "{shown}");
         assert_eq!(shown.lines().count(), 1 + ROWS_MAX + 1);

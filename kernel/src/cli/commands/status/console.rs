@@ -1,4 +1,4 @@
-//! `mgp console`: opens the console in a browser, or ends it everywhere.
+//! `mgp console`: opens the console in a browser, or signs all browsers out.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -49,14 +49,14 @@ pub(in crate::cli::commands) fn open_console(
     })
 }
 
-/// Whether a browser could be seen here.
+/// Whether a browser can be displayed here.
 fn has_screen() -> bool {
     let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set)
 }
 
-/// A page that leads on to the link. Every user of the machine reads the command lines of all programs,
-/// and so that of the browser; this page only its owner reads.
+/// A page that redirects to the link. Every user of the machine can read the command lines of all programs, including
+/// the browser's; this page is readable only by its owner.
 fn write_redirect_page(context: &CliContext, link: &ConsoleLink) -> Result<PathBuf, Failure> {
     let status: KernelStatus =
         parse_result(&context.call(Status::METHOD, &json!({}), PROGRESS_TITLE)?)?;
@@ -65,7 +65,7 @@ fn write_redirect_page(context: &CliContext, link: &ConsoleLink) -> Result<PathB
     Ok(page)
 }
 
-/// The address holds nothing that means something in HTML: scheme, numbers, letters, `-` and `_`.
+/// The URL has no HTML metacharacters: scheme, digits, letters, `-` and `_`.
 fn redirect_html(url: &str) -> String {
     format!(
         "<!doctype html><meta charset=\"utf-8\"><title>mgp</title>\n\
@@ -81,7 +81,7 @@ mod tests {
 
     /// Decision 0067.
     #[test]
-    fn the_page_leads_to_the_link_and_tells_nobody() {
+    fn the_page_redirects_to_the_link_privately() {
         let page = redirect_html("http://127.0.0.1:7332/#a-B_9");
         assert!(page.contains("content=\"0;url=http://127.0.0.1:7332/#a-B_9\""));
         assert!(page.contains("no-referrer"));

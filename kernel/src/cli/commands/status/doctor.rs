@@ -1,4 +1,4 @@
-//! `mgp doctor`: looks at everything a kernel needs, and says what to do.
+//! `mgp doctor`: checks everything a kernel needs, and suggests fixes.
 
 mod clients;
 mod configuration;
@@ -27,32 +27,32 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line, render_titled};
 use crate::config::{self, LoadedConfig};
 
-/// What is looked at.
+/// The context of all checks.
 struct CheckContext<'c> {
     context: &'c CliContext,
-    /// Where the configuration is looked for.
+    /// How the configuration is looked up.
     look_up: ConfigLookup,
-    /// The kernel that runs, where one does.
+    /// The running kernel, if any.
     status: Option<KernelStatus>,
-    /// The files as they are written, with something in the place of every variable and secret.
+    /// The files as written, with placeholders for variables and secrets.
     loaded: LoadedConfig,
     data_dir: PathBuf,
 }
 
-/// Looks, mends where that is asked for, and tells.
+/// Runs the checks, applies fixes if requested, and prints the findings.
 pub(in crate::cli::commands) fn run_doctor(
     context: &CliContext,
     typed: &Doctor,
 ) -> Result<(), Failure> {
-    let patient = CheckContext::new(context)?;
-    let mut findings = patient.run_checks();
+    let cx = CheckContext::new(context)?;
+    let mut findings = cx.run_checks();
     if typed.fix {
         findings.iter_mut().for_each(Finding::fix);
     }
     findings.sort_by_key(|finding| finding.level);
     let broken = findings.iter().any(|it| it.level == FindingLevel::Broken);
     let file = match &typed.report {
-        Some(file) => Some(report::write_report(&patient, &findings, file)?),
+        Some(file) => Some(report::write_report(&cx, &findings, file)?),
         None => None,
     };
     if context.json {
@@ -69,7 +69,7 @@ pub(in crate::cli::commands) fn run_doctor(
 
 impl<'c> CheckContext<'c> {
     fn new(context: &'c CliContext) -> Result<Self, Failure> {
-        // A kernel that hangs is found below.
+        // A kernel that hangs is reported below.
         let status = context.status().ok().flatten();
         let something =
             |name: &str| Some(std::env::var(name).unwrap_or_else(|_| PLACEHOLDER_VALUE.to_owned()));
@@ -86,7 +86,7 @@ impl<'c> CheckContext<'c> {
         })
     }
 
-    /// Each looks for itself: none keeps another from looking.
+    /// The checks are independent of each other.
     fn run_checks(&self) -> Vec<Finding> {
         let looks: [fn(&CheckContext<'_>) -> Vec<Finding>; 11] = [
             running_kernel::check_kernel,
@@ -105,7 +105,7 @@ impl<'c> CheckContext<'c> {
     }
 }
 
-/// What stands for a variable that is not set, as long as only the shape of an entry matters.
+/// The value of unset variables while only the shape of an entry matters.
 const PLACEHOLDER_VALUE: &str = "https://set";
 
 fn print_findings(findings: &[Finding], file: Option<&PathBuf>) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `mgp metrics`: figures for people and for Prometheus.
+//! `mgp metrics`: metrics for users and for Prometheus.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ pub(in crate::cli::commands) fn show(
     context: &CliContext,
     typed: &args::Metrics,
 ) -> Result<(), Failure> {
-    let asked = json!({"open_metrics": typed.openmetrics});
-    let answer = context.call(Metrics::METHOD, &asked, "reading the figures")?;
+    let params = json!({"open_metrics": typed.openmetrics});
+    let answer = context.call(Metrics::METHOD, &params, "reading the figures")?;
     context.print_answer(&answer, |told: MetricsText| {
         if !typed.scrape_config {
             print_line(told.text.trim_end())
@@ -26,7 +26,7 @@ pub(in crate::cli::commands) fn show(
     })
 }
 
-/// A job of Prometheus, as it stands in `scrape_configs`.
+/// A Prometheus job for `scrape_configs`.
 fn scrape_config(told: &MetricsText) -> Result<String, Failure> {
     let Some((url, file)) = told.url.as_ref().zip(told.token_file.as_ref()) else {
         return Err(Failure::Other(
@@ -59,7 +59,7 @@ mod tests {
 
     /// Decision 0066: the job names the file of the token, and never the token.
     #[test]
-    fn a_job_for_prometheus_names_the_address_and_the_file() {
+    fn a_prometheus_job_names_the_url_and_the_token_file() {
         let mut told = MetricsText {
             text: String::new(),
             url: Some("http://127.0.0.1:7332/metrics".into()),

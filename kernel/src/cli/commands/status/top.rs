@@ -1,4 +1,4 @@
-//! `mgp top`: servers, calls, latency, memory and what waits, while it happens.
+//! `mgp top`: live servers, calls, latency, memory and pending entries.
 
 mod history;
 mod metrics;
@@ -41,7 +41,7 @@ pub(in crate::cli::commands) fn run_top(
     context.block_on(watch::run_live(context, pace))
 }
 
-/// Prints what is seen, each interval or once: the first time after two looks, as one is no rate.
+/// Prints each sample or one: the first after two samples, because one gives no rate.
 async fn print_samples(context: &CliContext, pace: Duration, once: bool) -> Result<(), Failure> {
     let mut client = context.connect(ConnectOptions::default()).await?;
     let mut model = Model::default();

@@ -1,4 +1,4 @@
-//! `mgp status --tree`: the actors and tasks that run.
+//! `mgp status --tree`: the running actors and tasks.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{ActorNode, RunningTree, Tree};
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lives_under_whom_is_told_line_by_line() {
+    fn the_tree_is_printed_line_by_line() {
         let node = |name: &str, under: Vec<ActorNode>| ActorNode {
             name: name.into(),
             under,

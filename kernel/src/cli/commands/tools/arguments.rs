@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::cli::failure::Failure;
 
-/// What was typed after the tool's name.
+/// The arguments after the tool's name.
 pub(super) enum TypedArguments {
     /// The whole object.
     Object(Map<String, Value>),
-    /// Keys and values, to be read as the tool's schema says.
+    /// Keys and values, parsed by the tool's schema.
     Pairs(Vec<(String, String)>),
 }
 
-/// Reads `KEY=VALUE …`, `@FILE` or `--json-args`.
+/// Parses `KEY=VALUE …`, `@FILE` or `--json-args`.
 pub(super) fn parse(words: &[String], json: Option<&str>) -> Result<TypedArguments, Failure> {
     match (json, words) {
         (Some(json), _) => parse_object(json, "--json-args").map(TypedArguments::Object),
@@ -53,7 +53,7 @@ fn usage_failure(message: String) -> Failure {
     Failure::Usage(message)
 }
 
-/// Reads `KEY=VALUE …` where every value is text.
+/// Parses `KEY=VALUE …` with text values.
 pub(in crate::cli::commands) fn parse_text_pairs(
     words: &[String],
 ) -> Result<Map<String, Value>, Failure> {
@@ -67,7 +67,7 @@ pub(in crate::cli::commands) fn parse_text_pairs(
     Ok(object)
 }
 
-/// Reads each value as the tool's `inputSchema` says; without one, as what it looks like.
+/// Parses each value by the tool's `inputSchema`; without one, by its form.
 pub(super) fn parse_by_schema(
     pairs: Vec<(String, String)>,
     schema: Option<&Value>,
@@ -83,7 +83,7 @@ pub(super) fn parse_by_schema(
     Ok(object)
 }
 
-/// The JSON types a property may have; none when the schema does not say it plainly.
+/// The possible JSON types of a property; none if the schema does not declare them simply.
 fn json_types(property: Option<&Value>) -> Vec<&str> {
     match property.map(|property| &property["type"]) {
         Some(Value::String(kind)) => vec![kind],
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn all_arguments_can_be_one_object() {
+    fn arguments_can_be_one_object() {
         let given = json!({"path": "/x", "deep": [1]});
         assert_eq!(pairs(&[&given.to_string()], None), Ok(given));
         let broken = pairs(&["{\"path\": "], None).unwrap_err();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_the_schema_says() {
+    fn values_are_parsed_by_the_schema() {
         let schema = json!({"properties": {
             "s": {"type": "string"}, "n": {"type": "integer"}, "b": {"type": "boolean"},
             "l": {"type": "array"}, "m": {"type": ["string", "null"]},
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_schema_values_are_what_they_look_like() {
+    fn without_a_schema_values_are_parsed_by_their_form() {
         let want = json!({"a": 1, "b": "text", "c": {"d": []}, "e": "x"});
         assert_eq!(
             pairs(&["a=1", "b=text", r#"c={"d":[]}"#, r#"e="x""#], None),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_told_before_anything_is_called() {
+    fn invalid_arguments_are_rejected_before_any_call() {
         assert!(pairs(&["lonely"], None).unwrap_err().contains("KEY=VALUE"));
         assert!(pairs(&["a=1", "a=2"], None).unwrap_err().contains("twice"));
         assert!(parse(&[], Some("[1]")).is_err_and(|e| e.exit_code() == 2));

@@ -29,12 +29,12 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
         is_interactive: std::io::stdin().is_terminal(),
         ..ConnectOptions::default()
     };
-    // Who reads the answer with a program is asked nothing.
+    // A program that reads the answer is not prompted.
     let asks = !context.json && opening.is_interactive && std::io::stdout().is_terminal();
     let answer = context.with_kernel_at(opening, async |client| {
-        let meant = resolve_tool(client, &call.name).await;
-        // What nobody lists may be a tool of the kernel's own, or of a server that is about to come.
-        let (name, listed) = match &meant {
+        let resolved = resolve_tool(client, &call.name).await;
+        // Unlisted tools may be the kernel's own, or of a starting server.
+        let (name, listed) = match &resolved {
             Ok((server, tool)) => (canonical_name(server, tool), visible_name(server, tool)),
             Err(_) => (call.name.clone(), call.name.clone()),
         };
@@ -51,7 +51,7 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
             }
         };
         let answer = call_over(client, &name, &arguments).await;
-        let answer = answer.map_err(|failure| match meant {
+        let answer = answer.map_err(|failure| match resolved {
             Err(unread @ Failure::Usage(_)) if is_unknown_tool(&failure) => unread,
             Ok(_) | Err(_) => failure,
         })?;
@@ -64,7 +64,7 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
     show(context, call, &answer)
 }
 
-/// Asks for what is missing, while the connection stays.
+/// Prompts for missing arguments, while the connection stays open.
 async fn prompt_missing(
     name: String,
     schema: Value,
@@ -80,7 +80,7 @@ async fn prompt_missing(
     filled.ok_or_else(|| Failure::Usage("arguments are missing; nothing was called".to_owned()))
 }
 
-/// The tool that is meant: its server, and that one's own name for it.
+/// Resolves the tool: its server, and that server's own name for it.
 pub(super) async fn resolve_tool(
     client: &mut KernelClient,
     typed: &str,
@@ -94,18 +94,18 @@ pub(super) async fn resolve_tool(
         tool_name,
         ..
     } = name_resolution::resolve_existing(client, &asked).await?;
-    let meant = server_id.map(ServerId::new).zip(tool_name);
+    let resolved = server_id.map(ServerId::new).zip(tool_name);
     let whole = || format!("{typed} is a server; a tool is written SERVER:TOOL");
-    meant.ok_or_else(|| Failure::Usage(whole()))
+    resolved.ok_or_else(|| Failure::Usage(whole()))
 }
 
-/// The kernel knows no such tool.
+/// Whether the kernel reports an unknown tool.
 fn is_unknown_tool(failure: &Failure) -> bool {
     matches!(failure, Failure::ErrorResponse { code, message, .. }
         if *code == INVALID_PARAMS && message.starts_with("Unknown tool: "))
 }
 
-/// The `inputSchema` of the tool that is shown under this name; none when none is.
+/// The `inputSchema` of the tool listed under this name, if any.
 pub(super) async fn fetch_schema(
     client: &mut KernelClient,
     name: &str,
@@ -115,8 +115,8 @@ pub(super) async fn fetch_schema(
         .iter()
         .map(|t| parse_result(t))
         .collect::<Result<_, _>>()?;
-    let meant = tools.into_iter().find(|tool| tool.name == name);
-    Ok(meant.map(|tool| tool.input_schema))
+    let resolved = tools.into_iter().find(|tool| tool.name == name);
+    Ok(resolved.map(|tool| tool.input_schema))
 }
 
 async fn call_over(
@@ -129,7 +129,7 @@ async fn call_over(
     client.call(tools::Call::METHOD, &params, doing).await
 }
 
-/// Prints the result; what a tool says about its failure goes to stderr.
+/// Prints the result; a tool's error is printed on stderr.
 fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Failure> {
     let result: Value = parse_result(answer)?;
     let failed = result["isError"] == true;

@@ -1,4 +1,4 @@
-//! `mgp tools call --curl`: the same call as a request to copy, for the HTTP door (MCP-lite).
+//! `mgp tools call --curl`: the same call as an HTTP request to copy (MCP-lite).
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_line;
 use crate::cli::text_format::quote_for_shell;
 
-/// What a door's words have before the file of its token.
+/// Precedes the token file in the description of an endpoint.
 const TOKEN_SEPARATOR: &str = ", token in ";
 
 /// Prints the request; nothing is called.
@@ -34,7 +34,7 @@ pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
             Err(_) => call.name.clone(),
         };
         let listed = fetch_schema(client, &tool).await?;
-        // What nobody lists is nothing that can be called, but for a tool of a server that is away.
+        // Unlisted tools cannot be called, except those of an unavailable server.
         if let (Err(unread), None) = (meant, &listed) {
             return Err(unread);
         }
@@ -60,8 +60,7 @@ pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
     }
 }
 
-/// The file that the arguments stand in, so that they need not be in the command line, which every user of
-/// the machine can read.
+/// The file with the arguments, so that they are not on the command line, which every user of the machine can read.
 fn argument_file(call: &Call) -> Option<String> {
     let [one] = call.arguments.as_slice() else {
         return None;
@@ -75,12 +74,12 @@ fn argument_file(call: &Call) -> Option<String> {
 #[derive(Debug, PartialEq, Eq)]
 struct CurlRequest<'a> {
     url: String,
-    /// Where the token is.
+    /// The file of the token.
     token_file: Option<&'a str>,
 }
 
 impl<'a> CurlRequest<'a> {
-    /// Of a tool at a door, in the door's words; `None` where it is no HTTP door.
+    /// A request to an endpoint by its description; `None` if it is not HTTP.
     fn new(door: &'a str, tool: &str) -> Option<Self> {
         let address = agents::endpoint_url(door)?;
         let base = address.strip_suffix("/mcp").unwrap_or(address);
@@ -90,7 +89,7 @@ impl<'a> CurlRequest<'a> {
         })
     }
 
-    /// For a shell. The token reaches curl through a pipe: it is in no command line.
+    /// For a shell. The token reaches curl through a pipe: it is on no command line.
     fn render_command(&self, file: &Option<String>, arguments: &Map<String, Value>) -> String {
         let mut text = String::new();
         let mut header = "";
@@ -129,7 +128,7 @@ impl<'a> CurlRequest<'a> {
     }
 }
 
-/// JSON text in which nothing moves a cursor or hides itself.
+/// JSON text without control or invisible characters.
 fn to_printable_json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_the_token_by_its_file_and_what_is_typed_stays_one_word() {
+    fn a_request_reads_the_token_from_its_file_and_quotes_its_arguments() {
         let door = "http://127.0.0.1:7332/mcp, token in /home/a b/token";
         let request = CurlRequest::new(door, "demo__say it").unwrap();
         let arguments = arguments(json!({"text": "it's $(rm) `x` \u{202e}\u{9b}\n"}));

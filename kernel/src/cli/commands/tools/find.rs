@@ -54,10 +54,10 @@ fn result_table(found: &SearchResult) -> PlainTable {
     table
 }
 
-/// Its score, with a mark where it does something else than what is looked for.
+/// Its score, with `?` if the tool may do something else than requested.
 fn score_cell(tool: &Tool) -> String {
-    let mark = if tool.fits { "" } else { " ?" };
-    format!("{:.2}{mark}", tool.relevance_score)
+    let suffix = if tool.fits { "" } else { " ?" };
+    format!("{:.2}{suffix}", tool.relevance_score)
 }
 
 fn render_footer(found: &SearchResult) -> String {

@@ -14,7 +14,7 @@ use crate::cli::text_format::{first_line, sanitize_line};
 
 /// Widest column of a table, in characters.
 const COLUMN_WIDTH_MAX: usize = 60;
-/// What is shown while the kernel takes its time.
+/// Progress title.
 const PROGRESS_TITLE: &str = "asking the kernel";
 
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: Mcpl) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ fn list_feature_sets(context: &CliContext) -> Result<(), Failure> {
     })
 }
 
-/// Who says whether it is enabled, and that it declares more than was approved.
+/// Who enabled or disabled it, and whether it declares more than was approved.
 fn decision_label(set: &ListedFeatureSet) -> String {
     if set.waits {
         format!("more waits: mgp pending ({})", set.by)
@@ -63,7 +63,7 @@ fn decision_label(set: &ListedFeatureSet) -> String {
     }
 }
 
-/// What a set uses, and that it has scopes or can be rolled back.
+/// What a set uses, and whether it has scopes or can be rolled back.
 fn usage_label(set: &ListedFeatureSet) -> String {
     let mut words = set.uses.clone();
     words.extend(set.scoped.then(|| "scoped".to_owned()));

@@ -1,4 +1,4 @@
-//! The rest of a result that the kernel cut.
+//! Fetches the rest of a result that the kernel truncated.
 
 use mgp_protocol::mcp::{Method, tools};
 use serde_json::value::RawValue;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::cli::client::{KernelClient, parse_result};
 use crate::cli::failure::Failure;
 
-/// The tool that reads on, as the line at a cut names it.
+/// The tool that continues, as named in the last line of a truncated text.
 const READ_TOOL: &str = "mgp_calls_read";
-/// Most parts that are read of one result: of 8 MiB, which is what is kept, in the smallest parts there are use for.
+/// Most pages of one result: 8 MiB, the stored maximum, in the smallest useful pages.
 const PAGES_MAX: usize = 8192;
 
-/// Where a text says at its end that it goes on: what stands before, and the arguments of the tool.
+/// Splits a continued text: the text before the last line, and the arguments of the next call.
 fn split_continuation(text: &str) -> Option<(&str, Value)> {
     let (before, line) = text.rsplit_once('\n')?;
     let ours = line.starts_with("[Cut here: ") || line.starts_with("[Bytes ");
@@ -24,7 +24,7 @@ fn split_continuation(text: &str) -> Option<(&str, Value)> {
     whole.then_some((before, arguments))
 }
 
-/// Puts what was cut off back into a result, over the connection that it was answered on.
+/// Completes a truncated result, over the connection that returned it.
 pub(super) async fn read_all_pages(
     client: &mut KernelClient,
     answer: Box<RawValue>,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_line_of_the_kernel_at_the_end_leads_on() {
+    fn only_the_kernels_line_at_the_end_continues() {
         let line = "a\nb\n[Cut here: 3 of 9 bytes. Read on with the tool mgp_calls_read: {\"result_id\":\"x\",\"from\":3}]";
         let (before, arguments) = split_continuation(line).unwrap();
         assert_eq!(

@@ -80,7 +80,7 @@ fn info(context: &CliContext, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the kernel that runs is reached over HTTP.
+/// The HTTP endpoint of the running kernel.
 fn http_endpoint(context: &CliContext) -> Result<Option<String>, Failure> {
     let doors = context.status()?.map(|status| status.doors);
     let doors = doors.unwrap_or_default();
@@ -88,7 +88,7 @@ fn http_endpoint(context: &CliContext) -> Result<Option<String>, Failure> {
     Ok(url.map(str::to_owned))
 }
 
-/// The set of that name; refuses one that there is not, with the nearest.
+/// The set of this name; an unknown one is rejected with a suggestion.
 pub(in crate::cli::commands) fn find_set(
     context: &CliContext,
     name: &str,

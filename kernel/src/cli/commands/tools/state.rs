@@ -83,7 +83,7 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
     })
 }
 
-/// What is said of a checkpoint that no state of its server has.
+/// The error for an unknown checkpoint.
 async fn unknown_checkpoint(
     client: &mut KernelClient,
     typed: &StateRollback,
@@ -93,19 +93,19 @@ async fn unknown_checkpoint(
         set: typed.set.clone(),
         agent: typed.agent.clone(),
     };
-    let kept = client.call(Log::METHOD, &params, "reading the checkpoints");
-    let kept: StateHistoryList = parse_result(&kept.await?)?;
-    let known = kept.states.iter().flat_map(|state| &state.checkpoints);
-    let known = known.map(|one| one.checkpoint.as_str());
-    let meant = nearest_name(&typed.checkpoint, known);
-    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    let size = client.call(Log::METHOD, &params, "reading the checkpoints");
+    let size: StateHistoryList = parse_result(&size.await?)?;
+    let known = size.states.iter().flat_map(|state| &state.checkpoints);
+    let known = known.map(|entry| entry.checkpoint.as_str());
+    let nearest = nearest_name(&typed.checkpoint, known);
+    let nearest = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
     Ok(sanitize_line(&format!(
-        "no state of {0} has the checkpoint {1:?}{meant} (`mgp state log {0}` shows those that are kept)",
+        "no state of {0} has the checkpoint {1:?}{nearest} (`mgp state log {0}` shows those that are kept)",
         typed.server, typed.checkpoint
     )))
 }
 
-/// Asks the kernel about a server that is there; one that is misspelt is told with the nearest.
+/// Sends a request about an existing server; a misspelled one is reported with a suggestion.
 fn call_about_server(
     context: &CliContext,
     server: &str,
@@ -119,7 +119,7 @@ fn call_about_server(
     })
 }
 
-/// A state as a tree, in the order in which its checkpoints came.
+/// A state as a tree, in the order of its checkpoints.
 fn render_tree(state: &StateHistory) -> String {
     let mut text = render_heading(state);
     for at in 0..state.checkpoints.len() {
@@ -154,27 +154,29 @@ fn render_heading(state: &StateHistory) -> String {
     text
 }
 
-/// A chain without branches stands in one column, so that a long one stays on the page.
+/// A chain without branches stays in one column, so that it fits on the page.
 fn render_branch(all: &[CheckpointEntry], at: usize, mark: &str, below: &str, text: &mut String) {
     let (mut at, mut mark) = (at, mark);
     loop {
-        let one = &all[at];
-        let lost = match (&one.parent, one.parent_at) {
+        let entry = &all[at];
+        let lost = match (&entry.parent, entry.parent_at) {
             (Some(parent), None) => {
                 format!(" (after {}, which is not kept)", sanitize_line(parent))
             }
             (Some(_), Some(_)) | (None, _) => String::new(),
         };
-        let kept = one.bytes.map_or("kept by the server".to_owned(), |bytes| {
-            format!("{bytes} bytes")
-        });
-        let star = if one.current { "*" } else { " " };
+        let size = entry
+            .bytes
+            .map_or("kept by the server".to_owned(), |bytes| {
+                format!("{bytes} bytes")
+            });
+        let star = if entry.current { "*" } else { " " };
         let _ = write!(
             text,
-            "\n{star} {}{mark}{}  {}  {kept}{lost}",
+            "\n{star} {}{mark}{}  {}  {size}{lost}",
             &below[..below.len() - mark.len().min(below.len())],
-            sanitize_line(&one.checkpoint),
-            sanitize_line(&one.at),
+            sanitize_line(&entry.checkpoint),
+            sanitize_line(&entry.at),
         );
         let next: Vec<usize> = (at + 1..all.len())
             .filter(|other| all[*other].parent_at == Some(at))
@@ -183,8 +185,8 @@ fn render_branch(all: &[CheckpointEntry], at: usize, mark: &str, below: &str, te
             [] => return,
             [only] => (at, mark) = (*only, ""),
             [branches @ .., last] => {
-                for one in branches {
-                    render_branch(all, *one, "|- ", &format!("{below}|  "), text);
+                for entry in branches {
+                    render_branch(all, *entry, "|- ", &format!("{below}|  "), text);
                 }
                 render_branch(all, *last, "`- ", &format!("{below}   "), text);
                 return;
@@ -212,7 +214,7 @@ mod tests {
         }
     }
 
-    /// MCPL-063, MCPL-075: a branch stands beside what was there, and a long chain does not wander off the page.
+    /// MCPL-063, MCPL-075: a branch is drawn next to the earlier states, and a long chain stays on the page.
     #[test]
     fn a_state_is_drawn_as_a_tree() {
         let state = StateHistory {

@@ -1,4 +1,4 @@
-//! Nodes that are away, whose tools are listed as they were last told.
+//! Unavailable nodes, whose tools are listed as last known.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use crate::cli::client::{KernelClient, parse_result};
 use crate::cli::failure::Failure;
 use crate::cli::text_format::format_duration;
 
-/// A node that is away.
+/// An unavailable node.
 #[derive(Debug, Serialize)]
 pub(super) struct UnavailableNode {
-    /// What it is called: the first part of the ids of its servers.
+    /// Its name: the first part of the ids of its servers.
     node: String,
-    /// It was last heard so many milliseconds ago.
+    /// Time since its last message, in milliseconds.
     age_ms: u64,
 }
 
-/// Those whose tools are among these. Nobody is asked where there are none of another node.
+/// The unavailable nodes of these tools. Sends no request if there are no tools of other nodes.
 pub(super) async fn list_unavailable(
     client: &mut KernelClient,
     names: &HashMap<String, ToolNames>,
@@ -44,7 +44,7 @@ pub(super) async fn list_unavailable(
     Ok(away.collect())
 }
 
-/// Of each node that is away and whose servers are shown no more, what it shared when it was last heard, a line each.
+/// The last known shares of unavailable nodes whose servers are no longer listed, a line each.
 pub(in crate::cli::commands) async fn hidden_shares(
     client: &mut KernelClient,
     shown: &[String],
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_of_a_node_that_is_away_is_shown_with_its_age() {
+    fn tools_of_unavailable_nodes_are_shown_with_their_age() {
         let away = [UnavailableNode {
             node: "nas".into(),
             age_ms: 12_000,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_a_node_that_is_away_are_named_and_not_called_missing() {
+    fn servers_of_unavailable_nodes_are_named_and_not_missing() {
         let nas = Node {
             name: "nas".into(),
             standing: NodeStatus::Away,
@@ -117,10 +117,10 @@ mod tests {
             nodes: vec![nas],
             ..Cluster::default()
         };
-        let told = hidden_shares_in(&cluster, &[]);
+        let rendered = hidden_shares_in(&cluster, &[]);
         assert!(
-            told[0].starts_with("nas is away, last heard 42 s ago: nas/demo comes back"),
-            "{told:?}"
+            rendered[0].starts_with("nas is away, last heard 42 s ago: nas/demo comes back"),
+            "{rendered:?}"
         );
         assert!(
             hidden_shares_in(&cluster, &["nas/demo".into()]).is_empty(),

@@ -1,5 +1,5 @@
-//! What a project's file would do, for a person to judge: everything but the values of variables and
-//! headers, which may be secrets. Of what these read, it is shown from where and where it goes.
+//! Describes the effects of a project's file for review: everything except values of variables and headers, which may
+//! be secrets. For those, it shows the sources and recipients.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use crate::config::{
 };
 use crate::trust;
 
-/// Keys of a server that are told in words of their own.
+/// Keys of a server with their own description.
 const DESCRIBED_KEYS: [&str; 5] = ["id", "command", "args", "url", "cwd"];
-/// Those that are told by the names in them alone.
+/// Keys of which only the names below are shown.
 const NAME_ONLY_KEYS: [&str; 2] = ["env", "headers"];
-/// A secret among the kernel's own keys; the others are those of `[mcpl.providers.*]`.
+/// A secret among the kernel's own keys; the others are in `[mcpl.providers.*]`.
 const PROVIDER_KEY: &str = "discovery.provider.key";
 
-/// Those of a server beside variables and headers.
+/// Secrets of a server besides variables and headers.
 const LOGIN_KEYS: [&str; 3] = ["login.client_secret", "login.client_key", "login.assertion"];
 
 /// What a file would start and set.
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     folder: String,
     hash: String,
     servers: Vec<PlannedServer>,
-    /// Keys of the kernel with their values, as they are written.
+    /// Keys of the kernel with their values, as written.
     kernel: Vec<(String, Toml)>,
     /// The user's secrets that it names.
     secrets: Vec<SecretReference>,
@@ -42,14 +42,14 @@ pub(super) struct Plan {
 /// A file or a variable that the project reads.
 pub(super) struct PlannedRead {
     kind: ReadKind,
-    /// The variable, or the path of what is read: links followed, where it can be known.
+    /// The variable, or the resolved path of the file, if known.
     pub(super) name: String,
-    /// The path as it stands in the file, where another one is read.
+    /// The path as written, if it differs.
     written_path: Option<String>,
-    /// Where it goes: the server with its program or address, or the kernel.
+    /// The recipient: the server with its program or address, or the kernel.
     pub(super) recipient: String,
     key: String,
-    /// It may be a secret of the user's: it is named by who trusts the file.
+    /// It may be a secret of the user, and must be named to trust the file.
     pub(super) is_private: bool,
 }
 
@@ -64,10 +64,10 @@ struct PlannedServer {
 }
 
 impl Plan {
-    /// What `text` would do in the place of `file`.
+    /// The effects of `text` as the contents of `file`.
     ///
     /// # Errors
-    /// In words, when it is not TOML: then it can do nothing, and nobody can say what it would.
+    /// A description, if it is not TOML: its effects are unknown.
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, String> {
         let table: Table = text
             .parse()
@@ -105,8 +105,8 @@ impl Plan {
         })
     }
 
-    /// For a terminal; what stands in the file is quoted wherever it could be taken for something else, and makes no
-    /// line of its own.
+    /// For a terminal; texts of the file are quoted where they could be mistaken for something else, and never start a
+    /// line.
     pub(super) fn render(&self, changed: bool) -> String {
         let file = sanitize_line(&self.file);
         let mut text = if changed {
@@ -149,7 +149,7 @@ impl Plan {
         text
     }
 
-    /// What may be a secret of the user's, each once for whoever gets it.
+    /// Possible secrets of the user, each once per recipient.
     pub(super) fn private_reads(&self) -> Vec<&PlannedRead> {
         let mut private: Vec<&PlannedRead> = self.reads.iter().filter(|it| it.is_private).collect();
         private.sort_by(|a, b| (&a.name, &a.recipient).cmp(&(&b.name, &b.recipient)));
@@ -249,7 +249,7 @@ fn is_private(name: &str) -> bool {
     PRIVATE_WORDS.iter().any(|word| upper.contains(word)) && upper != "PWD"
 }
 
-/// The path with its variables; `None` where one is not set, or may hold a secret that is not to be shown.
+/// The path with its variables; `None` if one is not set, or may hold a secret.
 fn resolve_path(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     if find_variables(path).into_iter().any(is_private) {
         None
@@ -258,8 +258,8 @@ fn resolve_path(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option
     }
 }
 
-/// The path of the file that is read, the one that is written where it is another, and whether it is outside of the
-/// folder, or may be: a link counts by where it leads, which is looked up without opening anything.
+/// The path of the file that is read, the written one if it differs, and whether it is or may be outside of the folder:
+/// links are resolved, without opening anything.
 fn resolve_file_read(
     written: &str,
     path: Option<&str>,
@@ -272,7 +272,7 @@ fn resolve_file_read(
     let found = joined.canonicalize();
     let inside = match (&found, folder.canonicalize()) {
         (Ok(file), Ok(folder)) => file.starts_with(folder),
-        // What cannot be found now may be anything when it is read.
+        // A file that does not exist now may be anything when it is read.
         (Err(_), _) | (_, Err(_)) => false,
     };
     let shown = found.map_or_else(|_| joined.clone(), without_process_id);
@@ -284,7 +284,7 @@ fn resolve_file_read(
     )
 }
 
-/// What is under `/proc/self` is another file for each process: it has no number.
+/// `/proc/self` is a different folder for each process, so it is shown without the number.
 fn without_process_id(path: PathBuf) -> PathBuf {
     let own = Path::new("/proc").join(std::process::id().to_string());
     let inner = path.strip_prefix(own).map(Path::to_owned);
@@ -292,7 +292,7 @@ fn without_process_id(path: PathBuf) -> PathBuf {
 }
 
 impl PlannedServer {
-    /// Which it is, and what gets what is meant for it.
+    /// The server, and the program or address that receives the value.
     fn label(&self) -> String {
         let program = self.command.first();
         let at = match (&self.url, program) {
@@ -313,7 +313,7 @@ impl PlannedServer {
         };
         let mut other_keys = Vec::new();
         for (key, value) in entry {
-            // What is no table has no names, and is shown as it is.
+            // Without a table there are no names, and the value is shown.
             let names_only = NAME_ONLY_KEYS.contains(&key.as_str()) && value.is_table();
             if !names_only && !DESCRIBED_KEYS.contains(&key.as_str()) {
                 flatten(&quote_word(key), value, &mut other_keys);
@@ -375,7 +375,7 @@ fn is_secret(key: &str) -> bool {
     key == PROVIDER_KEY || of_provider
 }
 
-/// Leaves of these keys only where their values are.
+/// Removes the secret values of these keys, and shows only their sources.
 fn hide_secrets(keys: &mut [(String, Toml)], secret: &[&str]) {
     for (_, value) in keys
         .iter_mut()
@@ -388,7 +388,7 @@ fn hide_secrets(keys: &mut [(String, Toml)], secret: &[&str]) {
     }
 }
 
-/// The keys below a value with dots between them, each with what it says.
+/// The keys below a value, joined by dots, with their values.
 fn flatten(key: &str, value: &Toml, into: &mut Vec<(String, Toml)>) {
     match value {
         Toml::Table(table) if !table.is_empty() => {
@@ -413,7 +413,7 @@ fn render_value(value: &Toml) -> String {
     }
 }
 
-/// One word as a shell would need it, so that spaces and line ends are seen for what they are.
+/// A word quoted for a shell, so that spaces and line breaks are visible.
 fn quote_word(word: &str) -> String {
     let harmless = |c: char| c.is_alphanumeric() || "/._-+:@=,%~${}".contains(c);
     if !word.is_empty() && word.chars().all(harmless) {
@@ -466,7 +466,7 @@ login = { client_secret = "sk-literal", client_id = "me" }
 "#;
 
     #[test]
-    fn everything_a_file_would_do_is_shown_and_no_secret() {
+    fn all_effects_of_a_file_are_shown_without_secrets() {
         let plan = Plan::parse(FILE, Path::new("/clone/mgp.toml")).unwrap();
         let text = plan.render(false);
         for part in [
@@ -490,9 +490,9 @@ login = { client_secret = "sk-literal", client_id = "me" }
         assert!(json.contains("LD_PRELOAD") && json.contains("0.0.0.0"));
     }
 
-    /// What may be the user's own is told apart from what the project brings.
+    /// The user's files and variables are distinguished from the project's.
     #[test]
-    fn files_and_variables_that_go_out_are_shown_with_where_they_go() {
+    fn files_and_variables_are_shown_with_their_recipients() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir(at("project")).unwrap();
@@ -551,7 +551,7 @@ E = "${AWS_SECRET_ACCESS_KEY:-x} $${NO_TOKEN} ${LANG}"
     }
 
     #[test]
-    fn what_is_no_configuration_says_so() {
+    fn an_invalid_configuration_is_reported() {
         assert!(Plan::parse("[x", Path::new("/p/mgp.toml")).is_err());
         let nothing = Plan::parse("# ours\n", Path::new("/p/mgp.toml")).unwrap();
         assert!(
@@ -561,9 +561,9 @@ E = "${AWS_SECRET_ACCESS_KEY:-x} $${NO_TOKEN} ${LANG}"
         );
     }
 
-    /// A key, a note or a value of a project's file makes no line of what it is shown in.
+    /// No key, comment or value of a project's file starts a line of the output.
     #[test]
-    fn no_text_of_a_project_makes_a_line_of_what_is_shown() {
+    fn no_text_of_a_project_starts_a_line_of_the_output() {
         let key = r#""a\n  none of your files""#;
         let text = format!(
             "[{key}]\nx = 1\n[[servers]]\nid = {key}\ncommand = {key}\n{key} = {key}\nenv = {{ {key} = \"file:x\\n  none of yours\" }}\n"

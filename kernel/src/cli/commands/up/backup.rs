@@ -13,14 +13,14 @@ use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::{format_bytes, sanitize_line};
 use crate::config;
 
-/// How long it may take before it shows that it goes on.
+/// Delay before progress is shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 fn backup_failure(error: BackupError) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// Shows that it goes on, once it takes its time.
+/// Shows progress after a delay.
 fn with_progress<T>(title: &str, work: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
     let mut progress = ProgressLine::new(title);
     let (begun, mut is_shown) = (Instant::now(), false);
@@ -77,7 +77,7 @@ pub(in crate::cli::commands) fn create_backup(
     Ok(())
 }
 
-/// Makes a data folder of a backup.
+/// Restores a data folder from a backup.
 pub(in crate::cli::commands) fn restore_backup(
     context: &CliContext,
     typed: &Restore,

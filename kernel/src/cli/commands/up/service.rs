@@ -1,7 +1,7 @@
 //! `mgp service`: the kernel as a service of its user's session.
 //!
-//! What differs from one system to another is in one module each: `systemd` for Linux, `launchd` for macOS,
-//! where only the file is written. Elsewhere there is no service, and `mgp up --detach` does it.
+//! Each system has its own module: `systemd` for Linux, `launchd` for macOS, where only the file is written. Other
+//! systems have no service; use `mgp up --detach`.
 
 mod launchd;
 mod shell_path;
@@ -23,12 +23,11 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{print_error, print_line};
 use crate::cli::text_format::sanitize_line;
 
-/// Permissions of a unit: nothing in it is secret, and the service manager reads it.
+/// Permissions of a unit: it contains no secret, and the service manager reads it.
 const UNIT_MODE: u32 = 0o644;
-/// Programs that most servers are started with.
+/// Programs that start most servers.
 const COMMON_PROGRAMS: [&str; 6] = ["npx", "node", "uvx", "python3", "docker", "bunx"];
 
-/// Carries out one of them.
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Result<(), Failure> {
     match typed {
         Service::Install(typed) => install(context, typed),
@@ -38,20 +37,20 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Re
     }
 }
 
-/// What the files say.
+/// The contents of the service's files.
 struct ServiceSpec {
     /// This program.
     exe: PathBuf,
-    /// The options that lead to the same kernel.
+    /// Options that select the same kernel.
     options: Vec<String>,
-    /// Where it listens.
+    /// The socket.
     socket: PathBuf,
-    /// The folder in which sockets of this session are, where it is there.
+    /// The runtime folder of this session, if it exists.
     runtime: Option<PathBuf>,
     home: PathBuf,
 }
 
-/// One file of the service.
+/// A file of the service.
 struct ServiceFile {
     path: PathBuf,
     text: String,
@@ -92,10 +91,10 @@ impl ServiceSpec {
 fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> {
     let files = ServiceSpec::new(context)?.service_files(context)?;
     if typed.dry_run {
-        let told = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
+        let file_to_json = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
         return if context.json {
             print_line(
-                json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}),
+                json!({"written": false, "files": files.iter().map(file_to_json).collect::<Vec<_>>()}),
             )
         } else {
             files.iter().try_for_each(|file| {
@@ -103,9 +102,9 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
             })
         };
     }
-    // Only systemd is asked; what else there is takes the file up by itself, or as it is told to.
-    let asked = cfg!(target_os = "linux") && !typed.write_only;
-    if asked {
+    // Only systemd is called; other service managers load the file later.
+    let uses_systemd = cfg!(target_os = "linux") && !typed.write_only;
+    if uses_systemd {
         systemd::check_available().map_err(Failure::Other)?;
         if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {
             return Err(Failure::Other(format!(
@@ -117,17 +116,17 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
     for file in &files {
         write(file)?;
     }
-    if asked {
+    if uses_systemd {
         systemd::start().map_err(Failure::Other)?;
     }
     let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
     if context.json {
-        return print_line(json!({"written": paths, "started": asked}));
+        return print_line(json!({"written": paths, "started": uses_systemd}));
     }
     for path in paths {
         print_line(format_args!("wrote {}", path.display()))?;
     }
-    if asked {
+    if uses_systemd {
         print_line(
             "systemd listens on the kernel's socket, and starts the kernel when a client connects",
         )?;
@@ -146,21 +145,21 @@ fn write(file: &ServiceFile) -> Result<(), Failure> {
 
 fn remove(context: &CliContext) -> Result<(), Failure> {
     let files = ServiceSpec::new(context)?.service_files(context)?;
-    let there: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
-    if there.is_empty() {
+    let existing: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
+    if existing.is_empty() {
         return Err(Failure::Other("the service is not installed".to_owned()));
     }
     if systemd::check_available().is_ok() {
         systemd::stop().map_err(Failure::Other)?;
     }
-    for file in &there {
+    for file in &existing {
         std::fs::remove_file(&file.path)
             .map_err(|e| Failure::Other(format!("{}: {e}", file.path.display())))?;
     }
     if systemd::check_available().is_ok() {
         systemd::reload().map_err(Failure::Other)?;
     }
-    let paths: Vec<&Path> = there.iter().map(|file| file.path.as_path()).collect();
+    let paths: Vec<&Path> = existing.iter().map(|file| file.path.as_path()).collect();
     if context.json {
         return print_line(json!({ "removed": paths }));
     }
@@ -173,7 +172,7 @@ fn remove(context: &CliContext) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is still there of the kernel, and what takes it away.
+/// Remaining files of the kernel, and how to remove them.
 fn remaining_parts(context: &CliContext) -> Vec<String> {
     let named = context.look_up.explicit_file().map(|(_, file)| file);
     let configuration = named.or_else(|| context.look_up.user_file());
@@ -239,7 +238,7 @@ fn status(context: &CliContext) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Becomes the kernel, with the `PATH` that the user's shell has.
+/// Executes the kernel with the `PATH` of the user's shell.
 fn exec_kernel(context: &CliContext) -> Result<(), Failure> {
     let mut command = Command::new(env::current_exe()?);
     command.arg("up");
@@ -254,6 +253,6 @@ fn exec_kernel(context: &CliContext) -> Result<(), Failure> {
             "mgp: the shell did not say its PATH; programs are looked for where systemd looks",
         ),
     }
-    // The process stays, and with it the socket that was handed over to it.
+    // The process stays the same, and keeps the socket passed to it.
     Err(command.exec().into())
 }

@@ -4,21 +4,21 @@ use std::os::fd::OwnedFd;
 use super::*;
 use crate::cli::failure::KernelAbsence;
 
-/// How long anything may take before it counts as broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit after which a test counts as failed.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Reconnect that a test hands out, one after the other.
-struct Handed(mpsc::Receiver<UnixStream>);
+/// Provides the connections of a test, one after the other.
+struct QueuedConnections(mpsc::Receiver<UnixStream>);
 
-impl Reconnect for Handed {
+impl Reconnect for QueuedConnections {
     fn reconnect(&mut self, _waiting: &ReconnectWait<'_>) -> Result<UnixStream, Failure> {
         let none = |_| Failure::NotRunning(KernelAbsence::NotListening("/run/mgp.sock".into()));
         self.0.recv().map_err(none)
     }
 }
 
-/// A client that is joined to a kernel.
-struct Joined {
+/// A client connected to a kernel.
+struct ConnectedClient {
     kernel: BufReader<UnixStream>,
     next: mpsc::Sender<UnixStream>,
     input: PipeWriter,
@@ -26,10 +26,10 @@ struct Joined {
     done: mpsc::Receiver<Result<(), Failure>>,
 }
 
-impl Joined {
+impl ConnectedClient {
     fn new() -> Self {
         let (kernel, ours) = UnixStream::pair().unwrap();
-        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+        kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let ((stdin, input), (output, stdout)) = (io::pipe().unwrap(), io::pipe().unwrap());
         let file = |end: OwnedFd| File::from(end);
         let (tell, done) = mpsc::channel();
@@ -39,7 +39,7 @@ impl Joined {
                 ours,
                 file(stdin.into()),
                 file(stdout.into()),
-                Handed(kernels),
+                QueuedConnections(kernels),
             ))
         });
         Self {
@@ -51,52 +51,52 @@ impl Joined {
         }
     }
 
-    fn says(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// What the kernel reads next.
-    fn asked(&mut self) -> String {
+    /// The next line that the kernel reads.
+    fn next_request(&mut self) -> String {
         line(&mut self.kernel)
     }
 
-    fn answers(&mut self, line: &str) {
+    fn respond(&mut self, line: &str) {
         writeln!(self.kernel.get_mut(), "{line}").unwrap();
     }
 
-    /// What the client reads next.
-    fn heard(&mut self) -> String {
+    /// The next line that the client reads.
+    fn next_output(&mut self) -> String {
         line(&mut self.output)
     }
 
-    /// The kernel goes away, and another one takes its place.
-    fn replaced(&mut self) {
+    /// Replaces the kernel by another one.
+    fn replace_kernel(&mut self) {
         let (kernel, ours) = UnixStream::pair().unwrap();
-        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+        kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         self.kernel = BufReader::new(kernel);
         self.next.send(ours).unwrap();
     }
 
-    /// A conversation of the session era, with one call answered.
-    fn opened(&mut self) {
-        self.says(TIMEOUT);
-        assert_eq!(self.asked(), TIMEOUT);
-        self.answers(WELCOME);
-        assert_eq!(self.heard(), WELCOME);
+    /// A legacy conversation with one answered call.
+    fn open_conversation(&mut self) {
+        self.send_line(TIMEOUT);
+        assert_eq!(self.next_request(), TIMEOUT);
+        self.respond(WELCOME);
+        assert_eq!(self.next_output(), WELCOME);
         for line in [READY, LEVEL] {
-            self.says(line);
-            assert_eq!(self.asked(), line);
+            self.send_line(line);
+            assert_eq!(self.next_request(), line);
         }
-        self.answers(DONE);
-        assert_eq!(self.heard(), DONE);
+        self.respond(DONE);
+        assert_eq!(self.next_output(), DONE);
     }
 
-    /// The second kernel is told what the first one was.
-    fn greets_again(&mut self) {
+    /// Answers the repeated handshake as the second kernel.
+    fn repeat_handshake(&mut self) {
         for (said, answer) in [(TIMEOUT, WELCOME), (READY, ""), (LEVEL, DONE)] {
-            assert_eq!(self.asked(), said);
+            assert_eq!(self.next_request(), said);
             if !answer.is_empty() {
-                self.answers(answer);
+                self.respond(answer);
             }
         }
     }
@@ -117,14 +117,14 @@ fn line(from: &mut impl BufRead) -> String {
     line.trim_end_matches('\n').to_owned()
 }
 
-/// MCP-021, MCP-069: lines pass as they are, and the end of stdin is a good end, after the last answer.
+/// MCP-021, MCP-069: lines pass unchanged, and the end of stdin is a success after the last answer.
 #[test]
 fn lines_pass_both_ways_until_stdin_ends() {
-    let mut joined = Joined::new();
+    let mut joined = ConnectedClient::new();
     joined.input.write_all(b"{\"a\":1}\r\n\n{\"b\"").unwrap();
-    assert_eq!(joined.asked(), "{\"a\":1}\r");
-    assert_eq!(joined.asked(), "");
-    let Joined {
+    assert_eq!(joined.next_request(), "{\"a\":1}\r");
+    assert_eq!(joined.next_request(), "");
+    let ConnectedClient {
         mut kernel,
         input,
         mut output,
@@ -138,142 +138,145 @@ fn lines_pass_both_ways_until_stdin_ends() {
     kernel.get_mut().write_all(b"{\"last\":1}\n").unwrap();
     drop(kernel);
     assert_eq!(line(&mut output), "{\"last\":1}");
-    assert!(done.recv_timeout(PATIENCE).unwrap().is_ok());
+    assert!(done.recv_timeout(TEST_TIMEOUT).unwrap().is_ok());
 }
 
-/// Point 4: the next kernel is told what opened the conversation, what it answers stays here, what was
-/// under way is answered, and the client hears that lists may have changed.
+/// Point 4: the next kernel receives the handshake, its answers are consumed, requests in flight are answered, and the
+/// client learns that lists may have changed.
 #[test]
-fn a_conversation_goes_on_at_the_next_kernel() {
-    let mut joined = Joined::new();
-    joined.opened();
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
-    joined.replaced();
-    let lost = joined.heard();
+fn a_conversation_continues_at_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
+    joined.open_conversation();
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
+    joined.replace_kernel();
+    let lost = joined.next_output();
     assert!(
         lost.contains(r#""id":7,"error""#) && lost.contains(r#""outcome":"unknown""#),
         "{lost}"
     );
-    joined.greets_again();
-    assert_eq!(joined.heard(), CHANGED);
-    joined.says(CALL);
+    joined.repeat_handshake();
+    assert_eq!(joined.next_output(), CHANGED);
+    joined.send_line(CALL);
     assert_eq!(
-        joined.asked(),
+        joined.next_request(),
         CALL,
         "it is not said before the client says it again"
     );
-    joined.answers(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-    assert_eq!(joined.heard(), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    joined.respond(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    assert_eq!(
+        joined.next_output(),
+        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#
+    );
 }
 
-/// Point 4: an `initialize` without an answer is said again, and its answer is the client's.
+/// Point 4: an unanswered `initialize` is sent again, and its answer is passed to the client.
 #[test]
-fn an_initialize_that_was_not_answered_is_answered_by_the_next_kernel() {
-    let mut joined = Joined::new();
-    joined.says(TIMEOUT);
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.replaced();
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.answers(WELCOME);
-    assert_eq!(joined.heard(), WELCOME);
-    joined.says(READY);
-    assert_eq!(joined.asked(), READY);
+fn an_unanswered_initialize_is_answered_by_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
+    joined.send_line(TIMEOUT);
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.replace_kernel();
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.respond(WELCOME);
+    assert_eq!(joined.next_output(), WELCOME);
+    joined.send_line(READY);
+    assert_eq!(joined.next_request(), READY);
 }
 
-/// Point 4: what was said while there was no kernel reaches the next one, once, and in its order.
+/// Point 4: what was sent without a kernel reaches the next one once, in order.
 #[test]
-fn what_is_said_meanwhile_waits() {
-    let mut joined = Joined::new();
-    joined.opened();
+fn messages_wait_for_the_next_kernel() {
+    let mut joined = ConnectedClient::new();
+    joined.open_conversation();
     let (kernel, ours) = UnixStream::pair().unwrap();
-    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    kernel.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     joined.kernel = BufReader::new(kernel);
     for id in 10..40 {
-        joined.says(&CALL.replace('7', &id.to_string()));
+        joined.send_line(&CALL.replace('7', &id.to_string()));
     }
     joined.next.send(ours).unwrap();
-    joined.greets_again();
+    joined.repeat_handshake();
     for id in 10..40 {
-        assert_eq!(joined.asked(), CALL.replace('7', &id.to_string()));
+        assert_eq!(joined.next_request(), CALL.replace('7', &id.to_string()));
     }
-    assert_eq!(joined.heard(), CHANGED);
+    assert_eq!(joined.next_output(), CHANGED);
 }
 
-/// Point 4: a question of the old kernel is taken back, and an answer to it reaches no other one.
+/// Point 4: a request of the old kernel is cancelled, and an answer to it reaches no other kernel.
 #[test]
-fn a_question_ends_with_its_kernel() {
-    let mut joined = Joined::new();
-    joined.opened();
+fn kernel_requests_end_with_their_kernel() {
+    let mut joined = ConnectedClient::new();
+    joined.open_conversation();
     let question = r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#;
-    joined.answers(question);
-    assert_eq!(joined.heard(), question);
-    joined.replaced();
-    joined.greets_again();
-    let back = joined.heard();
+    joined.respond(question);
+    assert_eq!(joined.next_output(), question);
+    joined.replace_kernel();
+    joined.repeat_handshake();
+    let back = joined.next_output();
     assert!(
         back.contains("notifications/cancelled") && back.contains(r#""requestId":3"#),
         "{back}"
     );
-    assert_eq!(joined.heard(), CHANGED);
-    joined.says(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
+    assert_eq!(joined.next_output(), CHANGED);
+    joined.send_line(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
 }
 
-/// Point 4: a kernel of another version ends it, in words.
+/// Point 4: a kernel of another version ends the conversation, with a message.
 #[test]
-fn another_version_ends_it() {
-    let mut joined = Joined::new();
-    joined.opened();
-    joined.replaced();
-    assert_eq!(joined.asked(), TIMEOUT);
-    joined.answers(&WELCOME.replace("2025-11-25", "2025-06-18"));
-    let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
+fn a_kernel_of_another_version_ends_the_conversation() {
+    let mut joined = ConnectedClient::new();
+    joined.open_conversation();
+    joined.replace_kernel();
+    assert_eq!(joined.next_request(), TIMEOUT);
+    joined.respond(&WELCOME.replace("2025-11-25", "2025-06-18"));
+    let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     let told = failure.to_string();
     assert!(told.contains("2025-06-18 where 2025-11-25"), "{told}");
 }
 
-/// Point 4: when no kernel comes back, every request is answered, and the end says why.
+/// Point 4: without a next kernel, every request is answered, and the end reports why.
 #[test]
-fn without_a_kernel_everything_is_answered() {
-    let mut joined = Joined::new();
-    joined.opened();
+fn without_a_kernel_all_requests_are_answered() {
+    let mut joined = ConnectedClient::new();
+    joined.open_conversation();
     drop(std::mem::replace(&mut joined.next, mpsc::channel().0));
     let (kernel, _) = UnixStream::pair().unwrap();
-    joined.says(CALL);
-    assert_eq!(joined.asked(), CALL);
+    joined.send_line(CALL);
+    assert_eq!(joined.next_request(), CALL);
     joined.kernel = BufReader::new(kernel);
-    let lost = joined.heard();
+    let lost = joined.next_output();
     assert!(lost.contains(r#""id":7,"error""#), "{lost}");
-    let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    let failure = joined.done.recv_timeout(TEST_TIMEOUT).unwrap().unwrap_err();
     assert_eq!(failure.exit_code(), 3);
 }
 
 #[test]
-fn a_client_that_goes_away_is_a_good_end() {
-    let Joined {
+fn the_end_of_the_client_is_a_success() {
+    let ConnectedClient {
         mut kernel,
         input,
         output,
         done,
         ..
-    } = Joined::new();
+    } = ConnectedClient::new();
     drop((output, input));
     let _ = kernel.get_mut().write_all(b"{}\n");
     drop(kernel);
-    assert!(done.recv_timeout(PATIENCE).unwrap().is_ok());
+    assert!(done.recv_timeout(TEST_TIMEOUT).unwrap().is_ok());
 }
 
-/// A client that has said all it has to say still waits for its answers: without them it is no good end.
+/// A client that has ended its input still waits for its answers: without them it is no success.
 #[test]
-fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
+fn requests_of_a_client_that_has_left_are_answered() {
     for answered in [true, false] {
-        let mut joined = Joined::new();
-        joined.opened();
-        joined.says(CALL);
-        assert_eq!(joined.asked(), CALL);
-        let Joined {
+        let mut joined = ConnectedClient::new();
+        joined.open_conversation();
+        joined.send_line(CALL);
+        assert_eq!(joined.next_request(), CALL);
+        let ConnectedClient {
             mut kernel,
             input,
             mut output,
@@ -281,7 +284,7 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
             ..
         } = joined;
         drop(input);
-        // The end of the input has come through.
+        // The end of the input has been forwarded.
         assert_eq!(line(&mut kernel), "");
         if answered {
             writeln!(
@@ -292,7 +295,7 @@ fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
         }
         drop(kernel);
         let told = line(&mut output);
-        let end = done.recv_timeout(PATIENCE).unwrap();
+        let end = done.recv_timeout(TEST_TIMEOUT).unwrap();
         if answered {
             assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}")
         } else {

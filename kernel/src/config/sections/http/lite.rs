@@ -1,4 +1,4 @@
-//! `[lite]`: MCP-lite at the HTTP door.
+//! `[lite]`: MCP-lite over HTTP and gRPC.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ const DAY: u64 = 86_400;
 /// `[lite]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiteConfig {
-    /// Whether MCP-lite is offered, over HTTP and gRPC.
+    /// Whether MCP-lite is enabled.
     pub(crate) enabled: bool,
-    /// A call that takes longer is answered with a promise; zero for never, unless its caller says when.
+    /// A call that takes longer is answered with a promise; zero for never, unless its caller sets a time.
     pub(crate) promise_after: Duration,
     /// How long a promise can be redeemed.
     pub(crate) promise_ttl: Duration,
-    /// How often a stream says that it is alive.
+    /// The heartbeat interval of streams.
     pub(crate) heartbeat: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `[oauth]`: whose tokens open the HTTP door.
+//! `[oauth]`: the issuer whose tokens are accepted over HTTP.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +10,23 @@ use crate::config::parsing::Section;
 /// `[oauth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuthConfig {
-    /// Who signs the tokens.
+    /// The issuer of the tokens.
     pub issuer: String,
-    /// The URL of `/mcp` as clients know it; `None` for that of the listen address.
+    /// The URL of `/mcp` as clients know it; `None` to derive it from the listen address.
     pub resource: Option<String>,
-    /// Other names by which a token may mean this door.
+    /// Further accepted audiences.
     pub(crate) audience: Vec<String>,
-    /// Where the issuer's keys are; `None` for where its metadata says.
+    /// The URL of the issuer's keys; `None` to use its metadata.
     pub(crate) jwks_url: Option<String>,
-    /// A file with the issuer's keys; goes before `jwks_url`.
+    /// A file with the issuer's keys; has precedence over `jwks_url`.
     pub(crate) jwks_file: Option<PathBuf>,
     /// The claim that names the agent.
     pub agent_claim: String,
     /// Scopes a token must have.
     pub scopes: Vec<String>,
-    /// The algorithms that count.
+    /// The accepted algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// Whether the kernel's own tokens open the door, too.
+    /// Whether the kernel's own tokens are accepted, too.
     pub(crate) accept_tokens: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for OAuthConfig {
 }
 
 impl OAuthConfig {
-    /// `wanted` is true when the door asks for these tokens; `folder` is the file's, for relative paths.
+    /// `wanted` is true if `[http] auth` requires these tokens; relative paths start at `folder`, which is the file's.
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
         let whole = section.start_span();
         match read_url(&mut section, "issuer") {

@@ -1,4 +1,4 @@
-//! `[telemetry]`: what is told to a collector of OpenTelemetry.
+//! `[telemetry]`: export to an OpenTelemetry collector.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use mgp_transports::http::is_safe_url;
 
 use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
-/// How a collector is spoken to, by the names of `OTEL_EXPORTER_OTLP_PROTOCOL`.
+/// The protocol of the collector, named as in `OTEL_EXPORTER_OTLP_PROTOCOL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtlpProtocol {
     /// A POST for each message.
@@ -29,29 +29,28 @@ const PROTOCOLS: [(&str, OtlpProtocol); 2] = [
 /// `[telemetry]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// Where the collector takes OTLP; `None` for nowhere: nothing is told.
+    /// The OTLP endpoint; `None` disables the export.
     pub(crate) endpoint: Option<String>,
-    /// How it is spoken to.
     pub(crate) protocol: OtlpProtocol,
-    /// Headers that go with each message to it; they may be secrets.
+    /// Headers of each message; they may be secrets.
     pub(crate) headers: BTreeMap<String, String>,
-    /// Spans are told.
+    /// Whether spans are exported.
     pub(crate) traces: bool,
-    /// Figures are told.
+    /// Whether metrics are exported.
     pub(crate) metrics: bool,
-    /// The kernel's log is told.
+    /// Whether the kernel's log is exported.
     pub logs: bool,
-    /// Which traces are told.
+    /// Which traces are exported.
     pub(crate) sampling: Sampler,
-    /// Spans, and lines of the log, that may wait to be told; more are dropped and counted.
+    /// Most queued spans, and log lines; more are dropped and counted.
     pub(crate) queue: usize,
-    /// How long they wait for others.
+    /// The interval of batches.
     pub(crate) interval: Duration,
-    /// How often figures are told.
+    /// The interval of metrics.
     pub(crate) metrics_interval: Duration,
-    /// How long the collector has for an answer.
+    /// Limit for the collector's response.
     pub(crate) timeout: Duration,
-    /// What the kernel calls itself there.
+    /// The service name.
     pub(crate) service: String,
 }
 
@@ -89,7 +88,7 @@ impl fmt::Debug for TelemetryConfig {
 }
 
 impl TelemetryConfig {
-    /// `folder` is the file's, for relative paths.
+    /// Relative paths start at `folder`, which is the file's.
     pub(crate) fn read(
         &mut self,
         mut section: Section<'_, '_, '_>,
@@ -135,7 +134,7 @@ impl TelemetryConfig {
         section.flag("logs", &mut self.logs);
         section.count("sample_percent", 0..=100, &mut self.sampling.percent);
         section.flag("follow_callers", &mut self.sampling.parent_based);
-        // A span takes about a kilobyte.
+        // A span takes about 1 KB.
         section.count("queue", 1..=65_536, &mut self.queue);
         section.millis("interval_ms", 10..=60_000, &mut self.interval);
         section.secs(
@@ -151,7 +150,7 @@ impl TelemetryConfig {
     }
 }
 
-/// Where a collector is, without a `/` at the end.
+/// The endpoint, without a trailing `/`.
 fn parse_endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static str> {
     let url = url.trim_end_matches('/');
     let grpc = protocol == OtlpProtocol::Grpc;
@@ -173,7 +172,7 @@ fn parse_endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static st
     }
 }
 
-/// What to do about a port where collectors take the other protocol.
+/// A hint if the port is the usual one of the other protocol.
 fn other_protocol_port_hint(url: &str, protocol: OtlpProtocol) -> Option<&'static str> {
     match (parse_url(url).ok()?.port_u16()?, protocol) {
         (4317, OtlpProtocol::HttpProtobuf) => Some(
@@ -193,18 +192,18 @@ const SIGNAL_PATHS: [&str; 3] = ["/v1/traces", "/v1/metrics", "/v1/logs"];
 mod tests {
     use super::*;
 
-    /// Decision 0066: nothing is told over a network in the clear, and an address of another kind is told at once.
+    /// Decision 0066: nothing is sent over a network in clear text; invalid endpoints are reported at once.
     #[test]
-    fn an_endpoint_is_what_paths_can_be_put_behind() {
-        for good in [
+    fn http_endpoints_accept_signal_paths() {
+        for valid in [
             "http://127.0.0.1:4318",
             "http://[::1]:4318/",
             "https://otel.example/x/",
         ] {
-            let url = parse_endpoint(good, OtlpProtocol::HttpProtobuf);
-            assert_eq!(url, Ok(good.trim_end_matches('/')));
+            let url = parse_endpoint(valid, OtlpProtocol::HttpProtobuf);
+            assert_eq!(url, Ok(valid.trim_end_matches('/')));
         }
-        for (bad, why) in [
+        for (rejected, why) in [
             ("http://otel.example:4318", "on this machine"),
             ("https://me:secret@otel.example", "wants"),
             ("otel.example:4318", "wants"),
@@ -212,30 +211,30 @@ mod tests {
             ("https://otel.example#x", "`#`"),
             ("http://localhost:4318/v1/traces/", "leave that out"),
         ] {
-            let said = parse_endpoint(bad, OtlpProtocol::HttpProtobuf).unwrap_err();
+            let said = parse_endpoint(rejected, OtlpProtocol::HttpProtobuf).unwrap_err();
             assert!(
                 said.contains(why) && !said.contains("secret"),
-                "{bad}: {said}"
+                "{rejected}: {said}"
             );
         }
     }
 
-    /// Decision 0070: gRPC is spoken in the clear on this machine alone, too, and has its own paths; a port of the other
-    /// protocol is worth a hint.
+    /// Decision 0070: gRPC in clear text only on this machine, too, and with its own paths; a port of the other
+    /// protocol gets a hint.
     #[test]
-    fn an_endpoint_of_grpc_has_no_path() {
-        for good in ["http://127.0.0.1:4317", "https://otel.example/"] {
-            let url = parse_endpoint(good, OtlpProtocol::Grpc);
-            assert_eq!(url, Ok(good.trim_end_matches('/')));
+    fn grpc_endpoints_have_no_path() {
+        for valid in ["http://127.0.0.1:4317", "https://otel.example/"] {
+            let url = parse_endpoint(valid, OtlpProtocol::Grpc);
+            assert_eq!(url, Ok(valid.trim_end_matches('/')));
         }
-        for (bad, why) in [
+        for (rejected, why) in [
             ("http://otel.example:4317", "on this machine"),
             ("otel.example:4317", "wants"),
             ("https://otel.example/x", "leave it out"),
             ("http://localhost:4317/v1/traces", "leave it out"),
         ] {
-            let said = parse_endpoint(bad, OtlpProtocol::Grpc).unwrap_err();
-            assert!(said.contains(why), "{bad}: {said}");
+            let said = parse_endpoint(rejected, OtlpProtocol::Grpc).unwrap_err();
+            assert!(said.contains(why), "{rejected}: {said}");
         }
         let hint = |port: u16, protocol| {
             other_protocol_port_hint(&format!("http://127.0.0.1:{port}"), protocol).is_some()

@@ -1,4 +1,4 @@
-//! `[mcpl.inference]` and `[mcpl.providers.*]`: who answers inferences.
+//! `[mcpl.inference]` and `[mcpl.providers.*]`: providers of inference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ const LIMIT_MEMBERS: [(&str, LimitMember); 2] = [
     ("max_completion_tokens", LimitMember::MaxCompletionTokens),
 ];
 
-/// Most tokens that one answer, or a day, can be set to.
+/// Largest limit of tokens for an answer or a day.
 const TOKENS_MAX: u64 = 1 << 40;
-/// The window of a model that nobody said more of: what small ones have.
+/// The default context window of a model: that of small ones.
 const DEFAULT_CONTEXT_WINDOW: u64 = 8192;
 
-/// The keys of providers, which stand in no log.
+/// The keys of providers, which are masked in logs.
 pub(crate) fn provider_keys(rules: &InferenceRules) -> impl Iterator<Item = &String> {
     let keys = rules.providers.values().map(|provider| &provider.key.0);
     keys.filter(|key| !key.is_empty())
 }
 
-/// Reads both out of `[mcpl]`; `folder` is the file's, for relative paths.
+/// Reads both from `[mcpl]`; relative paths start at `folder`, which is the file's.
 pub(crate) fn read_inference(
     mcpl: &mut Section<'_, '_, '_>,
     folder: &Path,
@@ -153,7 +153,7 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
     section.finish();
 }
 
-/// Where it leads, if there is such a place.
+/// The destination, if it exists.
 fn parse_destination(
     section: &mut Section<'_, '_, '_>,
     key: &str,

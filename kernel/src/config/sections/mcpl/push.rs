@@ -10,7 +10,7 @@ use crate::config::parsing::Section;
 
 /// More than any server sends.
 const PER_MINUTE_MAX: u64 = 1_000_000;
-/// Longest that is waited for servers before or behind an inference, in milliseconds.
+/// Longest time to wait for servers before or after an inference, in milliseconds.
 const HOOK_MAX_MS: u64 = 120_000;
 /// Most that servers may add to one inference, in bytes.
 const ADDED_BYTES_MAX: u64 = 16 << 20;

@@ -18,7 +18,7 @@ const MESSAGE_DIRECTIONS: [(&str, Option<MessageDirection>); 3] = [
     ("in", Some(MessageDirection::In)),
     ("out", Some(MessageDirection::Out)),
 ];
-/// A year: what ended longer ago nobody looks for.
+/// A year.
 const KEEP_MAX_SECS: u64 = 366 * 24 * 60 * 60;
 
 /// `[mcpl.state]`.

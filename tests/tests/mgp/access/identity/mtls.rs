@@ -356,7 +356,10 @@ async fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
     // The stream keeps the connection it is on; this opens another one, which is kept for later.
     before.post(list()).await.text().await;
     papers.write("cert.pem", "-----BEGIN CERTIFICATE-----\nno\n");
-    let keeps = |said: &str| said.contains("keeps its certificates").then_some(());
+    let keeps = |said: &str| {
+        said.contains("keeps its previous certificates")
+            .then_some(())
+    };
     kernel
         .process()
         .says("that they are broken", DEADLINE, keeps)

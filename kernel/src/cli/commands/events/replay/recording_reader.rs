@@ -1,4 +1,4 @@
-//! Reads the file of a recording: all of it is text, held once.
+//! Reads the file of a recording as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,12 +9,12 @@ use mgp_engine::doors::suggestions::nearest_name;
 
 use crate::cli::failure::Failure;
 
-/// Longest recording that is read, in bytes: all of it is held at once.
+/// Longest recording, in bytes: it is held in memory.
 const FILE_MAX: u64 = 256 << 20;
-/// Most names of a folder that are compared with one that is not there.
+/// Most names of a folder that are compared for a suggestion.
 const NAMES_MAX: usize = 1_000;
 
-/// The recording in this file, which may be a pipe unless it is `written` to later.
+/// Reads a recording. The file may be a pipe unless it is `written` later.
 pub(super) fn read_recording(path: &Path, written: bool) -> Result<Recording, Failure> {
     let unread =
         |why: String| Failure::Usage(format!("{} cannot be played: {why}", path.display()));
@@ -34,7 +34,7 @@ pub(super) fn read_recording(path: &Path, written: bool) -> Result<Recording, Fa
     Recording::parse(text).map_err(|e| unread(e.to_string()))
 }
 
-/// A text of at most so many bytes; `expected` is what it should have.
+/// A text of at most `most` bytes; `expected` is its reported length.
 fn read_text(file: impl Read, expected: u64, most: u64) -> Result<String, String> {
     let room = usize::try_from(expected.min(most)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(room.saturating_add(1));
@@ -51,7 +51,7 @@ fn read_text(file: impl Read, expected: u64, most: u64) -> Result<String, String
     })
 }
 
-/// Why a file cannot be opened, with the nearest name where there is none of this one.
+/// Why a file cannot be opened, with the nearest name if it does not exist.
 fn open_failure(path: &Path, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::NotFound {
         return error.to_string();
@@ -80,11 +80,11 @@ fn nearest_file(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Decision 0068: what has no end is read to its bound, and not further.
+    /// Decision 0068: endless files are read only up to the limit.
     #[test]
-    fn a_file_is_read_to_its_bound() {
+    fn files_are_read_up_to_the_limit() {
         assert_eq!(read_text(&b"four"[..], 4, 4).unwrap(), "four");
-        // It grew since its length was asked.
+        // It grew after its length was queried.
         let long = read_text(&b"fives"[..], 4, 4).unwrap_err();
         assert!(long.contains("more than 4 bytes"), "{long}");
         let endless = read_text(io::repeat(b' '), 0, 1 << 10).unwrap_err();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_has_a_nearest_name() {
+    fn missing_files_get_a_suggestion() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("github.jsonl"), "").unwrap();
         let said = |name: &str| {

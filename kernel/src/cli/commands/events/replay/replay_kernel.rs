@@ -1,5 +1,5 @@
-//! A kernel in a folder of its own with one server, for as long as it is asked: it starts the server as every kernel
-//! does, in its sandbox, and nothing of it is left. It ends with the process that asks, however that ends.
+//! A temporary kernel with one server: it starts the server like every kernel, in its sandbox, and leaves nothing
+//! behind. It ends with the process that started it.
 
 mod process;
 
@@ -22,14 +22,14 @@ use crate::paths::{SOCKET_NAME, temporary_folder};
 
 /// The id of its server.
 pub(super) const SERVER: &str = "replayed";
-/// How long it may take to open its doors, and to end.
+/// Limit for its start, and for its shutdown.
 const KERNEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time between two looks.
+/// Interval of polling.
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
 
-/// A running kernel. It ends when this is dropped.
+/// A running kernel. It is ended when this is dropped.
 pub(super) struct ReplayKernel {
-    /// How it is reached.
+    /// The context to reach it.
     pub(super) context: CliContext,
     process: KernelProcess,
 }
@@ -43,7 +43,7 @@ impl ReplayKernel {
                 run_blocking("replay.kernel", move || Self::start_process(&at, &command));
             tokio::select! {
                 started = starting => started.map_err(|e| Failure::Other(e.to_string()))?,
-                // What was started ends when this process does.
+                // The kernel ends with this process.
                 _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
             }
         })
@@ -76,8 +76,8 @@ impl ReplayKernel {
     }
 }
 
-/// The process of such a kernel: runs until its stdin ends, which it does however the process ends that started it.
-/// Says the path of its socket on stdout, and removes its folder at the end.
+/// Runs such a kernel until its stdin ends, as it does when the parent ends. Prints the path of its socket, and removes
+/// its folder at the end.
 pub(in crate::cli) fn run_replay_kernel(command: &[String]) -> Result<(), Failure> {
     let folder = temporary_folder("mgp-replay-")?;
     let at = |name: &str| folder.path().join(name);
@@ -92,7 +92,7 @@ pub(in crate::cli) fn run_replay_kernel(command: &[String]) -> Result<(), Failur
     let mut options = up::up_options(&context, None)?;
     options.stop_on_stdin_close = true;
     options.on_ready = Box::new(|doors| {
-        // Nobody may be there any more; then stdin has ended, too.
+        // If nobody reads it, stdin has ended, too.
         let _ = print_line(doors.socket.display());
     });
     let ran = kernel::run(options).map_err(Failure::Other);
@@ -100,7 +100,7 @@ pub(in crate::cli) fn run_replay_kernel(command: &[String]) -> Result<(), Failur
     ran
 }
 
-/// Its mgp.toml: the server in this folder, no door but the socket, no log.
+/// Its mgp.toml: the server in this folder, only the socket, no log.
 fn render_config(command: &[String]) -> Result<String, Failure> {
     let [program, args @ ..] = command else {
         return Err(Failure::Usage("a program is named after `--`".into()));

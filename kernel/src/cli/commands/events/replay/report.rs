@@ -1,4 +1,4 @@
-//! What came of a replay.
+//! The result of a replay.
 
 use mgp_engine::calls::recorder::comparison::AnswerDifference;
 use mgp_engine::calls::recorder::replay::{ReplayStep, SkippedStep};
@@ -8,10 +8,10 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_line;
 use crate::cli::text_format::{first_line, sanitize_line};
 
-/// Longest value that is shown of a difference, in characters.
+/// Longest value in a difference, in characters.
 const VALUE_WIDTH_MAX: usize = 200;
 
-/// How many answers were the same, and which were not.
+/// The number of equal answers, and the different ones.
 #[derive(Default)]
 pub(super) struct ReplayReport {
     pub(super) played: usize,
@@ -20,7 +20,7 @@ pub(super) struct ReplayReport {
     pub(super) skipped: Vec<SkippedStep>,
 }
 
-/// A request whose answer is another one now.
+/// A request with a different answer.
 pub(super) struct DifferentStep {
     line: usize,
     method: String,
@@ -50,10 +50,10 @@ impl DifferentStep {
             };
             lines.push(format!("  {}", sanitize_line(at)));
             let sides = [("-", &difference.recorded), ("+", &difference.replayed)];
-            for (mark, value) in sides {
+            for (sign, value) in sides {
                 if let Some(value) = value {
                     lines.push(format!(
-                        "  {mark} {}",
+                        "  {sign} {}",
                         first_line(&value.to_string(), VALUE_WIDTH_MAX)
                     ));
                 }
@@ -109,7 +109,7 @@ impl ReplayReport {
         })
     }
 
-    /// A test that tests nothing has failed.
+    /// A replay without comparisons fails.
     pub(super) fn to_result(&self) -> Result<(), Failure> {
         match (self.played, self.different.len()) {
             (0, _) => Err(Failure::Other("there was nothing to play".into())),

@@ -1,4 +1,4 @@
-//! `--set NAME=FROM`: values of what is masked in a recording. None stands on the command line.
+//! `--set NAME=FROM`: values for masked text in a recording. No value is on the command line.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -1,4 +1,4 @@
-//! The file of `mgp trace --save`: lines of JSON, the first of which says what they are.
+//! The file of `mgp trace --save`: lines of JSON, with a header.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,18 +11,17 @@ use mgp_runtime::time::unix_ms;
 
 use crate::cli::failure::Failure;
 
-/// A recording that is being written. Every line is written whole, so that what is there can be read however it
-/// ends: of one that finds no room nothing stays.
+/// A recording being written. Every line is written whole: a line that does not fit on the disk is removed, so that the
+/// file is always readable.
 pub(super) struct RecordingFile {
     path: PathBuf,
     file: File,
-    /// The length of the lines that are whole, in bytes.
+    /// The length of the complete lines, in bytes.
     complete_bytes: u64,
 }
 
 impl RecordingFile {
-    /// Makes a file that only its owner reads. None is written over, unless that is `forced`: then a new one takes
-    /// its place.
+    /// Creates a file that only its owner can read. An existing one is replaced only if `forced`.
     pub(super) fn create(path: &Path, forced: bool, of: &Follow) -> Result<Self, Failure> {
         if forced
             && let Err(e) = fs::remove_file(path)
@@ -70,7 +69,7 @@ impl RecordingFile {
                 Ok(())
             }
             Err(e) => {
-                // Where that fails, too, the last line is cut off, and who reads it says so.
+                // If that fails, too, the last line is truncated, which readers report.
                 let _ = self.file.set_len(self.complete_bytes);
                 Err(write_failure(&self.path, &e))
             }

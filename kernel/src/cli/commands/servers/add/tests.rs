@@ -8,7 +8,7 @@ use super::super::remove::remove;
 use super::*;
 use crate::cli::args::{Cli, Command, Invocation, Servers};
 
-/// A person in an empty folder, on a machine where no kernel runs.
+/// A user in an empty folder, on a machine without a running kernel.
 struct Desk {
     folder: tempfile::TempDir,
     context: CliContext,
@@ -40,7 +40,7 @@ impl Desk {
         add(&self.context, &typed)
     }
 
-    /// Whether the project's file is in force as it is.
+    /// Whether the project's file is in force as it is on disk.
     fn trusts(&self) -> bool {
         let loaded = config::load(&self.context.look_up, &|_| None, None).unwrap();
         loaded.project.effective_text.is_some()
@@ -52,7 +52,7 @@ impl Desk {
 }
 
 #[test]
-fn a_server_goes_into_the_users_file_and_out_again() {
+fn a_server_is_added_to_and_removed_from_the_users_file() {
     let desk = Desk::new();
     desk.add(&[
         "files",
@@ -89,9 +89,9 @@ fn a_server_goes_into_the_users_file_and_out_again() {
     assert!(gone.contains("no server `files` in "), "{gone}");
 }
 
-/// What a folder brings along is written to only when that is meant, and what was trusted stays so.
+/// The project's file is written only on request, and stays trusted if it was.
 #[test]
-fn a_server_goes_into_the_projects_file_only_when_that_is_meant() {
+fn a_server_is_added_to_the_projects_file_only_on_request() {
     let desk = Desk::new();
     let project = desk.context.look_up.project_file();
     let docs = [
@@ -125,8 +125,8 @@ fn a_server_goes_into_the_projects_file_only_when_that_is_meant() {
     assert!(!desk.trusts());
 }
 
-/// What stands on a command line is no secret any more, so no value is taken from there, and none is
-/// repeated; values come out of files and go into files.
+/// Command lines are visible to others, so no value is taken from there or repeated; values are read from and stored
+/// in files.
 #[test]
 fn no_value_is_taken_from_the_command_line() {
     let desk = Desk::new();
@@ -173,7 +173,7 @@ fn no_value_is_taken_from_the_command_line() {
     assert!(kept().is_none());
 }
 
-/// What the kernel would refuse is not written down.
+/// An entry that the kernel would reject is not written.
 #[test]
 fn a_server_that_could_never_start_is_not_added() {
     let desk = Desk::new();
@@ -187,9 +187,9 @@ fn a_server_that_could_never_start_is_not_added() {
     assert!(!desk.folder.path().join("home").exists());
 }
 
-/// The kernel that runs says where new servers go.
+/// The running kernel determines where new servers are written.
 #[test]
-fn a_new_server_goes_where_the_running_kernel_reads_it() {
+fn a_new_server_is_written_where_the_running_kernel_reads_it() {
     let desk = Desk::new();
     let running = |file: Option<&str>| KernelStatus {
         version: String::new(),
@@ -221,7 +221,7 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
 }
 
 #[test]
-fn a_command_line_within_quotes_is_refused_with_the_right_one() {
+fn a_quoted_command_line_is_rejected_with_the_right_one() {
     let quoted = ["npx -y x".to_owned()];
     let refused = check_command("files", &quoted).unwrap_err().to_string();
     assert!(
@@ -235,15 +235,15 @@ fn a_command_line_within_quotes_is_refused_with_the_right_one() {
 }
 
 #[test]
-fn a_launcher_is_remarked_on() {
+fn a_launcher_gets_a_hint() {
     let note = |program: &str| launcher_cost_note(&[program.to_owned(), "x".to_owned()]);
     assert!(note("/usr/bin/npx").unwrap().contains("npm install -g"));
     assert_eq!(note("server"), None);
 }
 
-/// A shell reads the suggested line as the one that was typed; what may be a secret is not in it.
+/// The suggested line means the same to a shell as the typed one, and contains no possible secret.
 #[test]
-fn a_command_within_quotes_is_suggested_as_it_stands() {
+fn a_quoted_command_is_suggested_unchanged() {
     let refused = |line: &str| {
         let refused = check_command("files", &[line.to_owned()]);
         refused.unwrap_err().to_string()

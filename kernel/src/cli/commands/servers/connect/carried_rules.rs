@@ -1,5 +1,5 @@
-//! What a client's entries say besides how their servers are reached: it becomes rules here before they are taken
-//! out, or it is reported.
+//! Settings in a client's entries besides the transport: they become rules here before the entries are removed, or are
+//! reported.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::config::edit;
 
-/// Rules that are to be added to the configuration.
+/// Rules to add to the configuration.
 pub(super) struct RuleEdits<'d> {
     servers: Vec<&'d DuplicateServer>,
-    /// Each file as it is, and as it would be.
+    /// The current and the new text of each file.
     files: BTreeMap<PathBuf, (String, String)>,
 }
 
@@ -72,7 +72,7 @@ impl<'d> RuleEdits<'d> {
         self.servers.iter().map(rule).collect()
     }
 
-    /// Writes them, and has a kernel that runs take them up.
+    /// Writes the files, and reloads a running kernel.
     pub(super) fn write(&self, context: &CliContext) -> Result<(), Failure> {
         for (file, (before, after)) in &self.files {
             write(context, file, Some(before), after, false)?;
@@ -84,7 +84,7 @@ impl<'d> RuleEdits<'d> {
     }
 }
 
-/// What goes with the entries and does not come here, and what does not start here.
+/// Settings that are lost with the entries, and servers that do not start here.
 pub(super) fn dropped_settings(doubled: &[DuplicateServer]) -> Vec<String> {
     let mut lines = Vec::new();
     for server in doubled {
@@ -105,7 +105,7 @@ pub(super) fn dropped_settings(doubled: &[DuplicateServer]) -> Vec<String> {
     lines
 }
 
-/// Settings of Gemini CLI that keep it from starting this kernel's entry.
+/// Settings of Gemini CLI that prevent it from starting this kernel's entry.
 pub(super) fn blocked_by_client(client: Client, document: &Value, own: &str) -> Option<String> {
     let names = |key: &str| -> Option<Vec<&str>> {
         let names = document.get("mcp")?.get(key)?.as_array()?;
@@ -129,13 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_gemini_would_not_start_is_reported() {
-        let told = |document: Value| blocked_by_client(Client::Gemini, &document, "mgp");
-        let allowed = told(json!({"mcp": {"allowed": ["a"]}})).unwrap();
+    fn an_entry_blocked_by_gemini_is_reported() {
+        let blocked = |document: Value| blocked_by_client(Client::Gemini, &document, "mgp");
+        let allowed = blocked(json!({"mcp": {"allowed": ["a"]}})).unwrap();
         assert!(allowed.contains("add mgp there"), "{allowed}");
-        assert!(told(json!({"mcp": {"allowed": ["mgp"], "excluded": ["mgp"]}})).is_some());
+        assert!(blocked(json!({"mcp": {"allowed": ["mgp"], "excluded": ["mgp"]}})).is_some());
         for good in [json!({}), json!({"mcp": {"allowed": ["mgp"]}})] {
-            assert_eq!(told(good), None);
+            assert_eq!(blocked(good), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One client's file, before and after.
+//! A client's file, before and after a change.
 
 use std::fs;
 use std::io;
@@ -22,50 +22,50 @@ use crate::cli::commands::servers::shown_secrets;
 use crate::cli::failure::Failure;
 use crate::trust;
 
-/// What the copy of a file ends in, and most others of that name beside one file.
+/// The suffix of the copy of a file.
 const COPY: &str = ".before-mgp";
 const COPIES_MAX: usize = 100;
-/// Lines shown around what changes.
+/// Context lines of a diff.
 const CONTEXT_LINES: usize = 2;
 
-/// What undoing needs to know; it lies beside the client's file while that is connected.
+/// The record for undoing; it is next to the client's file while that is connected.
 #[derive(Serialize, Deserialize)]
 struct ConnectRecord {
-    /// The text that comes back where the client changes nothing; none where there was no file.
+    /// The text to restore if the client changes nothing; none if there was no file.
     before: Option<String>,
-    /// The text as it was written last.
+    /// The text last written.
     after: String,
-    /// What this kernel's entry is called; older records do not say.
+    /// The name of this kernel's entry; older records lack it.
     #[serde(default = "default_entry_name")]
     own: String,
-    /// What did not come back when it was undone before.
+    /// Entries that an earlier undo could not restore.
     #[serde(default)]
     blocked: Vec<BlockedEntry>,
-    /// The copy of the file as it was; older records do not say.
+    /// The copy of the original file; older records lack it.
     #[serde(default)]
     copy: Option<FileCopy>,
-    /// The tokens that connecting made.
+    /// Tokens created by connecting.
     #[serde(default)]
     tokens: Vec<ConnectToken>,
 }
 
-/// A token that connecting made, as the record has it; without the token.
+/// A token created by connecting, without the token itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConnectToken {
     /// `agent.cursor`.
     pub(super) agent: String,
-    /// When, as the kernel says: a later token is somebody else's.
+    /// Its creation by the kernel's clock: a later token is someone else's.
     pub(super) made_at: String,
-    /// The agent was made with it.
+    /// Whether the agent was created with it.
     pub(super) is_new_agent: bool,
 }
 
-/// A copy that this kernel made: another file of that name is its user's.
+/// A copy made by this kernel: another file of that name is the user's.
 #[derive(Clone, Serialize, Deserialize)]
 struct FileCopy {
-    /// Its name, beside the client's file.
+    /// Its name, next to the client's file.
     name: String,
-    /// What was written into it.
+    /// The hash of its contents.
     blake3: String,
 }
 
@@ -73,11 +73,11 @@ fn default_entry_name() -> String {
     ENTRY_NAMES[0].to_owned()
 }
 
-/// The user's file of a client, as it is.
+/// The current file of a client.
 pub(in crate::cli::commands) struct ClientFileEdit {
     pub(in crate::cli::commands) client: Client,
     pub(in crate::cli::commands) path: PathBuf,
-    /// `None` of a file that is not there.
+    /// `None` if the file does not exist.
     text: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl ClientFileEdit {
 
     /// A file in the form of this client.
     pub(in crate::cli::commands) fn open(client: Client, path: PathBuf) -> Result<Self, Failure> {
-        // A link leads to the file that is meant, which stays where it is.
+        // The target of a link is edited in place.
         let path = atomic_file::behind_links(&path);
         let text = read_if_exists(&path)?;
         Ok(Self { client, path, text })
@@ -101,9 +101,9 @@ impl ClientFileEdit {
         self.text.is_some()
     }
 
-    /// Whether the client is on this machine, as far as its files tell.
+    /// Whether the client is installed, as far as its files show.
     pub(super) fn is_client_installed(&self) -> bool {
-        // The folder of Claude Code's file is the home, which is there anyway.
+        // The folder of Claude Code's file is the home, which always exists.
         let own_folder = self.client != Client::ClaudeCode;
         self.exists() || (own_folder && self.path.parent().is_some_and(std::path::Path::is_dir))
     }
@@ -112,7 +112,7 @@ impl ClientFileEdit {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// The text with this entry in place, and without others.
+    /// The text with this entry, and without others.
     pub(super) fn with_entry(
         &self,
         name: &str,
@@ -122,12 +122,12 @@ impl ClientFileEdit {
         let failed = |why: String| Failure::Other(format!("{}: {why}", self.path.display()));
         let mut text = set_entry(self.client, self.text(), name, entry).map_err(failed)?;
         let document = self.document()?;
-        for taken in without {
-            // This kernel's entry has its place already.
-            if taken.project.is_none() && taken.name == name {
+        for removed_entries in without {
+            // This kernel's entry replaces it.
+            if removed_entries.project.is_none() && removed_entries.name == name {
                 continue;
             }
-            let table = match &taken.project {
+            let table = match &removed_entries.project {
                 None => self.client.table_path(&document),
                 Some(folder) => ["projects", folder, self.client.table()]
                     .map(str::to_owned)
@@ -136,7 +136,7 @@ impl ClientFileEdit {
             let place = EntryLocation {
                 table: &table,
                 shape: self.client.table_form(),
-                name: &taken.name,
+                name: &removed_entries.name,
             };
             text = remove_entry(self.client.document_form(), &text, place)
                 .map_err(|why| failed(why.to_string()))?;
@@ -144,16 +144,16 @@ impl ClientFileEdit {
         Ok(text)
     }
 
-    /// What the file says.
+    /// The parsed file.
     pub(in crate::cli::commands) fn document(&self) -> Result<Value, Failure> {
         let read = self.client.document_form().parse(self.text());
         read.map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))
     }
 
-    /// What undoing would make of the file.
+    /// The text after an undo.
     pub(super) fn plan_undo(&self, door: &str) -> Result<UndoResult, Failure> {
         let record = self.read_record()?;
-        // Without a record nobody knows what was there: no file goes, and nothing comes back.
+        // Without a record the previous text is unknown: no file is removed, and nothing is restored.
         let before = match &record {
             Some(record) => record.before.as_deref(),
             None => Some(""),
@@ -170,14 +170,14 @@ impl ClientFileEdit {
         let undone = undo(&file);
         let mut undone =
             undone.map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))?;
-        // A file that is not there, and that nothing comes back to, does not come back.
+        // A missing file is not created if nothing is restored.
         if !self.exists() && undone.restored.is_empty() {
             undone.text = None;
         }
         Ok(undone)
     }
 
-    /// Whether a text is the file as it was before this kernel wrote into it.
+    /// Whether a text is the file before this kernel's first change.
     pub(super) fn matches_backup(&self, text: Option<&str>) -> Result<bool, Failure> {
         let copy = match self.read_record()?.and_then(|record| record.copy) {
             None => self.own_copy()?,
@@ -186,7 +186,7 @@ impl ClientFileEdit {
         Ok(text.map(trust::hash) == copy.map(|copy| copy.blake3))
     }
 
-    /// The copy of the file as it was: the one that the record names, while it is what was written.
+    /// The copy of the original file, if it is unchanged.
     fn own_copy(&self) -> Result<Option<FileCopy>, Failure> {
         let named = self.read_record()?.and_then(|record| {
             let usual = || {
@@ -194,7 +194,7 @@ impl ClientFileEdit {
                 let blake3 = trust::hash(record.before.as_ref()?);
                 Some(FileCopy { name, blake3 })
             };
-            // Older records name none, and theirs has the text that comes back.
+            // Older records name no copy; theirs contains the text to restore.
             record.copy.or_else(usual)
         });
         Ok(named.filter(|copy| {
@@ -203,20 +203,20 @@ impl ClientFileEdit {
         }))
     }
 
-    /// Where that is.
+    /// The path of the copy.
     fn own_copy_path(&self) -> Result<Option<PathBuf>, Failure> {
         let copy = self.own_copy()?;
         Ok(copy.map(|copy| self.path.with_file_name(copy.name)))
     }
 
-    /// The file that has the usual name of the copy and is not this kernel's.
+    /// A file that has the usual name of the copy and is not this kernel's.
     pub(in crate::cli::commands) fn foreign_copy(&self) -> Result<Option<PathBuf>, Failure> {
         let (usual, own) = (self.sibling_path(COPY), self.own_copy_path()?);
         let is_foreign = own.as_ref() != Some(&usual) && usual.symlink_metadata().is_ok();
         Ok(is_foreign.then_some(usual))
     }
 
-    /// Writes a copy of the text by a name that nothing has.
+    /// Writes a copy of the text to a free name.
     fn make_copy(&self, text: &str) -> Result<FileCopy, Failure> {
         let numbered = (2..COPIES_MAX).map(|at| self.sibling_path(&format!("{COPY}-{at}")));
         let mut all = std::iter::once(self.sibling_path(COPY)).chain(numbered);
@@ -240,7 +240,7 @@ impl ClientFileEdit {
         fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777)
     }
 
-    /// The tokens that connecting made, but for those that a text still has.
+    /// The tokens created by connecting that a text no longer contains.
     pub(super) fn tokens_gone_from(&self, text: &str) -> Result<Vec<ConnectToken>, Failure> {
         let Some(record) = self.read_record()? else {
             return Ok(Vec::new());
@@ -251,7 +251,7 @@ impl ClientFileEdit {
         Ok(if is_there { Vec::new() } else { record.tokens })
     }
 
-    /// All of them.
+    /// All tokens created by connecting.
     pub(super) fn tokens(&self) -> Result<Vec<ConnectToken>, Failure> {
         Ok(self
             .read_record()?
@@ -268,7 +268,7 @@ impl ClientFileEdit {
             .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     }
 
-    /// Writes it beside a copy of what it was; answers where that lies.
+    /// Writes the file and a copy of its previous contents; returns the copy's path.
     pub(in crate::cli::commands) fn write(
         &self,
         text: &str,
@@ -287,12 +287,12 @@ impl ClientFileEdit {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        // A token is for its owner alone.
+        // A token must be readable only by the owner.
         let mode = if private { mode & 0o700 } else { mode };
         atomic_file::write_with_mode(&self.path, text.as_bytes(), mode).map_err(failed)
     }
 
-    /// Writes it with this kernel's entry, and what undoing needs to know; answers where the file lies as it was.
+    /// Writes the file with this kernel's entry, and the record; returns the path of the copy.
     pub(super) fn write_connected(
         &self,
         own: &str,
@@ -311,7 +311,7 @@ impl ClientFileEdit {
             Some(record) if self.text.as_deref() == Some(&record.after) => {
                 (record.before, record.blocked)
             }
-            // The client changed it since: what undoing would make of it is what comes back.
+            // The client changed it since: the result of an undo is restored.
             Some(_) => undone()?,
             None => (self.text.clone(), Vec::new()),
         };
@@ -334,7 +334,7 @@ impl ClientFileEdit {
             copy,
             tokens,
         };
-        // First: a file that is written without it could not be undone.
+        // First: without it, the written file could not be restored.
         self.write_record(&record)?;
         self.replace(text, private)?;
         Ok(path)
@@ -350,7 +350,7 @@ impl ClientFileEdit {
         atomic_file::write_with_mode(&self.record_path(), &bytes, 0o600).map_err(failed)
     }
 
-    /// What this kernel's entry is called: as it is, or by a name that no other server has.
+    /// The name of this kernel's entry: the existing one, or one that no other server has.
     pub(super) fn entry_name(&self, entry: &Value, door: &str) -> Result<&'static str, Failure> {
         let mut free = None;
         for name in ENTRY_NAMES {
@@ -383,8 +383,8 @@ impl ClientFileEdit {
         Ok(named.map(|(_, entry)| entry.clone()))
     }
 
-    /// Writes what undoing makes of it. The copy stays until all that was taken out is back; answers where it is,
-    /// where it stays.
+    /// Writes the result of an undo. The copy stays until all removed entries are restored; returns its path if it
+    /// stays.
     pub(super) fn restore(&self, undone: &UndoResult) -> Result<Option<PathBuf>, Failure> {
         self.check_unchanged()?;
         let failed = |error: io::Error| Failure::Other(explain_io_error(&self.path, &error));
@@ -413,7 +413,7 @@ impl ClientFileEdit {
         Ok(copy.filter(|copy| copy.exists()))
     }
 
-    /// What did not come back stays in the record, with nothing else to undo.
+    /// Keeps only the entries that were not restored in the record.
     fn save_blocked(&self, undone: &UndoResult) -> Result<(), Failure> {
         let own = self
             .read_record()?
@@ -428,20 +428,23 @@ impl ClientFileEdit {
         })
     }
 
-    /// Whether entries came back without the remarks that they may have had.
+    /// Whether entries were restored without comments that they may have had.
     fn loses_comments(&self, undone: &UndoResult) -> Result<bool, Failure> {
         let text = undone.text.as_deref();
         if undone.restored.is_empty() || self.matches_backup(text)? {
             return Ok(false);
         }
         let remarks = |text: &str| -> usize {
-            let marks = match self.client.document_form() {
+            let markers = match self.client.document_form() {
                 DocumentForm::Json => &["//", "/*"][..],
                 DocumentForm::Toml | DocumentForm::Yaml => &["#"],
             };
-            // An address has slashes, too.
+            // URLs contain slashes, too.
             let text = text.replace("://", "");
-            marks.iter().map(|mark| text.matches(mark).count()).sum()
+            markers
+                .iter()
+                .map(|marker| text.matches(marker).count())
+                .sum()
         };
         let copy = self.own_copy_path()?;
         let copied = copy.map_or(Ok(None), |copy| read_if_exists(&copy))?;
@@ -449,7 +452,7 @@ impl ClientFileEdit {
         Ok(remarks(&copied) > remarks(text.unwrap_or_default()))
     }
 
-    /// The client may write while a person reads what is shown.
+    /// The client may write the file while the user reads the preview.
     fn check_unchanged(&self) -> Result<(), Failure> {
         if read_if_exists(&self.path)? == self.text {
             Ok(())
@@ -471,7 +474,7 @@ impl ClientFileEdit {
         self.path.with_file_name(name)
     }
 
-    /// The whole text that holds only this table, as the client writes it.
+    /// A file that contains only this table, as the client writes it.
     pub(super) fn render_table(&self, table: &Value) -> Result<String, Failure> {
         let name = self.client.table();
         let entries = table[name].as_object().into_iter().flatten();
@@ -482,7 +485,7 @@ impl ClientFileEdit {
         Ok(text.trim_end().to_owned())
     }
 
-    /// The lines that change, with those around them.
+    /// The changed lines with context.
     pub(in crate::cli::commands) fn render_diff(&self, after: &str) -> String {
         let (old, new): (Vec<&str>, Vec<&str>) =
             (self.text().lines().collect(), after.lines().collect());
@@ -503,11 +506,11 @@ impl ClientFileEdit {
             .flatten()
             .flat_map(|document| shown_secrets::secret_lines(&document));
         let secrets = secrets.collect();
-        let mut add = |mark: &str, part: &[&str]| {
-            lines.extend(
-                part.iter()
-                    .map(|line| format!("{mark} {}", shown_secrets::mask_values(line, &secrets))),
-            );
+        let mut add = |marker: &str, part: &[&str]| {
+            lines
+                .extend(part.iter().map(|line| {
+                    format!("{marker} {}", shown_secrets::mask_values(line, &secrets))
+                }));
         };
         add(" ", &old[head.saturating_sub(CONTEXT_LINES)..head]);
         add("-", &rest[..rest.len() - tail]);
@@ -523,7 +526,7 @@ fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// What stands behind a `Bearer` in a document.
+/// The bearer tokens in a document.
 fn bearer_tokens(document: &Value) -> Vec<String> {
     match document {
         Value::String(text) => text
@@ -537,7 +540,7 @@ fn bearer_tokens(document: &Value) -> Vec<String> {
     }
 }
 
-/// Whether both start one program, whatever it is called.
+/// Whether both start the same program.
 fn has_same_command(one: &Value, other: &Value) -> bool {
     let program = |entry: &Value| entry.get("command").or_else(|| entry.get("cmd")).cloned();
     program(one).is_some_and(|one| Some(one) == program(other))
@@ -606,11 +609,12 @@ mod tests {
             fs::read_to_string(&self.path).unwrap()
         }
 
-        fn connect(&self, taken: &[&str]) {
+        fn connect(&self, removed_entries: &[&str]) {
             let file = self.open();
-            let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
+            let removed_entries: Vec<_> =
+                removed_entries.iter().map(|name| doubled(name)).collect();
             let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
-            let text = file.with_entry("mgp", &entry, &taken).unwrap();
+            let text = file.with_entry("mgp", &entry, &removed_entries).unwrap();
             file.write_connected("mgp", &text, None, DOOR).unwrap();
         }
 
@@ -637,9 +641,9 @@ mod tests {
         }
     }
 
-    /// Each time more was taken out, and the client wrote in between.
+    /// More entries were removed each time, with changes of the client in between.
     #[test]
-    fn what_was_taken_out_at_several_times_comes_back() {
+    fn entries_removed_at_several_times_are_restored() {
         let file = CursorFile::new(BEFORE);
         file.connect(&["fs"]);
         file.connect(&["db"]);
@@ -663,9 +667,9 @@ mod tests {
         assert_eq!(names, std::collections::BTreeSet::from(["db", "fs", "new"]));
     }
 
-    /// A file that the client writes while a person reads what is shown is not written over.
+    /// A file that the client writes meanwhile is not overwritten.
     #[test]
-    fn a_file_that_changed_meanwhile_is_left_alone() {
+    fn a_file_that_changed_meanwhile_is_not_overwritten() {
         let file = CursorFile::new(BEFORE);
         let edit = file.open();
         fs::write(&file.path, "{\"theme\": 1}").unwrap();
@@ -674,9 +678,9 @@ mod tests {
         assert_eq!(file.text(), "{\"theme\": 1}");
     }
 
-    /// A file of the user's that is called as the copy usually is.
+    /// A file of the user with the usual name of the copy.
     #[test]
-    fn a_copy_that_is_not_this_kernels_is_left_alone() {
+    fn a_foreign_copy_is_not_touched() {
         let file = CursorFile::new(BEFORE);
         let foreign = file.beside(".before-mgp");
         fs::write(&foreign, "{\"mine\": 1}").unwrap();
@@ -694,17 +698,17 @@ mod tests {
         assert_eq!(file.undo(), None);
         assert_eq!((file.text().as_str(), own.exists()), (BEFORE, false));
         is_foreign();
-        // What an export leaves is its user's from then on, too.
-        let kept = file.open().write("{}", false).unwrap().unwrap();
+        // The copy of an export is the user's, too.
+        let backup = file.open().write("{}", false).unwrap().unwrap();
         file.connect(&[]);
         assert_eq!(file.undo(), None);
-        assert_eq!(fs::read_to_string(&kept).unwrap(), BEFORE);
+        assert_eq!(fs::read_to_string(&backup).unwrap(), BEFORE);
         is_foreign();
     }
 
     /// Older records did not name the copy.
     #[test]
-    fn the_copy_of_an_older_record_goes_with_it() {
+    fn the_copy_of_an_older_record_is_removed_with_it() {
         let file = CursorFile::new(BEFORE);
         file.connect(&["fs"]);
         let record = fs::read_to_string(file.open().record_path()).unwrap();
@@ -719,9 +723,9 @@ mod tests {
         assert!(!file.beside(".before-mgp").exists());
     }
 
-    /// What it points to may be on a disk that is not there yet.
+    /// Its target may be on a disk that is not mounted.
     #[test]
-    fn a_link_that_leads_to_no_file_stays_a_link() {
+    fn a_dangling_link_stays_a_link() {
         let file = CursorFile::new(BEFORE);
         let target = file.path.with_file_name("real.json");
         fs::remove_file(&file.path).unwrap();
@@ -733,9 +737,9 @@ mod tests {
         assert!(!target.exists());
     }
 
-    /// Remarks that stood in what was taken out are only in the copy.
+    /// Comments in removed entries are only in the copy.
     #[test]
-    fn the_copy_stays_while_it_has_more() {
+    fn the_copy_stays_while_it_contains_more() {
         let remark = BEFORE.replace("\"files\"", "\"files\" /* mine */");
         let file = CursorFile::new(&remark);
         file.connect(&["fs"]);
@@ -746,9 +750,9 @@ mod tests {
         assert!(file.text().contains("files") && !file.text().contains("mgp"));
     }
 
-    /// It waits in the record, whatever is connected and undone in between, until its name is free.
+    /// It stays in the record, however often the client is connected and disconnected, until its name is free.
     #[test]
-    fn an_entry_that_did_not_come_back_outlives_a_reconnect() {
+    fn an_unrestored_entry_survives_a_reconnect() {
         let file = CursorFile::new(BEFORE);
         file.connect(&["fs"]);
         let other = file
@@ -774,22 +778,22 @@ mod tests {
         assert!(!file.open().record_path().exists());
     }
 
-    /// A server of the user's that is called as this kernel's entry usually is.
+    /// A server of the user with the usual name of this kernel's entry.
     #[test]
-    fn the_entry_takes_no_other_servers_name() {
+    fn the_entry_never_replaces_another_server() {
         let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
         let name = |text: &str| CursorFile::new(text).open().entry_name(&entry, DOOR);
-        let taken = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
+        let removed_entries = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
         assert_eq!(name("{}").unwrap(), "mgp");
-        assert_eq!(name(taken).unwrap(), "mgp-kernel");
-        let own = taken.replace("mgp-fixture\"", "/old/mgp\", \"args\": [\"stdio\"]");
+        assert_eq!(name(removed_entries).unwrap(), "mgp-kernel");
+        let own = removed_entries.replace("mgp-fixture\"", "/old/mgp\", \"args\": [\"stdio\"]");
         assert_eq!(name(&own).unwrap(), "mgp");
         let ours = own.replace("\"mgp\"", "\"mgp-kernel\"");
         assert_eq!(name(&ours).unwrap(), "mgp-kernel");
-        let both = taken.replace("}}}", "}, \"mgp-kernel\": {\"command\": \"x\"}}}");
+        let both = removed_entries.replace("}}}", "}, \"mgp-kernel\": {\"command\": \"x\"}}}");
         assert!(name(&both).unwrap_err().to_string().contains("rename one"));
 
-        let file = CursorFile::new(taken);
+        let file = CursorFile::new(removed_entries);
         let edit = file.open();
         let text = edit
             .with_entry("mgp-kernel", &entry, &[doubled("mgp")])
@@ -808,9 +812,9 @@ mod tests {
         assert_eq!(servers, json!({"mgp": {"command": "mgp-fixture"}}));
     }
 
-    /// It may be there in words that nobody knows: what undoing needs stays.
+    /// The entry may have been renamed: the record stays.
     #[test]
-    fn the_copies_stay_while_the_entry_is_not_found() {
+    fn the_copies_stay_if_the_entry_is_not_found() {
         let file = CursorFile::new(BEFORE);
         file.connect(&["fs"]);
         let written = file.text().replace("\"mgp\"", "\"kernel\"");

@@ -1,4 +1,4 @@
-//! The tokens that connecting makes, and what becomes of them when it is undone.
+//! Tokens created by connecting, and their revocation.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::cli::text_format::sanitize_line;
 
 const DOING: &str = "asking the kernel";
 
-/// Each client has an agent and a token of its own; one that it had is good for nothing from then on.
+/// Each client has its own agent and token; a previous token becomes invalid.
 pub(super) fn make(
     context: &CliContext,
     typed: &Connect,
@@ -33,7 +33,7 @@ pub(super) fn make(
         None => context.call(Add::METHOD, &json!({"name": name}), DOING)?,
     };
     let IssuedToken { agent, token } = parse_result(&made)?;
-    // The agent that this client was connected with before is still the one that connecting made.
+    // The client's previous agent still has the token created by connecting.
     let is_own = |known: &Agent| {
         let tokens = file.tokens().unwrap_or_default();
         let mut own = tokens
@@ -56,17 +56,17 @@ fn listed(context: &CliContext) -> Result<BTreeMap<String, Agent>, Failure> {
     Ok(agents.into_iter().map(|it| (it.id.clone(), it)).collect())
 }
 
-/// What becomes of a token that connecting made.
+/// What happens to a token on undo.
 enum TokenEnd {
-    /// The agent goes, too: connecting made it.
+    /// The agent is removed, too: connecting created it.
     Removed,
-    /// The agent was there before.
+    /// Only the token is revoked: the agent existed before.
     Revoked,
-    /// Somebody has use for it.
+    /// The token is used by others.
     Stays(String),
 }
 
-/// What undoing revokes.
+/// The revocations of an undo.
 pub(super) struct Revocations(Vec<(String, TokenEnd)>);
 
 impl Revocations {
@@ -91,7 +91,7 @@ impl Revocations {
                     "no kernel is running: `mgp up --detach && mgp agents remove {}` takes it back",
                     token.agent
                 )),
-                // It was removed, or has another token: what connecting made is good for nothing already.
+                // The agent was removed or has another token: this one is already invalid.
                 Some(None) => continue,
                 Some(Some(agent)) if agent.token_made_at != token.made_at => continue,
                 Some(Some(_)) => match other_users(context, client, &token.agent) {
@@ -123,14 +123,14 @@ impl Revocations {
         Ok(())
     }
 
-    pub(super) fn carry_out(&self, context: &CliContext) -> Result<(), Failure> {
+    pub(super) fn apply(&self, context: &CliContext) -> Result<(), Failure> {
         for (agent, end) in &self.0 {
             let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
             match end {
                 TokenEnd::Removed => {
                     context.call(Remove::METHOD, &json!({ "name": name }), DOING)?
                 }
-                // Nobody sees the one that takes its place.
+                // The new token is not shown.
                 TokenEnd::Revoked => {
                     context.call(Token::METHOD, &json!({"name": name, "rotate": true}), DOING)?
                 }
@@ -150,7 +150,7 @@ impl Revocations {
     }
 }
 
-/// The other clients that reach this kernel as the agent.
+/// The other clients that use this agent.
 fn other_users(context: &CliContext, client: Client, agent: &str) -> Vec<&'static str> {
     let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
     let names_it = |entry: &Value| {

@@ -1,4 +1,4 @@
-//! The entries of the files in force, as the client would have them.
+//! The entries of the files in force, in the client's form.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,9 +18,9 @@ use crate::cli::client::CliContext;
 use crate::cli::commands::servers::config_file::{files_in_force, read_if_exists};
 use crate::cli::failure::Failure;
 
-/// Longest secret in a file, in bytes: as long as the kernel reads.
+/// Longest secret in a file, in bytes: the kernel's limit.
 const SECRET_MAX: u64 = 64 << 10;
-/// Keys that the entry of a client says in its own way, or that say how it is reached.
+/// Keys with an equivalent in clients' entries, or about the transport.
 const TRANSLATED_KEYS: [&str; 10] = [
     "id",
     "command",
@@ -34,22 +34,21 @@ const TRANSLATED_KEYS: [&str; 10] = [
     "transport",
 ];
 
-/// A server that is not written, and why.
+/// A server that is not exported, and why.
 pub(super) struct SkippedServer {
     pub(super) id: String,
     pub(super) reason: String,
 }
 
-/// What is written, and what is not.
+/// The exported and the skipped servers.
 #[derive(Default)]
 pub(super) struct ExportEntries {
-    /// By their ids.
     pub(super) servers: Vec<(String, ExportedServer)>,
     pub(super) skipped: Vec<SkippedServer>,
 }
 
 impl ExportEntries {
-    /// The servers of the files in force, of two with one id the stronger one.
+    /// The servers of the files in force; of two with one id that of the stronger file.
     pub(super) fn collect(
         context: &CliContext,
         typed: &Export,
@@ -116,7 +115,7 @@ impl ExportEntries {
     }
 }
 
-/// How the texts of an entry are read.
+/// How texts of an entry are resolved.
 struct EntryTexts<'e> {
     folder: &'e Path,
     store: Option<&'e SecretStore>,
@@ -181,7 +180,7 @@ impl EntryTexts<'_> {
         table.into_iter().flatten().map(pair).collect()
     }
 
-    /// The text as it is written, or what it stands for now.
+    /// The text as written, or its current value.
     fn export_text(&self, key: &str, text: &str, whole: bool) -> Result<ConfiguredText, String> {
         if !self.with_values {
             return Ok(ConfiguredText::parse(text, whole));

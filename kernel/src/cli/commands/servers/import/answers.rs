@@ -1,4 +1,4 @@
-//! What clients would ask their users for (`inputs` of VS Code), asked here once.
+//! Answers to the inputs of clients (`inputs` of VS Code), prompted for once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -11,14 +11,14 @@ use crate::cli::failure::Failure;
 use crate::cli::hidden_input::HiddenInput;
 use crate::cli::text_format::first_line;
 
-/// By the file that asks, and the id of the input there: one id may mean two things in two files.
+/// By file and id of the input: one id may mean two things in two files.
 #[derive(Default)]
 pub(super) struct InputAnswers {
     pub(super) values: BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
 }
 
 impl InputAnswers {
-    /// Asks for what servers need; `unattended` takes the defaults there are.
+    /// Prompts for required inputs; `unattended` uses the defaults.
     pub(super) fn ask(sources: &Sources, unattended: bool) -> Result<Self, Failure> {
         let unattended = unattended || !io::stdin().is_terminal();
         let mut answers = Self::default();
@@ -26,7 +26,7 @@ impl InputAnswers {
             let asked = sources.inputs.get(&file.path);
             for (id, servers) in needed_inputs(file) {
                 let known = asked.into_iter().flatten().find(|input| input.id == id);
-                // One that the file does not describe may be a secret.
+                // An undescribed input may be a secret.
                 let unknown = ClientInput {
                     id: id.to_owned(),
                     description: String::new(),
@@ -62,7 +62,7 @@ fn needed_inputs(file: &ParsedClientFile) -> BTreeMap<&str, BTreeSet<&str>> {
     needed
 }
 
-/// `None` leaves out the servers that need it.
+/// `None` skips the servers that need it.
 fn prompt_input(input: &ClientInput, servers: &BTreeSet<&str>) -> Result<Option<String>, Failure> {
     let typed = if input.secret {
         HiddenInput::open()?.read_secret(&format!(
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_names_the_servers_that_need_the_answer() {
+    fn a_prompt_names_the_servers_that_need_the_answer() {
         let input = ClientInput {
             id: "region".to_owned(),
             description: "Region".to_owned(),

@@ -1,5 +1,5 @@
-//! The servers that are here, compared with those that clients have: the same are those whose command, variables,
-//! address, headers and folder are the same.
+//! Compares configured servers with those of clients: servers are equal if their command, variables, address, headers
+//! and folder are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use toml::{Table, Value};
 use super::super::supplied_values;
 use crate::cli::client::CliContext;
 
-/// What values refer to, as far as it can be had here.
+/// Resolves references, as far as possible here.
 pub(super) struct LocalValues {
     store: Option<SecretStore>,
-    /// A command has the secrets that are not stored.
+    /// Whether a command provides secrets that are not stored.
     has_command: bool,
 }
 
@@ -51,12 +51,12 @@ impl LocalValues {
     }
 }
 
-/// A server as the configuration has it.
+/// A configured server.
 pub(super) struct LocalServer {
     pub(super) id: String,
     pub(super) file: PathBuf,
     pub(super) autostart: bool,
-    /// The program and its arguments; none of a server at a URL.
+    /// The program and its arguments; empty for a server at a URL.
     command_words: Vec<String>,
     env: BTreeMap<String, String>,
     cwd: Option<String>,
@@ -69,7 +69,7 @@ impl LocalServer {
     /// The entries of a file.
     ///
     /// # Errors
-    /// It is not TOML; in words that repeat nothing of it.
+    /// It is not TOML; the description repeats nothing of it.
     pub(super) fn read_all(text: &str, file: &Path) -> Result<Vec<Self>, String> {
         let table: Table = text
             .parse()
@@ -80,7 +80,7 @@ impl LocalServer {
         Ok(servers.collect())
     }
 
-    /// The first secret or file that it refers to and cannot be had. A variable may be set where the kernel runs.
+    /// The first secret or file that cannot be resolved. Variables may be set where the kernel runs.
     pub(super) fn missing(&self, values: &LocalValues) -> Option<String> {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let env = self
@@ -140,7 +140,7 @@ impl LocalServer {
         })
     }
 
-    /// What a client keeps back and this entry does not.
+    /// Tool limits of a client that this entry lacks.
     pub(super) fn missing_tool_limits(&self, theirs: &ToolLimits) -> ToolLimits {
         let mut both = self.tools.clone();
         both.restrict(theirs);
@@ -154,7 +154,7 @@ impl LocalServer {
         }
     }
 
-    /// Whether this is the server that is reached so.
+    /// Whether this server has the same transport.
     pub(super) fn has_reach(&self, reach: &PlannedConnection, values: &LocalValues) -> bool {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         match reach {
@@ -192,7 +192,7 @@ impl LocalServer {
     }
 }
 
-/// The variables of an entry with those of its file, as they are written down when it is added.
+/// The variables of an entry with those of its file, as written when it is added.
 fn merge_env_file(
     env: &[(String, PlannedValue)],
     file: Option<&str>,
@@ -228,8 +228,8 @@ fn are_same_values(
         })
 }
 
-/// A value that cannot be had here is another one: of two servers none is lost. But for what `mgp export` writes in
-/// the place of a secret, a variable that is still to be set.
+/// An unresolvable value counts as different, so that no server is lost; except a variable that `mgp export` writes in
+/// place of a secret, which is still unset.
 fn is_same_value(
     name: &str,
     own: &str,
@@ -248,7 +248,7 @@ fn is_same_value(
     }
 }
 
-/// Whether a text is the variable that stands for a secret in what was exported.
+/// Whether a text is the variable that an export wrote in place of a secret.
 fn is_exported_placeholder(name: &str, own: &str, text: &str) -> bool {
     let secret = own
         .strip_prefix(SECRET_PREFIX)
@@ -331,7 +331,7 @@ autostart = false
     }
 
     #[test]
-    fn a_server_is_here_when_all_that_reaches_it_is_the_same() {
+    fn servers_are_equal_if_their_transport_is_equal() {
         let env = [("ACCOUNT", written("one")), ("PRICE", written("$$5"))];
         let a = command(&["npx", "memory"], &env, None);
         assert_eq!(found(&a).as_deref(), Some("a"));
@@ -357,7 +357,7 @@ autostart = false
     }
 
     #[test]
-    fn a_server_that_differs_in_anything_is_another_one() {
+    fn any_difference_makes_servers_different() {
         let same = [("ACCOUNT", written("one")), ("PRICE", written("$$5"))];
         let account = [("ACCOUNT", written("two")), ("PRICE", written("$$5"))];
         let unset = [
@@ -376,9 +376,9 @@ autostart = false
         }
     }
 
-    /// The variable is set nowhere: the entry is the one that was exported.
+    /// The variable is unset: the entry is the exported one.
     #[test]
-    fn what_was_exported_is_known_again() {
+    fn exported_entries_are_recognized() {
         for (name, own, text, same) in [
             ("TOKEN", "secret:gh/GITHUB_TOKEN", "${GITHUB_TOKEN}", true),
             ("A_KEY", "file:/run/key", "${A_KEY}", true),
@@ -394,7 +394,7 @@ autostart = false
     }
 
     #[test]
-    fn a_server_whose_secret_is_not_here_is_known_not_to_start() {
+    fn a_missing_secret_is_reported() {
         let text = "[[servers]]\nid = \"a\"\ncommand = \"a\"\nenv = { A = \"secret:a/A\" }\n\
                     [[servers]]\nid = \"b\"\nurl = \"https://h/${secret:b}\"\n\
                     [[servers]]\nid = \"c\"\nurl = \"https://h\"\nheaders = { K = \"file:/none/k\" }\n\
@@ -420,7 +420,7 @@ autostart = false
     }
 
     #[test]
-    fn what_a_client_keeps_back_is_compared_with_what_the_entry_does() {
+    fn tool_limits_of_clients_and_entries_are_compared() {
         let all = LocalServer::read_all(FILE, Path::new("/etc/mgp/x.toml")).unwrap();
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let theirs = ToolLimits {

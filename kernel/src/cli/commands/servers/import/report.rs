@@ -1,4 +1,4 @@
-//! What was found, and what would be added, in words and in JSON. No secret is in either.
+//! The preview of an import, as text and JSON, without secrets.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::sources::Sources;
 use super::{ImportEdit, to_json_array};
 use crate::cli::text_format::{pluralize, quote_for_shell, sanitize_line};
 
-/// The whole of it, before the question.
+/// The preview before the confirmation.
 pub(super) fn render(sources: &Sources, plan: &Plan, writing: &ImportEdit) -> String {
     let mut lines = Vec::new();
     for file in &sources.files {
@@ -52,7 +52,7 @@ pub(super) fn render(sources: &Sources, plan: &Plan, writing: &ImportEdit) -> St
     }
     lines.extend(server_notes(writing));
     lines.extend(skipped_lines(sources, plan));
-    // A name in a client's file makes no line of its own.
+    // A name in a client's file starts no line.
     let lines = lines.iter().map(|line| sanitize_line(line));
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
@@ -113,7 +113,7 @@ fn server_notes(writing: &ImportEdit) -> Vec<String> {
     notes
 }
 
-/// The limits of tools that become rules here.
+/// Tool limits that become rules here.
 fn tool_notes(planned: &PlannedServer) -> Vec<String> {
     let tools = &planned.tools;
     let keys: Vec<_> = tools.keys.iter().map(|key| format!("`{key}`")).collect();
@@ -163,7 +163,7 @@ fn origin_label(origin: &ServerOrigin) -> String {
     }
 }
 
-/// The same for programs.
+/// The preview for programs.
 pub(super) fn to_json(sources: &Sources, plan: &Plan, writing: &ImportEdit, done: bool) -> Value {
     let origin = |origin: &ServerOrigin| json!({"client": origin.client.map(Client::cli_name), "file": origin.path, "name": origin.name});
     let read = to_json_array(

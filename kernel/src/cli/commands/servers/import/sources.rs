@@ -1,4 +1,4 @@
-//! The files that are read.
+//! The imported files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,24 +14,22 @@ use crate::cli::args::Import;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 
-/// What was found, and where.
+/// The files and their servers.
 #[derive(Default)]
 pub(super) struct Sources {
-    /// In the order of the clients.
     pub(super) files: Vec<ParsedClientFile>,
-    /// Entries that no server can be made of: file, name, reason.
+    /// Invalid entries: file, name, reason.
     pub(super) broken: Vec<(PathBuf, String, &'static str)>,
     /// Files that could not be read.
     pub(super) unreadable: Vec<(PathBuf, String)>,
-    /// Files of this folder's project, which are not read unless they are named.
+    /// Files of the project in this folder, which are read only if they are named.
     pub(super) project_files: Vec<PathBuf>,
-    /// What the clients ask for, by the file.
+    /// The inputs of each file.
     pub(super) inputs: BTreeMap<PathBuf, Vec<ClientInput>>,
 }
 
 impl Sources {
-    /// Reads the files of the clients that were named, and those that were named themselves; without names
-    /// those of all clients.
+    /// Reads the named files and those of the named clients; without names those of all clients.
     pub(super) fn read(context: &CliContext, typed: &Import) -> Result<Self, Failure> {
         let mut sources = Self::default();
         let here = &context.look_up.current_dir;
@@ -64,7 +62,7 @@ impl Sources {
                         path.display()
                     )));
                 }
-                // A file of the user is of no project, wherever the home is.
+                // A user's file belongs to no project, wherever the home is.
                 let is_users = known.is_some_and(|file| file.scope == FileScope::User);
                 let project = project_folder(&path, client).filter(|_| !is_users);
                 sources.read_file(&path, client, project);
@@ -94,7 +92,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// What this file of the client has.
+    /// The servers of this file of the client.
     pub(super) fn from_file(path: &Path, client: Client) -> Self {
         let mut sources = Self::default();
         sources.read_file(path, Some(client), None);
@@ -133,13 +131,13 @@ impl Sources {
     }
 }
 
-/// The folder of the project a file is of; that of a file which is nobody's in particular is its own.
+/// The folder of the project that a file belongs to; an unknown file's own folder.
 fn project_folder(path: &Path, client: Option<Client>) -> Option<PathBuf> {
     let desktop = client == Some(Client::ClaudeDesktop);
     Client::project_folder(path).filter(|_| !desktop)
 }
 
-/// Where clients keep their files.
+/// The base folders of clients' files.
 pub(in crate::cli::commands::servers) fn client_folders(
     context: &CliContext,
 ) -> Result<UserFolders, Failure> {

@@ -1,4 +1,4 @@
-//! Asks the registry over HTTP.
+//! Queries the registry over HTTP.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// How long an answer may take: a registry that is slower is not there.
+/// Limit for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of an answer: a page of a hundred servers has some hundred KiB.
+/// Bytes of a response: a page of a hundred servers has some hundred KiB.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-/// Servers on a page, the most that the registry gives.
+/// Servers on a page, the registry's maximum.
 const PAGE_SIZE: usize = 100;
-/// Pages that are looked through: more than that is a word that says nothing.
+/// Most pages that are searched.
 const PAGES_MAX: usize = 5;
 
-/// A registry that speaks the interface of the official one, version 0.1.
+/// A registry with the API of the official one, version 0.1.
 pub(super) struct RegistryClient {
     url: String,
     outbound: Outbound,
 }
 
 impl RegistryClient {
-    /// The registry that was named, or that of the configuration.
+    /// The named registry, or the configured one.
     pub(super) fn new(context: &CliContext, typed: &RegistryAddress) -> Result<Self, Failure> {
         let url = typed.registry.clone();
         let url = url.unwrap_or_else(|| context.registry.url.clone());
@@ -52,8 +52,8 @@ impl RegistryClient {
         &self.url
     }
 
-    /// The newest versions whose names have the longest of these words and that have all of them; and how
-    /// many of them have names that are none.
+    /// The newest versions that match all words, with the longest word in the name; and how many were skipped because
+    /// of invalid names.
     pub(super) fn search(&self, words: &[String]) -> Result<(Vec<RegistryEntry>, usize), Failure> {
         let longest = words.iter().max_by_key(|word| word.len());
         let longest = encode_path_segment(longest.map_or("", String::as_str));
@@ -103,7 +103,7 @@ impl RegistryClient {
         );
         let answer: Option<RegistryEntry> = self.get(&path)?;
         match answer {
-            // Another server than the one that was asked for.
+            // A different server than requested.
             Some(answer) if answer.server.name != name => Err(Failure::Other(format!(
                 "{} was asked for {name} and answered {}; nothing was added",
                 self.url,
@@ -117,7 +117,7 @@ impl RegistryClient {
         }
     }
 
-    /// `None` where there is no such thing.
+    /// `None` if it does not exist.
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
         let failed =
             |why: String| Failure::Other(format!("{}: {}", self.url, first_line(&why, 300)));
@@ -152,7 +152,7 @@ impl RegistryClient {
     }
 }
 
-/// A text as a part of a URL.
+/// Encodes a text as a segment of a URL.
 fn encode_path_segment(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_name_is_a_part_of_the_address() {
+    fn names_are_encoded_in_the_address() {
         assert_eq!(encode_path_segment("io.github.a/b"), "io.github.a%2Fb");
         assert_eq!(encode_path_segment("a b?&#%é"), "a%20b%3F%26%23%25%C3%A9");
     }

@@ -1,5 +1,5 @@
-//! A published server as an entry of `mgp.toml`: the command that runs its package in just this version, or
-//! its address.
+//! A published server as an entry of `mgp.toml`: the command that runs its package in exactly this version, or its
+//! address.
 
 mod packages;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::server_json::{PublishedInput, PublishedRemote, PublishedServer};
 use packages::package_source;
 
-/// Inputs of one server; more are no form that anybody fills in.
+/// Most inputs of one server.
 const INPUTS_MAX: usize = 100;
 
 /// Why a server cannot be added.
@@ -40,7 +40,7 @@ pub(super) enum InstallError {
     TooManyInputs,
 }
 
-/// A secret that has to be given.
+/// A required secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NeededSecret {
     pub(super) name: String,
@@ -51,13 +51,13 @@ pub(super) struct NeededSecret {
 /// How it is run.
 #[derive(Debug, Default)]
 pub(super) struct InstallPlan {
-    /// In the words of `mgp.toml`; what is not known yet in angle brackets.
+    /// As in `mgp.toml`; unknown values in angle brackets.
     pub(super) command: Vec<String>,
     pub(super) url: Option<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) secrets: Vec<NeededSecret>,
-    /// What docker or another launcher is told besides: it may open the machine to the server.
+    /// Words for docker or another launcher: they may give the server access to the machine.
     pub(super) launcher_words: Vec<String>,
     source: InstallSource,
     inputs: Vec<PublishedInput>,
@@ -76,7 +76,7 @@ struct InstallSource {
 }
 
 impl InstallPlan {
-    /// The first package that can be run, or the kind that is wanted.
+    /// The first package that can be run, or the wanted kind.
     pub(super) fn for_server(
         server: &PublishedServer,
         wanted: Option<&str>,
@@ -124,7 +124,7 @@ impl InstallPlan {
         let mut inputs = Vec::new();
         for input in groups.into_iter().flatten() {
             match &input.value {
-                // What stands in braces in a fixed value is asked for, and no more.
+                // Only the placeholders of a fixed value are inputs.
                 Some(_) => inputs.extend(input.variables.iter().map(|(name, inner)| {
                     let mut inner = inner.clone();
                     inner.name.clone_from(name);
@@ -145,7 +145,7 @@ impl InstallPlan {
         plan.with_placeholders()
     }
 
-    /// Everything that can be given, by what it is called.
+    /// An input by its label.
     pub(super) fn input(&self, name: &str) -> Option<&PublishedInput> {
         self.inputs.iter().find(|input| input.label() == name)
     }
@@ -155,18 +155,18 @@ impl InstallPlan {
         open.map(PublishedInput::label).collect()
     }
 
-    /// What has to be given and is no secret.
+    /// Required inputs that are no secrets.
     pub(super) fn required_inputs(&self) -> impl Iterator<Item = &PublishedInput> {
         let inputs = self.inputs.iter();
         inputs.filter(|input| input.is_required && !input.is_hidden())
     }
 
-    /// What may be given besides.
+    /// Optional inputs.
     pub(super) fn optional_inputs(&self) -> impl Iterator<Item = &PublishedInput> {
         self.inputs.iter().filter(|input| !input.is_required)
     }
 
-    /// The form of what has to be given.
+    /// The form of the required inputs.
     pub(super) fn input_schema(&self) -> Value {
         let fields = self.required_inputs();
         let fields = fields.map(|input| (input.label().to_owned(), input.schema()));
@@ -175,7 +175,7 @@ impl InstallPlan {
         json!({"properties": properties, "required": names})
     }
 
-    /// The command with what is not known yet in angle brackets.
+    /// The command with unknown values in angle brackets.
     fn with_placeholders(self) -> Result<Self, InstallError> {
         let open = self.inputs.iter();
         let open = open.map(|input| {
@@ -271,7 +271,7 @@ impl InstallPlan {
                     description: input.description.clone().unwrap_or_default(),
                 });
             }
-            // What reads like a reference to a secret would be one.
+            // A value in the form of a reference would be resolved.
             Some(value)
                 if ["file:", "secret:", "keyring:"]
                     .iter()
@@ -306,7 +306,7 @@ fn render_arguments(
         match (input.name.as_str(), value) {
             ("", Some(value)) => words.push(value),
             (name, Some(value)) => words.extend([name.to_owned(), value]),
-            // A flag without a value is one that stands for itself, where it has to be there.
+            // A required flag without a value stands alone.
             (name, None) if input.is_required && !name.is_empty() => words.push(name.to_owned()),
             (_, None) => {}
         }
@@ -324,14 +324,14 @@ fn remote_source(remote: &PublishedRemote) -> InstallSource {
     });
     InstallSource {
         url: Some(remote.url.clone()),
-        // They are asked for, and stand in the address alone.
+        // They are prompted for, and are only part of the address.
         runtime_arguments: parts.collect(),
         headers,
         ..InstallSource::default()
     }
 }
 
-/// `{name}` becomes its value; what is none of the names stays.
+/// Replaces `{name}` by its value; unknown names stay.
 fn substitute(text: &str, values: &BTreeMap<String, String>) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('{') {
@@ -351,12 +351,12 @@ fn substitute(text: &str, values: &BTreeMap<String, String>) -> String {
     out + rest
 }
 
-/// As it stands in `mgp.toml`, where a dollar sign begins a variable.
+/// Escapes dollar signs, which begin a variable in `mgp.toml`.
 fn escape_dollars(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// The id for a name: what follows the slash, as far as an id may have it.
+/// The id for a name: the part after the slash, without characters that are invalid in an id.
 pub(super) fn id_from_name(name: &str) -> String {
     let end = name.rsplit('/').next().unwrap_or(name);
     let end: String = end.chars().take(48).collect();

@@ -1,4 +1,4 @@
-//! What is shown before a server of the registry is added.
+//! The preview before a server of the registry is added.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use super::server_json::{PublishedInput, RegistryEntry, publisher_label};
 use crate::cli::args::Add;
 use crate::cli::text_format::{first_line, quote_for_shell, sanitize_line};
 
-/// Characters of a text of whoever published it.
+/// Most characters of a publisher's text.
 const TEXT_WIDTH_MAX: usize = 200;
 
-/// Who it is from, and what it would run.
+/// The publisher, and what would be run.
 pub(super) fn render_preview(
     answer: &RegistryEntry,
     client: &RegistryClient,
@@ -55,7 +55,7 @@ pub(super) fn render_preview(
     join_sanitized(&lines)
 }
 
-/// The entry, each word as it is.
+/// The entry, word by word.
 pub(super) fn render_entry(entry: &Add, plan: &InstallPlan) -> String {
     let mut lines = vec![String::new(), format!("to be added as {}:", entry.id)];
     match &plan.url {
@@ -93,7 +93,7 @@ pub(super) fn render_entry(entry: &Add, plan: &InstallPlan) -> String {
     join_sanitized(&lines)
 }
 
-/// Each as one line, whatever its publisher put into it.
+/// Each as one line, sanitized.
 fn join_sanitized(lines: &[String]) -> String {
     let lines = lines.iter().map(|line| sanitize_line(line));
     lines.collect::<Vec<_>>().join("\n")

@@ -1,16 +1,15 @@
-//! What the registry answers: `server.json` of whoever published it, and what the registry says of it.
+//! The registry's responses: the publisher's `server.json`, and the registry's own metadata.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The member of `_meta` with what the registry itself says.
+/// The member of `_meta` with the registry's own metadata.
 const OFFICIAL_META_KEY: &str = "io.modelcontextprotocol.registry/official";
-/// Longest name, in bytes, as the registry has it.
+/// Longest name, in bytes, by the registry's rules.
 const NAME_MAX: usize = 200;
 
-/// One page of a list.
 #[derive(Debug, Deserialize)]
 pub(super) struct RegistryPage {
     #[serde(default)]
@@ -26,7 +25,6 @@ pub(super) struct PageMetadata {
     pub(super) next_cursor: Option<String>,
 }
 
-/// One server.
 #[derive(Debug, Deserialize)]
 pub(super) struct RegistryEntry {
     pub(super) server: PublishedServer,
@@ -59,7 +57,7 @@ struct PublishedRepository {
     url: Option<String>,
 }
 
-/// What it is run from.
+/// A package that runs it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PublishedPackage {
@@ -85,7 +83,7 @@ pub(super) struct PublishedTransport {
     pub(super) kind: String,
 }
 
-/// Where it runs already.
+/// An address where it runs.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct PublishedRemote {
     pub(super) url: String,
@@ -103,7 +101,7 @@ pub(super) struct PublishedInput {
     pub(super) name: String,
     #[serde(default)]
     value_hint: String,
-    /// Fixed by whoever published it.
+    /// A fixed value of the publisher.
     #[serde(default)]
     pub(super) value: Option<String>,
     #[serde(default)]
@@ -123,7 +121,7 @@ pub(super) struct PublishedInput {
 }
 
 impl PublishedInput {
-    /// What it is called where somebody gives it: the name, or the hint of an argument without one.
+    /// Its label: the name, or the hint of an argument without one.
     pub(super) fn label(&self) -> &str {
         if self.name.is_empty() {
             &self.value_hint
@@ -132,12 +130,12 @@ impl PublishedInput {
         }
     }
 
-    /// Whether it is kept from sight: it is said to be a secret, or its name says so.
+    /// Whether it is read without echo: it is declared or named as a secret.
     pub(super) fn is_hidden(&self) -> bool {
         self.is_secret || mgp_clients::is_secret_name(self.label())
     }
 
-    /// As a property of a form. What the registry calls a number is text here: it stands in a command.
+    /// As a property of a form. Numbers of the registry are text here, as on a command line.
     pub(super) fn schema(&self) -> Value {
         let mut schema = json!({"type": "string"});
         if let Some(description) = &self.description {
@@ -155,10 +153,10 @@ impl PublishedInput {
         schema
     }
 
-    /// Whether a value is one that it takes.
+    /// Checks a value.
     ///
     /// # Errors
-    /// What it takes instead.
+    /// The valid values.
     pub(super) fn check(&self, value: &str) -> Result<(), String> {
         let number = || value.parse::<f64>().is_ok_and(f64::is_finite);
         if !self.choices.is_empty() && !self.choices.iter().any(|choice| choice == value) {
@@ -185,7 +183,7 @@ impl PublishedServer {
         self.repository.as_ref()?.url.as_deref()
     }
 
-    /// What it can be had as.
+    /// The supported kinds of its packages.
     pub(super) fn package_kinds(&self) -> Vec<&str> {
         let known = |kind: &str| {
             ["npm", "pypi", "oci"]
@@ -203,7 +201,7 @@ impl PublishedServer {
         kinds
     }
 
-    /// Whether all of these words are in what it says of itself.
+    /// Whether its name and description contain all of these words.
     pub(super) fn matches_all(&self, words: &[String]) -> bool {
         let title = self.title.as_deref().unwrap_or_default();
         let all = format!("{} {title} {}", self.name, self.description_or_title()).to_lowercase();
@@ -211,7 +209,7 @@ impl PublishedServer {
     }
 }
 
-/// `io.github.acme/weather`: letters, digits, dots and dashes, one slash, and the same to whoever reads it.
+/// `io.github.acme/weather`: letters, digits, dots and dashes, and one slash; no confusable characters.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |text: &str, more: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
@@ -222,7 +220,7 @@ pub(super) fn is_name(name: &str) -> bool {
         && halves.is_some_and(|(who, what)| plain(who, ".-") && plain(what, "._-"))
 }
 
-/// Who may publish under a name, as the registry looks after it.
+/// The publisher that the registry verified for a name.
 pub(super) fn publisher_label(name: &str) -> String {
     let who = name.split('/').next().unwrap_or_default();
     if let Some(account) = who.strip_prefix("io.github.") {
@@ -254,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_plain_and_says_who_published_it() {
+    fn a_name_is_plain_and_names_its_publisher() {
         for good in ["io.github.acme/weather", "com.example/a_b.c-d"] {
             assert!(is_name(good), "{good}");
         }
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_one_that_is_taken() {
+    fn values_are_checked() {
         let input = |text: &str| serde_json::from_str::<PublishedInput>(text).unwrap();
         let number = input(r#"{"name": "--port", "format": "number"}"#);
         assert!(number.check("80").is_ok() && number.check("x").is_err());

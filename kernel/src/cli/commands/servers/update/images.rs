@@ -1,5 +1,5 @@
-//! Asks the registry of a container image which versions there are (OCI distribution, `GET /v2/NAME/tags/list`), as
-//! nobody: images of a registry that wants a login are named by hand.
+//! Queries the registry of a container image for its versions (OCI distribution, `GET /v2/NAME/tags/list`),
+//! anonymously: images that require a login must be updated by hand.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde::Deserialize;
 
 use super::package::{compare_versions, is_exact};
 
-/// How long the whole question may take.
+/// Limit of the whole query.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of one answer: a thousand tags have some ten KiB.
+/// Bytes of one response: a thousand tags have about ten KiB.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
-/// Answers with tags that are read, of a thousand each; images with more are named by hand.
+/// Most pages of a thousand tags each; images with more must be updated by hand.
 const PAGES_MAX: usize = 10;
-/// Where an image is that names no registry.
+/// The registry of an image that names none.
 const DOCKER_HUB: &str = "registry-1.docker.io";
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct TokenResponse {
     access_token: Option<String>,
 }
 
-/// The newest version of an image that is written as `version` is; of `wanted` that it exists.
+/// The newest version of an image with the form of `version`, or `wanted` if it exists.
 pub(super) fn newest_image_version(
     outbound: Outbound,
     image: &str,
@@ -57,7 +57,7 @@ pub(super) fn newest_image_version(
     }
 }
 
-/// The newest of those that are written alike: `1.2-alpine` is no newer `1.1`.
+/// The newest tag of the same form: `1.2-alpine` is no newer `1.1`.
 fn newest_tag(tags: &[String], like: Option<&str>) -> Option<String> {
     let form = |tag: &str| {
         let bare = tag.strip_prefix('v').unwrap_or(tag);
@@ -127,7 +127,7 @@ async fn get(client: &Client, url: &str, token: Option<&str>) -> Result<Response
     asked.map_err(|e| e.to_string())
 }
 
-/// The token that a registry gives to whoever asks.
+/// The anonymous token of a registry.
 async fn fetch_anonymous_token(client: &Client, answer: &Response) -> Result<String, String> {
     let none = || "its registry wants a login".to_owned();
     let challenge = answer.headers.get(WWW_AUTHENTICATE);
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_are_written_alike_are_compared() {
+    fn versions_of_the_same_form_are_compared() {
         let tags = [
             "latest",
             "1.9.0",
@@ -228,9 +228,9 @@ mod tests {
         assert_eq!(next_page_path("<//evil.test/x>; rel=\"next\""), None);
     }
 
-    /// A registry that gives its tags to who shows the token that it gives to everybody.
+    /// A registry that lists tags for its anonymous token.
     #[test]
-    fn a_registry_is_asked_as_nobody() {
+    fn registries_are_queried_anonymously() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let own = at.clone();

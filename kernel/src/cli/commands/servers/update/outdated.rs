@@ -1,4 +1,4 @@
-//! `mgp servers outdated`: which entries name a version that is not the newest.
+//! `mgp servers outdated`: lists entries with a version that is not the newest.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -16,20 +16,20 @@ use crate::cli::print::{new_table, print_error, print_line};
 use crate::cli::text_format::{first_line, sanitize_line};
 use crate::config::edit;
 
-/// Registries that are asked at once: each is a program that is started.
+/// Concurrent queries: each starts a program.
 const CONCURRENT_QUERIES_MAX: usize = 4;
 
-/// An entry that runs a package in one version.
+/// An entry with an exact package version.
 struct PinnedEntry {
     id: String,
     command: String,
     package: Package,
 }
 
-/// An entry, and the newest version of its package; or why that is not known.
+/// An entry with the newest version of its package, or why that is unknown.
 type CheckedEntry = (PinnedEntry, Result<String, String>);
 
-/// Asks for the newest version of every package that an entry names a version of.
+/// Queries the newest version of every package with an exact version.
 pub(in crate::cli::commands::servers) fn list_outdated(
     context: &CliContext,
 ) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ pub(in crate::cli::commands::servers) fn list_outdated(
     Ok(())
 }
 
-/// The entries of the files in force; the stronger file's of two with one id.
+/// The entries of the files in force; of two with one id that of the stronger file.
 fn pinned_entries(context: &CliContext) -> Result<(Vec<PinnedEntry>, Vec<String>), Failure> {
     let (mut pinned, mut other, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for file in files_in_force(context, context.status()?.as_ref())? {
@@ -121,20 +121,20 @@ fn check_entries(mut pinned: Vec<PinnedEntry>, outbound: &Outbound) -> Vec<Check
     let mut looked = Vec::new();
     while !pinned.is_empty() {
         let rest = pinned.split_off(pinned.len().min(CONCURRENT_QUERIES_MAX));
-        let asked: Vec<Result<String, String>> = thread::scope(|scope| {
+        let results: Vec<Result<String, String>> = thread::scope(|scope| {
             let asking = pinned.iter().map(|entry| {
                 scope.spawn(move || {
                     newest_package_version(&entry.command, &entry.package, None, outbound)
                 })
             });
             let asking: Vec<_> = asking.collect();
-            let answers = asking.into_iter().map(|asked| match asked.join() {
+            let answers = asking.into_iter().map(|results| match results.join() {
                 Ok(newest) => newest.map_err(|failure| failure.to_string()),
                 Err(_) => Err("it could not be asked".to_owned()),
             });
             answers.collect()
         });
-        looked.extend(pinned.into_iter().zip(asked));
+        looked.extend(pinned.into_iter().zip(results));
         pinned = rest;
     }
     looked

@@ -1,9 +1,9 @@
-//! The package that a server's command downloads and runs, as npx, uvx and the like read it.
+//! The package that a server's command downloads and runs, parsed as npx, uvx and others do.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Who is asked which versions there are.
+/// The source of the list of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registry {
     /// `npm view`.
@@ -19,7 +19,7 @@ pub(super) enum Registry {
 }
 
 impl Registry {
-    /// The program that is asked.
+    /// The program that queries it.
     pub(super) const fn program(self) -> &'static str {
         match self {
             Self::Npm => "npm",
@@ -35,21 +35,21 @@ impl Registry {
     }
 }
 
-/// A package as it stands in a command.
+/// A package in a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Package {
     pub(super) registry: Registry,
-    /// Its name, without what is to be installed with it.
+    /// Its name, without extras.
     pub(super) name: String,
-    /// The exact version that the entry asks for.
+    /// The exact version, if any.
     pub(super) version: Option<String>,
-    /// Which argument it stands in.
+    /// The index of its argument.
     pub(super) argument: usize,
-    /// What of that argument a version replaces.
+    /// The part of that argument that a version replaces.
     version_range: Range<usize>,
 }
 
-/// Why no package can be brought up to date.
+/// Why an entry has no package to update.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PackageError {
     #[error(
@@ -64,14 +64,14 @@ pub(super) enum PackageError {
     Variable(String),
 }
 
-/// How a program reads its arguments: what stands before the package.
+/// How a program parses the arguments before the package.
 struct PackageLauncher {
     registry: Registry,
     /// Words before the options.
     leading_words: &'static [&'static str],
     /// Options whose value is the package.
     package: &'static [&'static str],
-    /// Other options with a value of their own.
+    /// Other options with a value.
     value_options: &'static [&'static str],
 }
 
@@ -132,7 +132,7 @@ const PIPX_VALUED: &[&str] = &[
     "--backend",
 ];
 
-/// Options of `docker run` with a value of their own.
+/// Options of `docker run` with a value.
 const RUN_VALUED: &[&str] = &[
     "-e",
     "--env",
@@ -198,7 +198,7 @@ const RUN_VALUED: &[&str] = &[
     "--health-cmd",
 ];
 
-/// The launchers that are known, by the name of the program.
+/// The known launchers, by the name of the program.
 fn launchers_for(program: &str) -> &'static [PackageLauncher] {
     const NPX: PackageLauncher = PackageLauncher {
         registry: Registry::Npm,
@@ -275,7 +275,7 @@ fn launchers_for(program: &str) -> &'static [PackageLauncher] {
 }
 
 impl Package {
-    /// Reads the package out of a command and its arguments.
+    /// Parses the package from a command and its arguments.
     pub(super) fn from_command(command: &str, args: &[String]) -> Result<Self, PackageError> {
         let program = command.rsplit('/').next().unwrap_or(command);
         let fits = |launcher: &&PackageLauncher| {
@@ -315,7 +315,7 @@ impl Package {
         })
     }
 
-    /// The argument with this version instead.
+    /// The argument with this version.
     pub(super) fn with_version(&self, argument: &str, version: &str) -> String {
         let between = match self.registry.is_python() {
             true if !argument[self.version_range.clone()].starts_with('@') => "==",
@@ -329,7 +329,7 @@ impl Package {
     }
 }
 
-/// Which argument names the package, and where in it.
+/// The argument that names the package, and the offset in it.
 fn find_package_argument(launcher: &PackageLauncher, args: &[String]) -> Option<(usize, usize)> {
     let mut plain = None;
     let mut at = launcher.leading_words.len();
@@ -351,7 +351,7 @@ fn find_package_argument(launcher: &PackageLauncher, args: &[String]) -> Option<
     plain.filter(|at| *at < args.len()).map(|at| (at, 0))
 }
 
-/// `@scope/name@1.2.3`: the name, the version where it is exact, and the length of what is no version.
+/// `@scope/name@1.2.3`: the name, the version if exact, and the length without the version.
 fn parse_node(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let end = text.char_indices().skip(1).find(|(_, c)| *c == '@');
     let length = end.map_or(text.len(), |(at, _)| at);
@@ -384,8 +384,8 @@ fn parse_python(text: &str) -> Option<(&str, Option<&str>, usize)> {
     (is_name(name) && extras.ends_with(']') && !from_elsewhere).then_some((name, exact, length))
 }
 
-/// `ghcr.io/acme/db:1.2.3`: the tag is behind the last colon, where that is behind the last slash. An image that is
-/// named by its digest is pinned to it, and stays.
+/// `ghcr.io/acme/db:1.2.3`: the tag follows the last colon after the last slash. An image with a digest is pinned to
+/// it, and is not updated.
 fn parse_image(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let path = text.rfind('/').map_or(0, |at| at + 1);
     let length = text[path..].find(':').map_or(text.len(), |at| path + at);
@@ -402,21 +402,20 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
-/// A whole version, of at least so many numbers: no range and no tag.
+/// An exact version of at least so many numbers: no range and no tag.
 pub(in crate::cli::commands::servers) fn is_exact(version: &str, least: usize) -> bool {
     let numbers = version.split(['-', '+']).next().unwrap_or_default();
     let parts = numbers.split('.').count();
     parts >= least && version.starts_with(|c: char| c.is_ascii_digit()) && is_version(version)
 }
 
-/// What may stand as a version in a command, whoever says it.
+/// Whether a text is a valid version for a command.
 pub(super) fn is_version(version: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || ".+-!_".contains(c);
     version.starts_with(|c: char| c.is_ascii_alphanumeric()) && version.chars().all(plain)
 }
 
-/// How two versions stand to each other, by their numbers; one that adds something to its numbers (`-rc.1`,
-/// `rc1`) comes before the one that does not.
+/// Compares two versions by their numbers; one with a suffix (`-rc.1`, `rc1`) precedes the one without.
 pub(super) fn compare_versions(one: &str, other: &str) -> Ordering {
     let read = |version: &str| {
         let version = version.split('+').next().unwrap_or_default();
@@ -442,7 +441,7 @@ mod tests {
         Package::from_command(&words[0], &words[1..])
     }
 
-    /// What is asked about, in which version, and the line with another one.
+    /// The package, its version, and the line with another version.
     fn read(line: &str) -> (String, Option<String>, String) {
         let package = of(line).unwrap_or_else(|why| panic!("{line}: {why}"));
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_and_tags_pin_nothing_and_are_replaced_whole() {
+    fn ranges_and_tags_are_not_exact_and_are_replaced_as_a_whole() {
         for (line, changed) in [
             ("npx -y db", "npx -y db@9.9.9"),
             ("npx db@latest", "npx db@9.9.9"),
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_registry_has_is_refused() {
+    fn commands_without_a_registry_package_are_rejected() {
         assert!(matches!(
             of("node x.js"),
             Err(PackageError::OtherProgram(_))

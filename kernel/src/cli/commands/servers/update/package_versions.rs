@@ -1,4 +1,4 @@
-//! Asks npm, pnpm, uv or pip which versions of a package there are.
+//! Queries npm, pnpm, uv or pip for the versions of a package.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -14,30 +14,30 @@ use super::package::{Package, Registry, is_version};
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// How long the answer may take: a registry that is this slow is not there.
+/// Limit for the answer.
 const REGISTRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that are read of an answer, which is one line.
+/// Bytes read of an answer, which is one line.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
-/// Characters of its error that are shown.
+/// Most characters of its error that are shown.
 const ERROR_WIDTH_MAX: usize = 300;
 
-/// The newest version of a package; of `wanted` that it exists. The program is taken from the folder of the
-/// server's own command, where that says one, as it may be another npm than that of the path.
+/// The newest version of a package, or `requested` if it exists. The program is the one next to the server's own
+/// command, if that has a folder, because another npm may be in the path.
 pub(super) fn newest_package_version(
     command: &str,
     package: &Package,
-    wanted: Option<&str>,
+    requested: Option<&str>,
     outbound: &Outbound,
 ) -> Result<String, Failure> {
     let name = package.registry.program();
     if package.registry == Registry::Image {
-        let said = images::newest_image_version(
+        let output = images::newest_image_version(
             outbound.clone(),
             &package.name,
             package.version.as_deref(),
-            wanted,
+            requested,
         );
-        return said.map_err(|why| {
+        return output.map_err(|why| {
             Failure::Other(format!(
                 "{}: {}; `--to VERSION` names one yourself",
                 package.name,
@@ -45,33 +45,33 @@ pub(super) fn newest_package_version(
             ))
         });
     }
-    let beside = Path::new(command).parent().map(|folder| folder.join(name));
-    let program = match beside.filter(|_| command.contains('/')) {
-        Some(beside) if beside.exists() => beside,
+    let sibling = Path::new(command).parent().map(|folder| folder.join(name));
+    let program = match sibling.filter(|_| command.contains('/')) {
+        Some(sibling) if sibling.exists() => sibling,
         Some(_) | None => name.into(),
     };
-    let (args, input) = query_command(package, wanted);
-    let said = run_query(&program, &args, &input).map_err(|why| {
+    let (args, input) = query_command(package, requested);
+    let output = run_query(&program, &args, &input).map_err(|why| {
         Failure::Other(format!(
             "{name} could not say which versions of {} there are: {why}; `--to VERSION` names one yourself",
             package.name
         ))
     })?;
-    let version =
-        parse_version(package, &said).filter(|found| wanted.is_none_or(|wanted| wanted == found));
+    let version = parse_version(package, &output)
+        .filter(|found| requested.is_none_or(|requested| requested == found));
     version.ok_or_else(|| {
-        Failure::Other(match wanted {
-            Some(wanted) => format!("{name} knows no version {wanted} of {}", package.name),
+        Failure::Other(match requested {
+            Some(requested) => format!("{name} knows no version {requested} of {}", package.name),
             None => format!("{name} knows no version of {}", package.name),
         })
     })
 }
 
-/// The arguments, and what stands on stdin.
-fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, String) {
+/// The arguments, and the input on stdin.
+fn query_command(package: &Package, requested: Option<&str>) -> (Vec<String>, String) {
     let Package { registry, name, .. } = package;
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let exact = |between: &str| wanted.map_or(name.clone(), |at| format!("{name}{between}{at}"));
+    let exact = |between: &str| requested.map_or(name.clone(), |at| format!("{name}{between}{at}"));
     match registry {
         Registry::Npm | Registry::Pnpm => (words(&["view", &exact("@"), "version"]), String::new()),
         Registry::Uv => {
@@ -83,10 +83,13 @@ fn query_command(package: &Package, wanted: Option<&str>) -> (Vec<String>, Strin
     }
 }
 
-/// The version in the answer: on a line of its own, behind `==`, or in brackets behind the name. Of those that
-/// pip knows the wanted one is found, too.
-fn parse_version(package: &Package, said: &str) -> Option<String> {
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+/// Parses the version: on its own line, after `==`, or in brackets after the name. Among the versions that pip lists,
+/// the wanted one counts, too.
+fn parse_version(package: &Package, output: &str) -> Option<String> {
+    let mut lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let version = match package.registry {
         Registry::Npm | Registry::Pnpm => lines.next_back()?,
         Registry::Uv => lines.find_map(|line| line.split_once("=="))?.1,
@@ -108,26 +111,26 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
         why.to_string()
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // What ends without reading says why on stderr.
+        // A program that ends without reading reports why on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let (said, complained) = (
+    let (output, error_output) = (
         spawn_reader(child.stdout.take()),
         spawn_reader(child.stderr.take()),
     );
-    let said = said.recv_timeout(REGISTRY_TIMEOUT);
-    let Ok(said) = said else {
+    let output = output.recv_timeout(REGISTRY_TIMEOUT);
+    let Ok(output) = output else {
         kill(child);
         return Err(format!("no answer in {} s", REGISTRY_TIMEOUT.as_secs()));
     };
     let ended = child.wait().map_err(|why| why.to_string())?;
     if ended.success() {
-        Ok(said)
+        Ok(output)
     } else {
-        let complained = complained
+        let error_output = error_output
             .recv_timeout(REGISTRY_TIMEOUT)
             .unwrap_or_default();
-        let first = complained.lines().find(|line| !line.trim().is_empty());
+        let first = error_output.lines().find(|line| !line.trim().is_empty());
         Err(first_line(
             first.unwrap_or("it failed without a word"),
             ERROR_WIDTH_MAX,
@@ -135,7 +138,7 @@ fn run_query(program: &Path, args: &[String], input: &str) -> Result<String, Str
     }
 }
 
-/// What a pipe brings, up to its end, in a thread: it may never end.
+/// Reads a pipe to its end in a thread, because it may never end.
 fn spawn_reader(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (whole, received) = mpsc::channel();
     thread::spawn(move || {
@@ -157,16 +160,16 @@ fn kill(mut child: Child) {
 mod tests {
     use super::*;
 
-    fn found(line: &str, said: &str) -> Option<String> {
+    fn found(line: &str, output: &str) -> Option<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         parse_version(
             &Package::from_command(&words[0], &words[1..]).unwrap(),
-            said,
+            output,
         )
     }
 
     #[test]
-    fn each_tool_answers_in_its_own_way() {
+    fn the_output_of_each_tool_is_parsed() {
         assert_eq!(found("npx db", "1.2.3\n").as_deref(), Some("1.2.3"));
         assert_eq!(found("uvx db", "db==1.2.3\n").as_deref(), Some("1.2.3"));
         let pip = "db (1.2.3)\nAvailable versions: 1.2.3, 1.2.2\n";

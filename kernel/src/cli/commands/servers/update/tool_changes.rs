@@ -1,4 +1,4 @@
-//! What an update changes of the tools that a server offers.
+//! Changes of a server's tools by an update.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use crate::cli::client::{CliContext, ConnectOptions, pages, parse_result};
 use crate::cli::failure::Failure;
 use crate::cli::text_format::first_line;
 
-/// Names that are told of each kind; the others are counted.
+/// Most names of each kind; the others are counted.
 const NAMES_SHOWN_MAX: usize = 10;
 
 /// The tools of a server by their names.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct OfferedTools(BTreeMap<String, Value>);
 
-/// What is other than it was.
+/// The differences.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolChanges {
     added: Vec<String>,
     removed: Vec<String>,
-    /// With the members of the definition that differ.
+    /// With the changed members of the definition.
     changed: Vec<String>,
 }
 
 impl OfferedTools {
-    /// What a server offers now.
+    /// The tools that a server offers now.
     pub(super) fn fetch(context: &CliContext, id: &str) -> Result<Self, Failure> {
         let at = ConnectOptions::for_server(Some(id));
         let listed = context.with_kernel_at(at, async |client| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_gone_and_changed_is_told() {
+    fn added_removed_and_changed_tools_are_listed() {
         let before = offered(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let after = offered(&[("b", "2"), ("c", "1"), ("d", "1")]);
         let changes = before.changes_to(&after);

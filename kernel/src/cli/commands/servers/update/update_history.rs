@@ -1,4 +1,4 @@
-//! What entries said before they were updated, so that one command takes an update back.
+//! Stores what entries contained before updates, to undo them.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::config::edit;
 
-/// Updates that are remembered, one for each server; the oldest is forgotten for another one.
+/// Stored updates, one for each server; the oldest is dropped.
 const UPDATES_MAX: usize = 256;
 /// In the data folder.
 const FILE_NAME: &str = "updates.json";
@@ -19,18 +19,18 @@ const FILE_NAME: &str = "updates.json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UpdateRecord {
     pub(super) id: String,
-    /// Whose entry it is.
+    /// The file of the entry.
     pub(super) file: PathBuf,
-    /// Which argument was changed.
+    /// The index of the changed argument.
     pub(super) argument: usize,
-    /// What it said, and what it says since.
+    /// Its text before and after the update.
     pub(super) before: String,
     pub(super) after: String,
     pub(super) from: Option<String>,
     pub(super) to: String,
 }
 
-/// Where they are kept; `None` where there is no home.
+/// `None` without a home.
 fn file_path(context: &CliContext) -> Option<PathBuf> {
     let folder = context
         .base_dirs
@@ -50,7 +50,7 @@ pub(super) fn find(context: &CliContext, id: &str, file: &Path) -> Option<Update
         .find(|kept| kept.id == id && kept.file == file)
 }
 
-/// Keeps an update in the place of an earlier one; `None` forgets it.
+/// Stores an update, replacing an earlier one; `None` removes it.
 pub(super) fn save(
     context: &CliContext,
     (id, file): (&str, &Path),

@@ -1,4 +1,4 @@
-//! The clients of this user: whether their entries lead to this program and this kernel.
+//! Checks that clients' entries lead to this program and this kernel.
 
 use std::path::Path;
 
@@ -14,22 +14,22 @@ use crate::cli::commands::servers::connect::client_file::ClientFileEdit;
 
 const AREA: &str = "client";
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut good = 0;
     let exe = std::env::current_exe().unwrap_or_default();
-    let doors = patient.status.iter().flat_map(|status| &status.doors);
+    let doors = cx.status.iter().flat_map(|status| &status.doors);
     let door = doors.filter_map(|door| endpoint_url(door)).next();
     for client in Client::ALL {
-        let Ok(file) = ClientFileEdit::open_user_file(patient.context, client) else {
+        let Ok(file) = ClientFileEdit::open_user_file(cx.context, client) else {
             continue;
         };
         if !file.exists() {
             continue;
         }
         let Ok(document) = client.document_form().parse(file.text()) else {
-            let told = format!("{} cannot be read", file.path.display());
-            found.push(Finding::warning(AREA, told));
+            let message = format!("{} cannot be read", file.path.display());
+            found.push(Finding::warning(AREA, message));
             continue;
         };
         let table = client.table_path(&document);
@@ -41,9 +41,9 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
                 None => {}
                 Some(Ok(())) => good += 1,
                 Some(Err(why)) => {
-                    let told = format!("{client}, {name} in {}: {why}", file.path.display());
+                    let message = format!("{client}, {name} in {}: {why}", file.path.display());
                     let command = format!("mgp connect {}", client.cli_name());
-                    found.push(Finding::warning(AREA, told).with_command(command));
+                    found.push(Finding::warning(AREA, message).with_command(command));
                 }
             }
         }
@@ -54,7 +54,7 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// Whether an entry that is ours leads here; `None` for the entry of another server.
+/// Whether this kernel's entry is right; `None` for the entry of another server.
 fn check_entry(
     name: &str,
     entry: &Value,
@@ -65,7 +65,7 @@ fn check_entry(
     match (entry_url(entry), door) {
         (None, _) if leads => Some(check_command(command_words(entry).first()?, exe)),
         (Some(_), _) if leads => Some(Ok(())),
-        // One that this kernel wrote may lead to where it was.
+        // An entry that this kernel wrote may have its previous address.
         (Some(address), Some(door)) if ENTRY_NAMES.contains(&name) => Some(Err(format!(
             "it reaches {}, and the kernel that runs listens at {door}",
             mgp_protocol::redacted_url::redact_url(address)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_leads_elsewhere_is_told_from_one_that_leads_here() {
+    fn entries_of_this_kernel_and_others_are_distinguished() {
         let exe = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().join("mgp");
@@ -124,7 +124,7 @@ mod tests {
             judged(json!({"url": "http://127.0.0.1:1/mcp"})),
             Some(Ok(()))
         );
-        // By any name, with a set, and by the other names of this machine.
+        // Under any name, with a set, and by the other names of this machine.
         let renamed = json!({"url": "http://localhost:1/mcp/p/few"});
         let door = Some("http://127.0.0.1:1/mcp");
         assert_eq!(check_entry("kernel", &renamed, &exe, door), Some(Ok(())));

@@ -1,4 +1,4 @@
-//! The configuration: what is wrong with its files, what of it does not hold, and secrets that are missing.
+//! Checks the configuration: problems, settings not in force, and missing secrets.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::config::{self, Severity, secret_references};
 
 const AREA: &str = "configuration";
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
-    let mut found = match &patient.status {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
+    let mut found = match &cx.status {
         Some(status) => {
             let wrong = status.config_problems.iter();
             let mut found: Vec<_> = wrong.map(|why| Finding::broken(AREA, why)).collect();
@@ -24,13 +24,13 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
             );
             found
         }
-        None => check_as_new_kernel(patient),
+        None => check_as_new_kernel(cx),
     };
-    found.extend(check_untrusted_project(patient));
-    found.extend(check_misnamed_file(patient));
-    found.extend(check_secrets(patient));
+    found.extend(check_untrusted_project(cx));
+    found.extend(check_misnamed_file(cx));
+    found.extend(check_secrets(cx));
     if found.is_empty() {
-        let many = patient.loaded.servers.len();
+        let many = cx.loaded.servers.len();
         found.push(Finding::good(
             AREA,
             format!("its files can be read; servers in them: {many}"),
@@ -39,37 +39,37 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// What a kernel that is started here would say of it.
-fn check_as_new_kernel(patient: &CheckContext<'_>) -> Vec<Finding> {
-    let look_up = &patient.context.look_up;
+/// Problems for a kernel that is started here.
+fn check_as_new_kernel(cx: &CheckContext<'_>) -> Vec<Finding> {
+    let look_up = &cx.context.look_up;
     let loaded = match config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None) {
         Ok(loaded) => loaded,
         Err(why) => return vec![Finding::broken(AREA, why.to_string())],
     };
     let finding = |problem: &config::Problem| {
-        let told = problem.render(false);
+        let message = problem.render(false);
         match problem.severity {
-            Severity::Warning => Finding::warning(AREA, told),
-            Severity::Fatal | Severity::Server => Finding::broken(AREA, told),
+            Severity::Warning => Finding::warning(AREA, message),
+            Severity::Fatal | Severity::Server => Finding::broken(AREA, message),
         }
     };
     loaded.problems.iter().map(finding).collect()
 }
 
-fn check_untrusted_project(patient: &CheckContext<'_>) -> Option<Finding> {
-    let told = match &patient.status {
+fn check_untrusted_project(cx: &CheckContext<'_>) -> Option<Finding> {
+    let message = match &cx.status {
         Some(status) => status.untrusted.first().map(|one| one.why.clone()),
         None => {
-            let untrusted = patient.loaded.project.untrusted.as_ref();
+            let untrusted = cx.loaded.project.untrusted.as_ref();
             untrusted.map(ToString::to_string)
         }
     };
-    told.map(|why| Finding::warning(AREA, why).with_command("mgp trust"))
+    message.map(|why| Finding::warning(AREA, why).with_command("mgp trust"))
 }
 
-/// A file beside the user's that has the name of a project's: it looks as if it were read.
-fn check_misnamed_file(patient: &CheckContext<'_>) -> Option<Finding> {
-    let look_up = &patient.context.look_up;
+/// A file next to the user's with the name of a project's: it looks as if it were read.
+fn check_misnamed_file(cx: &CheckContext<'_>) -> Option<Finding> {
+    let look_up = &cx.context.look_up;
     let user = look_up
         .user_file()
         .filter(|_| look_up.explicit_file().is_none())?;
@@ -78,21 +78,21 @@ fn check_misnamed_file(patient: &CheckContext<'_>) -> Option<Finding> {
         return None;
     }
     let (beside, read) = (beside.display(), user.display());
-    let told = Finding::warning(
+    let message = Finding::warning(
         AREA,
         format!("{beside} is not read: the file here is {read}"),
     );
     Some(if user.exists() {
-        told
+        message
     } else {
-        told.with_command(format!("mv '{beside}' '{read}'"))
+        message.with_command(format!("mv '{beside}' '{read}'"))
     })
 }
 
-/// Secrets that entries refer to and that nobody kept; and whether those that are kept can be read.
-fn check_secrets(patient: &CheckContext<'_>) -> Vec<Finding> {
+/// Secrets that entries refer to and that are not stored; and stored ones that cannot be read.
+fn check_secrets(cx: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "secrets";
-    let Ok(store) = patient.context.secret_store() else {
+    let Ok(store) = cx.context.secret_store() else {
         return Vec::new();
     };
     let kept = match store.list(Namespace::Named) {
@@ -107,19 +107,19 @@ fn check_secrets(patient: &CheckContext<'_>) -> Vec<Finding> {
         }
     }
     let names: BTreeSet<&str> = kept.iter().map(|kept| kept.name.as_str()).collect();
-    let by_command = !patient.loaded.kernel.secrets.command.is_empty();
-    let files = files_in_force(patient.context, patient.status.as_ref()).unwrap_or_default();
+    let by_command = !cx.loaded.kernel.secrets.command.is_empty();
+    let files = files_in_force(cx.context, cx.status.as_ref()).unwrap_or_default();
     for file in files {
         let text = read_if_exists(&file).ok().flatten().unwrap_or_default();
         for reference in secret_references(&text) {
             if !by_command && !names.contains(reference.name.as_str()) {
                 let user = reference.server.as_deref().unwrap_or("the kernel");
-                let told = format!(
+                let message = format!(
                     "{user} needs the secret {}, which is not kept",
                     reference.name
                 );
                 let command = format!("mgp secrets set {}", reference.name);
-                found.push(Finding::broken(AREA, told).with_command(command));
+                found.push(Finding::broken(AREA, message).with_command(command));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The doors: the port of HTTP, and the socket as clients find it that know less than this shell.
+//! Checks the endpoints: the HTTP port, and the socket as clients with few variables find it.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -10,26 +10,26 @@ use super::CheckContext;
 use super::finding::Finding;
 use mgp_runtime::bounded_output::run_bounded;
 
-/// How long an answer of this machine may take.
+/// Limit for an answer on this machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// Longest status that is read, in bytes.
 const STATUS_MAX: usize = 4 << 20;
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
-    [check_port(patient), check_socket(patient)]
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
+    [check_port(cx), check_socket(cx)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn check_port(patient: &CheckContext<'_>) -> Option<Finding> {
+fn check_port(cx: &CheckContext<'_>) -> Option<Finding> {
     const AREA: &str = "port";
-    let http = &patient.loaded.kernel.http;
+    let http = &cx.loaded.kernel.http;
     if !http.enabled || http.listen.port() == 0 {
         return None;
     }
     let at = http.listen;
-    Some(match &patient.status {
+    Some(match &cx.status {
         Some(_) => match TcpStream::connect_timeout(&at, ANSWER_TIMEOUT) {
             Ok(_) => Finding::good(AREA, format!("the HTTP door at {at} is open")),
             Err(e) => Finding::broken(AREA, format!("nobody answers at the HTTP door, {at}: {e}"))
@@ -43,14 +43,14 @@ fn check_port(patient: &CheckContext<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether a program that a client starts with hardly any variables finds the kernel that runs.
-fn check_socket(patient: &CheckContext<'_>) -> Option<Finding> {
+/// Whether a program that a client starts with few variables finds the running kernel.
+fn check_socket(cx: &CheckContext<'_>) -> Option<Finding> {
     const AREA: &str = "socket";
-    if let Some(trouble) = patient.context.socket_path_problem() {
-        return Some(Finding::warning(AREA, trouble));
+    if let Some(problem) = cx.context.socket_path_problem() {
+        return Some(Finding::warning(AREA, problem));
     }
-    let status = patient.status.as_ref()?;
-    let named = patient.context.named_path_options().next();
+    let status = cx.status.as_ref()?;
+    let named = cx.context.named_path_options().next();
     if let Some((option, _)) = named {
         return Some(Finding::good(
             AREA,
@@ -60,20 +60,20 @@ fn check_socket(patient: &CheckContext<'_>) -> Option<Finding> {
     let poor = ["HOME", "PATH"].map(|name| (name, std::env::var_os(name).unwrap_or_default()));
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(["status", "--json"]).env_clear().envs(poor);
-    let told = "a client that passes on HOME and PATH alone, as desktops do,";
+    let message = "a client that passes on HOME and PATH alone, as desktops do,";
     let output = run_bounded(&mut command, ANSWER_TIMEOUT, STATUS_MAX).ok()?;
     let pid = serde_json::from_slice::<Value>(&output.stdout).ok();
     let pid = pid.and_then(|status| status["pid"].as_u64());
     Some(match pid {
         Some(pid) if pid == u64::from(status.pid) => {
-            Finding::good(AREA, format!("{told} reaches the same kernel"))
+            Finding::good(AREA, format!("{message} reaches the same kernel"))
         }
         Some(pid) => Finding::broken(
             AREA,
-            format!("{told} reaches another kernel (process {pid})"),
+            format!("{message} reaches another kernel (process {pid})"),
         )
         .with_command("mgp down in the shell of each, then mgp up --detach in one"),
-        None => Finding::broken(AREA, format!("{told} does not reach this kernel"))
+        None => Finding::broken(AREA, format!("{message} does not reach this kernel"))
             .with_command("mgp down && mgp up --detach"),
     })
 }

@@ -1,4 +1,4 @@
-//! The variables that the kernel passes on to servers, against those of this shell.
+//! Compares the variables that the kernel passes to servers with those of this shell.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,34 +9,34 @@ use super::finding::Finding;
 use crate::kernel::user_environment::{RESTORED_VARIABLES, differences, select_stored, unread};
 
 const AREA: &str = "environment";
-/// A start in a terminal stores its variables anew.
+/// A start in a terminal stores its variables again.
 const RENEW: &str = "mgp down && mgp up --detach in the shell whose values are right";
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(why) = unread(&patient.data_dir) {
-        let told =
+    if let Some(why) = unread(&cx.data_dir) {
+        let message =
             format!("a kernel that a client starts has not the variables of a terminal: {why}");
-        found.push(Finding::warning(AREA, told).with_command(RENEW));
+        found.push(Finding::warning(AREA, message).with_command(RENEW));
     }
-    let kernels = patient.status.as_ref();
+    let kernels = cx.status.as_ref();
     let Some(kernels) = kernels.and_then(|it| process_environment(it.pid)) else {
         return found;
     };
     if let Some((_, names)) = kernels.iter().find(|(name, _)| name == RESTORED_VARIABLES) {
-        let told = format!(
+        let message = format!(
             "the kernel was started without {}, and has them from an earlier start",
             names.to_string_lossy().replace(',', ", ")
         );
-        found.push(Finding::good(AREA, told));
+        found.push(Finding::good(AREA, message));
     }
     let differing = differences(&select_stored(std::env::vars_os()), &select_stored(kernels));
     if !differing.is_empty() {
-        let told = format!(
+        let message = format!(
             "the kernel and its servers have other values of {} than this shell, or none",
             differing.join(", ")
         );
-        found.push(Finding::warning(AREA, told).with_command(RENEW));
+        found.push(Finding::warning(AREA, message).with_command(RENEW));
     }
     found
 }

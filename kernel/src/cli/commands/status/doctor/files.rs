@@ -1,5 +1,5 @@
-//! What lasts: who can read it, whether there is room for more, the clock it is dated by, and whether the log
-//! and the journals are whole.
+//! Checks persistent state: permissions, free disk space, the clock, and the integrity of the log and the
+//! journals.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ use crate::cli::text_format::{format_bytes, format_duration};
 use crate::config::named_secrets::NamedSecrets;
 use crate::kernel::witnessed_files;
 
-/// Files of the data folder that nobody else is to read.
+/// Files of the data folder that must be private.
 const PRIVATE_FILES: [&str; 11] = [
     "token",
     "metrics.token",
@@ -32,32 +32,32 @@ const PRIVATE_FILES: [&str; 11] = [
     "files.witness.2",
     "kernel.log",
 ];
-/// Free room below which a warning is due, in bytes: some days of logs and records.
+/// Free disk space that gets a warning, in bytes: some days of logs and records.
 const DISK_WARN_BYTES: u64 = 200 << 20;
-/// Free room without which a kernel does not start, in bytes.
+/// Free disk space that a start requires, in bytes.
 const DISK_MIN_BYTES: u64 = 64 << 10;
-/// How far a file's time may be ahead of the clock, in milliseconds: file systems of other machines are.
+/// Tolerated time of a file ahead of the clock, in milliseconds: network file systems may have other clocks.
 const CLOCK_SKEW_MAX_MS: u64 = 60_000;
-/// No clock that is set shows an earlier time: the beginning of 2026, in milliseconds.
+/// No correct clock shows an earlier time: the beginning of 2026, in milliseconds.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
-    let mut found = check_modes(patient);
-    found.extend(check_disk_space(&patient.data_dir));
-    let recorded = match patient.status {
-        Some(_) => audit::newest_record_ms(patient.context).ok().flatten(),
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
+    let mut found = check_modes(cx);
+    found.extend(check_disk_space(&cx.data_dir));
+    let recorded = match cx.status {
+        Some(_) => audit::newest_record_ms(cx.context).ok().flatten(),
         None => None,
     };
-    found.push(check_clock(&patient.data_dir, recorded));
-    found.extend(check_logs(patient));
-    // What a running kernel found is in its status.
-    if patient.status.is_none() {
-        found.extend(check_witnesses(&patient.data_dir));
+    found.push(check_clock(&cx.data_dir, recorded));
+    found.extend(check_logs(cx));
+    // A running kernel reports its findings in its status.
+    if cx.status.is_none() {
+        found.extend(check_witnesses(&cx.data_dir));
     }
     found
 }
 
-/// What files held, by their witnesses.
+/// The files' contents, by their witnesses.
 fn check_witnesses(data_dir: &Path) -> Vec<Finding> {
     const AREA: &str = "witness";
     match witnessed_files::examine(data_dir) {
@@ -72,18 +72,18 @@ fn check_witnesses(data_dir: &Path) -> Vec<Finding> {
     }
 }
 
-fn check_modes(patient: &CheckContext<'_>) -> Vec<Finding> {
+fn check_modes(cx: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "files";
-    let data_dir = &patient.data_dir;
+    let data_dir = &cx.data_dir;
     let mut places: Vec<(PathBuf, u32)> = vec![(data_dir.clone(), 0o700)];
     places.extend(PRIVATE_FILES.map(|name| (data_dir.join(name), 0o600)));
-    let look_up = &patient.context.look_up;
-    if let Some(store) = NamedSecrets::for_look_up(look_up).store(&patient.loaded.kernel.secrets) {
+    let look_up = &cx.context.look_up;
+    if let Some(store) = NamedSecrets::for_look_up(look_up).store(&cx.loaded.kernel.secrets) {
         places.push((store.folder().to_owned(), 0o700));
         places.push((store.key().to_owned(), 0o600));
     }
     places.extend(look_up.secrets_folder().map(|folder| (folder, 0o700)));
-    if let Some(folder) = patient.context.socket().parent() {
+    if let Some(folder) = cx.context.socket().parent() {
         places.push((folder.to_owned(), 0o700));
     }
     let looked_at = places.iter().filter(|(path, _)| path.exists()).count();
@@ -100,22 +100,24 @@ fn check_modes(patient: &CheckContext<'_>) -> Vec<Finding> {
     found
 }
 
-/// A file that is not there is open to nobody.
+/// A missing file is readable by nobody.
 fn check_mode(area: &'static str, path: &Path, mode: u32) -> Option<Finding> {
     let there = fs::metadata(path).ok()?;
     let shown = path.display();
     if there.uid() != geteuid().as_raw() {
-        let told = format!("{shown} belongs to user {}, not to you", there.uid());
-        return Some(Finding::broken(area, told).with_command(format!("sudo chown $USER {shown}")));
+        let message = format!("{shown} belongs to user {}, not to you", there.uid());
+        return Some(
+            Finding::broken(area, message).with_command(format!("sudo chown $USER {shown}")),
+        );
     }
-    // A folder may be entered by others where its files are closed; the socket's may not be written to.
+    // Others may enter the folder if its files are private; the socket must not be writable.
     let others = there.permissions().mode() & 0o777 & !mode;
-    let told = format!(
+    let message = format!(
         "{shown} has mode {:o}: other users can look into it",
         there.permissions().mode() & 0o777
     );
     (others != 0).then(|| {
-        Finding::broken(area, told)
+        Finding::broken(area, message)
             .with_command(format!("chmod {mode:o} {shown}"))
             .with_remedy(Remedy::Mode(path.to_owned(), mode))
     })
@@ -126,22 +128,22 @@ fn check_disk_space(data_dir: &Path) -> Option<Finding> {
     let there = data_dir.ancestors().find(|folder| folder.exists())?;
     let disk = statvfs(there).ok()?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let told = format!("{} free for {}", format_bytes(free), data_dir.display());
+    let message = format!("{} free for {}", format_bytes(free), data_dir.display());
     let inodes = disk.files() == 0 || disk.files_available() > 0;
     Some(match free {
         _ if !inodes => Finding::broken(
             AREA,
             format!("no more files fit beside {}", data_dir.display()),
         ),
-        0..DISK_MIN_BYTES => Finding::broken(AREA, told).with_command("free some space there"),
+        0..DISK_MIN_BYTES => Finding::broken(AREA, message).with_command("free some space there"),
         DISK_MIN_BYTES..DISK_WARN_BYTES => {
-            Finding::warning(AREA, told).with_command("free some space there")
+            Finding::warning(AREA, message).with_command("free some space there")
         }
-        DISK_WARN_BYTES.. => Finding::good(AREA, told),
+        DISK_WARN_BYTES.. => Finding::good(AREA, message),
     })
 }
 
-/// Tokens, grants and records are dated by it.
+/// Tokens, grants and records depend on the clock.
 fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     const AREA: &str = "clock";
     let now = unix_ms();
@@ -158,7 +160,7 @@ fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
         let at = entry.metadata().ok()?.modified().ok()?;
         u64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     });
-    // What another program writes may have its own clock: the kernel's records have the one they were made by.
+    // Files of other programs may have other clocks: the kernel's records count, too.
     let newest = newest.chain(recorded_ms).max();
     let ahead = newest.unwrap_or(now).saturating_sub(now);
     if ahead > CLOCK_SKEW_MAX_MS {
@@ -175,11 +177,11 @@ fn check_clock(data_dir: &Path, recorded_ms: Option<u64>) -> Finding {
     }
 }
 
-fn check_logs(patient: &CheckContext<'_>) -> Vec<Finding> {
+fn check_logs(cx: &CheckContext<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    let data_dir = &patient.data_dir;
-    if patient.loaded.kernel.audit.enabled && data_dir.exists() {
-        match audit::find_faults(patient.context, data_dir) {
+    let data_dir = &cx.data_dir;
+    if cx.loaded.kernel.audit.enabled && data_dir.exists() {
+        match audit::find_faults(cx.context, data_dir) {
             Ok(faults) if faults.is_empty() => {
                 found.push(Finding::good("audit", "the log is as it was written"));
             }
@@ -196,7 +198,7 @@ fn check_logs(patient: &CheckContext<'_>) -> Vec<Finding> {
                 format!("{entries} decisions, as they were written"),
             ),
             // A kernel may be writing the last one.
-            Err(why) if patient.status.is_some() => Finding::warning("journal", why),
+            Err(why) if cx.status.is_some() => Finding::warning("journal", why),
             Err(why) => Finding::broken("journal", why),
         });
     }
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_read_is_broken_and_can_be_closed() {
+    fn files_readable_by_others_are_reported_and_fixed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         assert_eq!(check_mode("files", &file, 0o600), None);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_seen_by_what_was_written() {
+    fn a_clock_that_was_set_back_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(check_clock(folder.path(), None).level, FindingLevel::Ok);
         let tomorrow = unix_ms() + 86_400_000;

@@ -1,4 +1,4 @@
-//! One thing that was looked at.
+//! The result of a check.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,14 +6,13 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// How bad it is; the worst comes first.
+/// The severity; the worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FindingLevel {
     /// Something does not work, or is open to others.
     Broken,
-    /// It works, and may soon not, or not for everybody.
+    /// It works, but may soon not, or not for everybody.
     Warning,
-    /// It is as it should be.
     Ok,
 }
 
@@ -27,52 +26,50 @@ impl FindingLevel {
     }
 }
 
-/// What mends it without taking anything away.
+/// A fix that removes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Gives a file or folder these permissions.
+    /// Set these permissions of a file or folder.
     Mode(PathBuf, u32),
 }
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) level: FindingLevel,
-    /// What was looked at, in a word.
+    /// The checked area, in one word.
     check: &'static str,
     message: String,
-    /// What to type.
+    /// A command to type.
     command: Option<String>,
     remedy: Option<Remedy>,
-    /// What `--fix` did, or why it could not.
+    /// The result of `--fix`.
     fix_result: Option<String>,
 }
 
 impl Finding {
-    fn new(level: FindingLevel, check: &'static str, told: impl Into<String>) -> Self {
+    fn new(level: FindingLevel, check: &'static str, description: impl Into<String>) -> Self {
         Self {
             level,
             check,
-            message: told.into(),
+            message: description.into(),
             command: None,
             remedy: None,
             fix_result: None,
         }
     }
 
-    pub(super) fn broken(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Broken, area, told)
+    pub(super) fn broken(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Broken, area, description)
     }
 
-    pub(super) fn warning(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Warning, area, told)
+    pub(super) fn warning(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Warning, area, description)
     }
 
-    pub(super) fn good(area: &'static str, told: impl Into<String>) -> Self {
-        Self::new(FindingLevel::Ok, area, told)
+    pub(super) fn good(area: &'static str, description: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Ok, area, description)
     }
 
-    /// With what to type.
     pub(super) fn with_command(self, command: impl Into<String>) -> Self {
         Self {
             command: Some(command.into()),
@@ -80,7 +77,6 @@ impl Finding {
         }
     }
 
-    /// With what `--fix` does.
     pub(super) fn with_remedy(self, remedy: Remedy) -> Self {
         Self {
             remedy: Some(remedy),
@@ -88,7 +84,7 @@ impl Finding {
         }
     }
 
-    /// Mends it, where that can be done.
+    /// Applies the remedy, if there is one.
     pub(super) fn fix(&mut self) {
         let Some(Remedy::Mode(path, mode)) = &self.remedy else {
             return;
@@ -104,8 +100,8 @@ impl Finding {
 
     /// On one line.
     pub(super) fn render(&self) -> String {
-        let told = self.message.replace('\n', " ");
-        let mut text = format!("{}: {told}", self.check);
+        let description = self.message.replace('\n', " ");
+        let mut text = format!("{}: {description}", self.check);
         match (&self.fix_result, &self.command) {
             (Some(done), _) => text += &format!(" ({done})"),
             (None, Some(command)) => text += &format!(" → {command}"),
@@ -127,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_mended_is_said_and_is_broken_no_more() {
+    fn a_fixed_finding_is_reported_as_ok() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         fs::write(&file, "x").unwrap();

@@ -1,4 +1,4 @@
-//! How HTTP goes out: the proxy in force, whether it answers, and the certificate authorities that were named.
+//! Checks outgoing HTTP: the proxy in force, whether it answers, and configured certificate authorities.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
 const AREA: &str = "network";
-/// How long a proxy may take to take a connection.
+/// Limit for connecting to a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
-    let look_up = &patient.look_up;
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
+    let look_up = &cx.look_up;
     let Ok(loaded) = config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None)
     else {
         return Vec::new();
@@ -35,13 +35,13 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
         }
     }
     if !found.is_empty() && !network.has_proxy_setting() {
-        let told = "the proxy is that of this shell's variables; a kernel that a client or the system starts may not have them";
+        let message = "the proxy is that of this shell's variables; a kernel that a client or the system starts may not have them";
         let command = "set `proxy` in [network] of mgp.toml";
-        found.push(Finding::warning(AREA, told).with_command(command));
+        found.push(Finding::warning(AREA, message).with_command(command));
     }
     for entry in &rules.exceptions.invalid {
-        let told = format!("NO_PROXY has {entry:?}, which is no name, address or network");
-        found.push(Finding::warning(AREA, told).with_command("take it out of NO_PROXY"));
+        let message = format!("NO_PROXY has {entry:?}, which is no name, address or network");
+        found.push(Finding::warning(AREA, message).with_command("take it out of NO_PROXY"));
     }
     if let Some(file) = &network.ca_file {
         let shown = file.display();
@@ -79,8 +79,8 @@ fn check_proxy(what: &str, proxy: &Result<ProxyAddress, ProxyAddressError>) -> F
     match dial() {
         Ok(()) => Finding::good(AREA, format!("{what} goes through {proxy}, which answers")),
         Err(why) => {
-            let told = format!("{what} goes through {proxy}, which does not answer: {why}");
-            Finding::broken(AREA, told).with_command(mend)
+            let message = format!("{what} goes through {proxy}, which does not answer: {why}");
+            Finding::broken(AREA, message).with_command(mend)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The programs that servers are started with: whether they are there for the kernel.
+//! Checks that the kernel finds the programs that start servers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,7 +13,7 @@ use super::{CheckContext, PLACEHOLDER_VALUE};
 
 const AREA: &str = "programs";
 
-/// Where programs come from that are often missing.
+/// Installation hints for programs that are often missing.
 const INSTALL_HINTS: [(&str, &str); 6] = [
     ("npx", "install Node.js: https://nodejs.org"),
     ("node", "install Node.js: https://nodejs.org"),
@@ -26,16 +26,16 @@ const INSTALL_HINTS: [(&str, &str); 6] = [
     ("bunx", "install Bun: https://bun.sh"),
 ];
 
-pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check(cx: &CheckContext<'_>) -> Vec<Finding> {
     let own = std::env::var_os("PATH").unwrap_or_default();
-    let kernels = patient
+    let kernels = cx
         .status
         .as_ref()
         .and_then(|status| process_path(status.pid));
     let path = kernels.as_deref().unwrap_or(&own);
     let mut found = Vec::new();
     let mut good = 0;
-    for server in patient.loaded.servers.iter().flatten() {
+    for server in cx.loaded.servers.iter().flatten() {
         let ServerTransport::Stdio { command, env, .. } = &server.transport else {
             continue;
         };
@@ -47,19 +47,19 @@ pub(super) fn check(patient: &CheckContext<'_>) -> Vec<Finding> {
             good += 1;
             continue;
         }
-        let told = format!(
+        let message = format!(
             "{} is started with `{command}`, which is not there",
             server.id
         );
         found.push(match find_program(command, &own) {
             Some(place) if kernels.is_some() => Finding::broken(
                 AREA,
-                format!("{told} for the kernel; here it is {}", place.display()),
+                format!("{message} for the kernel; here it is {}", place.display()),
             )
             .with_command("mgp down && mgp up --detach, or mgp service install"),
             Some(_) | None => match INSTALL_HINTS.iter().find(|(name, _)| name == command) {
-                Some((_, remedy)) => Finding::broken(AREA, told).with_command(*remedy),
-                None => Finding::broken(AREA, told),
+                Some((_, remedy)) => Finding::broken(AREA, message).with_command(*remedy),
+                None => Finding::broken(AREA, message),
             },
         });
     }
@@ -78,7 +78,7 @@ fn process_path(pid: u32) -> Option<OsString> {
     variables.find_map(|(name, path)| (name == "PATH").then_some(path))
 }
 
-/// Where a program is, as a process with this `PATH` finds it.
+/// The path of a program, as a process with this `PATH` finds it.
 pub(in crate::cli::commands) fn find_program(command: &str, path: &OsStr) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_what_can_be_run() {
+    fn a_program_is_an_executable_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("npx");
         fs::write(&file, "").unwrap();

@@ -1,5 +1,5 @@
-//! A file to attach to a report of a bug: what was found, the versions, the shape of the configuration and the
-//! end of the kernel's log. No secret, no token and no name of the user is in it.
+//! A file for bug reports: findings, versions, the shape of the configuration and the end of the kernel's log, without
+//! secrets, tokens and the user's name.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -19,18 +19,18 @@ use crate::cli::text_format::{sanitize_line, sanitize_lines};
 use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
-/// How much of the kernel's log is taken, in bytes.
+/// Bytes of the kernel's log in the report.
 const LOG_MAX: u64 = 64 << 10;
-/// Shorter texts are no secrets that could be told from other words.
+/// Shorter secrets cannot be told from other words.
 const SECRET_LENGTH_MIN: usize = 4;
 
-/// Writes it; answers where.
+/// Writes the report; returns its path.
 pub(super) fn write_report(
-    patient: &CheckContext<'_>,
+    cx: &CheckContext<'_>,
     findings: &[Finding],
     file: &Path,
 ) -> Result<PathBuf, Failure> {
-    let path = patient.context.look_up.current_dir.join(file);
+    let path = cx.context.look_up.current_dir.join(file);
     let mut text = format!(
         "mgp {}, {}\n{}\n\n# Found\n",
         env!("CARGO_PKG_VERSION"),
@@ -45,15 +45,15 @@ pub(super) fn write_report(
         );
     }
     text += "\n# Servers\n";
-    for server in &patient.loaded.servers {
+    for server in &cx.loaded.servers {
         text += &match server {
             Ok(spec) => reach_shape(spec.id.as_str(), &spec.transport),
             Err(broken) => format!("broken: {}\n", broken.problem.message),
         };
     }
     text += "\n# The end of kernel.log\n";
-    text += &log_tail(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
-    let text = Redactor::for_context(patient).redact(&sanitize_lines(&text));
+    text += &log_tail(&cx.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
+    let text = Redactor::for_context(cx).redact(&sanitize_lines(&text));
     let written = atomic_file::write(&path, text.as_bytes());
     written.map_err(|e| Failure::Other(explain_io_error(&path, &e)))?;
     Ok(path)
@@ -70,7 +70,7 @@ fn system_info() -> String {
     format!("{name}, Linux {}, {arch}", kernel.trim())
 }
 
-/// How a server is reached, without values.
+/// The transport of a server, without values.
 fn reach_shape(id: &str, reach: &ServerTransport) -> String {
     match reach {
         ServerTransport::Stdio {
@@ -109,28 +109,28 @@ fn log_tail(data_dir: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Everything that is not to be seen.
+/// Masks secrets and names.
 struct Redactor {
     secrets: Vec<String>,
     home: Option<String>,
 }
 
 impl Redactor {
-    fn for_context(patient: &CheckContext<'_>) -> Self {
-        let look_up = &patient.look_up;
+    fn for_context(cx: &CheckContext<'_>) -> Self {
+        let look_up = &cx.look_up;
         let loaded = config::load_with_env(look_up, &KernelLookup::for_look_up(look_up), None);
         let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
         for name in ["token", "metrics.token"] {
-            let token = std::fs::read_to_string(patient.data_dir.join(name));
+            let token = std::fs::read_to_string(cx.data_dir.join(name));
             secrets.extend(token.map(|token| token.trim().to_owned()));
         }
-        let home = patient.context.base_dirs.home.as_ref();
+        let home = cx.context.base_dirs.home.as_ref();
         Self::new(secrets, home.map(|home| home.display().to_string()))
     }
 
     fn new(mut secrets: Vec<String>, home: Option<String>) -> Self {
         secrets.retain(|secret| secret.len() >= SECRET_LENGTH_MIN);
-        // One that holds another one goes first.
+        // Longer secrets first, because they may contain others.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let home = home.filter(|home| home.len() > 1);
         Self { secrets, home }

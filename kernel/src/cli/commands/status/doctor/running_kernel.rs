@@ -1,4 +1,4 @@
-//! What a running kernel says of itself, its servers, its agents and the other nodes.
+//! Checks that a running kernel reports: itself, its servers, its agents and the other nodes.
 
 use std::path::Path;
 
@@ -16,88 +16,88 @@ use crate::cli::client::parse_result;
 use crate::cli::commands::agents::AgentList;
 use crate::cli::text_format::{first_line, format_duration};
 
-/// Last lines of a server that are told.
+/// Last lines of a server that are shown.
 const LOG_LINES: usize = 3;
-/// Longest part of a line that is told, in characters.
+/// Most characters of a line.
 const LINE_MAX: usize = 200;
-/// A token is told of so long before its end, in milliseconds: a week.
+/// Warning time before a token expires, in milliseconds: a week.
 const TOKEN_EXPIRY_WARN_MS: u64 = 7 * 86_400_000;
-/// A clock is told of when it is off by so many milliseconds: what expires is judged by it.
+/// Clock offset in milliseconds that gets a warning: expiry depends on it.
 const CLOCK_OFFSET_WARN_MS: u64 = 100;
 
-pub(super) fn check_kernel(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check_kernel(cx: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "kernel";
-    let Some(status) = &patient.status else {
-        return vec![match patient.context.data_dir_holder() {
+    let Some(status) = &cx.status else {
+        return vec![match cx.context.data_dir_holder() {
             Some(pid) => Finding::broken(
                 AREA,
                 format!(
                     "process {pid} holds {} and does not answer",
-                    patient.data_dir.display()
+                    cx.data_dir.display()
                 ),
             )
             .with_command(format!("kill {pid}, then mgp up --detach")),
             None => Finding::warning(AREA, "none is running").with_command("mgp up --detach"),
         }];
     };
-    let mut found: Vec<_> = status
+    let mut findings: Vec<_> = status
         .troubles
         .iter()
-        .map(|trouble| Finding::broken(AREA, trouble))
+        .map(|problem| Finding::broken(AREA, problem))
         .collect();
     let own = env!("CARGO_PKG_VERSION");
     if status.version != own {
-        let told = format!("it is version {}, and this program {own}", status.version);
-        found.push(Finding::warning(AREA, told).with_command("mgp down && mgp up --detach"));
+        let message = format!("it is version {}, and this program {own}", status.version);
+        findings.push(Finding::warning(AREA, message).with_command("mgp down && mgp up --detach"));
     }
     if !Path::new(&format!("/proc/{}", status.pid)).exists() {
-        found.push(Finding::warning(
+        findings.push(Finding::warning(
             AREA,
             "it runs in a container or on another machine",
         ));
     }
-    if found.is_empty() {
+    if findings.is_empty() {
         let (pid, up) = (status.pid, format_duration(status.uptime_secs * 1000));
-        found.push(Finding::good(AREA, format!("process {pid}, up {up}")));
+        findings.push(Finding::good(AREA, format!("process {pid}, up {up}")));
     }
-    found
+    findings
 }
 
-pub(super) fn check_servers(patient: &CheckContext<'_>) -> Vec<Finding> {
+pub(super) fn check_servers(cx: &CheckContext<'_>) -> Vec<Finding> {
     const AREA: &str = "server";
-    let Some(status) = &patient.status else {
+    let Some(status) = &cx.status else {
         return Vec::new();
     };
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let mut good = 0;
     for server in &status.servers {
         let why = server.reason.as_deref().unwrap_or_default();
-        let told = format!("{} is {}: {why}", server.id, server.state);
+        let message = format!("{} is {}: {why}", server.id, server.state);
         let ill = server
             .health
             .as_deref()
             .filter(|health| *health != "healthy");
         match (server.state.as_str(), ill) {
             ("error", _) => {
-                let told = format!("{told}{}", last_lines(patient, server));
+                let message = format!("{message}{}", last_lines(cx, server));
                 let command = format!(
                     "mgp servers logs {0}, then mgp servers restart {0}",
                     server.id
                 );
-                found.push(Finding::broken(AREA, told).with_command(command));
+                findings.push(Finding::broken(AREA, message).with_command(command));
             }
             ("connected", Some(health)) => {
-                let told = format!("{} is connected and {health}", server.id);
-                found.push(
-                    Finding::warning(AREA, told)
+                let message = format!("{} is connected and {health}", server.id);
+                findings.push(
+                    Finding::warning(AREA, message)
                         .with_command(format!("mgp servers show {}", server.id)),
                 );
             }
-            ("restarting" | "draining", _) => found.push(Finding::warning(AREA, told)),
+            ("restarting" | "draining", _) => findings.push(Finding::warning(AREA, message)),
             ("disconnected", _) if server.next_try_ms.is_some() => {
-                let told = format!("{told}{}", last_lines(patient, server));
-                found.push(
-                    Finding::broken(AREA, told)
+                let message = format!("{message}{}", last_lines(cx, server));
+                findings.push(
+                    Finding::broken(AREA, message)
                         .with_command(format!("mgp servers logs {}", server.id)),
                 );
             }
@@ -107,24 +107,22 @@ pub(super) fn check_servers(patient: &CheckContext<'_>) -> Vec<Finding> {
             .left_out
             .iter()
             .map(|what| format!("{}: {what}", server.id));
-        found.extend(lost.map(|told| Finding::warning(AREA, told)));
+        findings.extend(lost.map(|message| Finding::warning(AREA, message)));
     }
     if good > 0 {
-        found.push(Finding::good(AREA, format!("{good} as they should be")));
+        findings.push(Finding::good(AREA, format!("{good} as they should be")));
     }
-    found
+    findings
 }
 
-/// What a server wrote last, on one line.
-fn last_lines(patient: &CheckContext<'_>, server: &Server) -> String {
+/// The last output of a server, on one line.
+fn last_lines(cx: &CheckContext<'_>, server: &Server) -> String {
     let params = Logs {
         id: server.id.clone(),
         lines: Some(LOG_LINES),
         follow: false,
     };
-    let answer = patient
-        .context
-        .call(Logs::METHOD, &params, "asking the kernel");
+    let answer = cx.context.call(Logs::METHOD, &params, "asking the kernel");
     let lines = answer.and_then(|answer| parse_result::<LogLines>(&answer));
     let lines = lines.map(|log| log.lines).unwrap_or_default();
     let lines: Vec<_> = lines
@@ -138,27 +136,23 @@ fn last_lines(patient: &CheckContext<'_>, server: &Server) -> String {
     }
 }
 
-pub(super) fn check_agents_and_nodes(patient: &CheckContext<'_>) -> Vec<Finding> {
-    if patient.status.is_none() {
+pub(super) fn check_agents_and_nodes(cx: &CheckContext<'_>) -> Vec<Finding> {
+    if cx.status.is_none() {
         return Vec::new();
     }
-    let ask = |method| {
-        patient
-            .context
-            .call(method, &json!({}), "asking the kernel")
-    };
+    let ask = |method| cx.context.call(method, &json!({}), "asking the kernel");
     let listed = ask(agents::List::METHOD).and_then(|answer| parse_result::<AgentList>(&answer));
     let agents = listed.map(|listed| listed.agents).unwrap_or_default();
-    let mut found: Vec<_> = agents
+    let mut findings: Vec<_> = agents
         .iter()
         .filter_map(|agent| check_token(agent, unix_ms()))
         .collect();
     let cluster = ask(nodes::List::METHOD).and_then(|answer| parse_result::<Cluster>(&answer));
-    found.extend(cluster.iter().flat_map(check_peers));
-    found
+    findings.extend(cluster.iter().flat_map(check_peers));
+    findings
 }
 
-/// A token that ends soon, or has ended.
+/// A token that expires soon, or has expired.
 fn check_token(agent: &Agent, now: u64) -> Option<Finding> {
     const AREA: &str = "token";
     let end = parse_rfc3339(agent.expires_at.as_deref()?)?;
@@ -169,8 +163,8 @@ fn check_token(agent: &Agent, now: u64) -> Option<Finding> {
             Some(Finding::broken(AREA, format!("that of {name} has expired")).with_command(command))
         }
         left @ ..TOKEN_EXPIRY_WARN_MS => {
-            let told = format!("that of {name} expires in {}", format_duration(left));
-            Some(Finding::warning(AREA, told).with_command(command))
+            let message = format!("that of {name} expires in {}", format_duration(left));
+            Some(Finding::warning(AREA, message).with_command(command))
         }
         TOKEN_EXPIRY_WARN_MS.. => None,
     }
@@ -181,26 +175,26 @@ fn check_peers(cluster: &Cluster) -> Vec<Finding> {
     if cluster.id.is_none() {
         return Vec::new();
     }
-    let mut found: Vec<_> = cluster
+    let mut findings: Vec<_> = cluster
         .troubles
         .iter()
-        .map(|trouble| Finding::broken(AREA, trouble))
+        .map(|problem| Finding::broken(AREA, problem))
         .collect();
     for node in &cluster.nodes {
         if node.standing == NodeStatus::Away {
             let why = node.why.as_deref().unwrap_or("no link to it is open");
-            found.push(
+            findings.push(
                 Finding::warning(AREA, format!("{} is away: {why}", node.name))
                     .with_command("mgp cluster status"),
             );
         }
     }
-    found.extend(check_clocks(cluster));
-    found.push(check_links(cluster));
-    found
+    findings.extend(check_clocks(cluster));
+    findings.push(check_links(cluster));
+    findings
 }
 
-/// How many of the others have a link now: of those that have left, none is expected.
+/// How many of the other nodes are linked; departed ones are not expected.
 fn check_links(cluster: &Cluster) -> Finding {
     const AREA: &str = "cluster";
     let many = |standing| {
@@ -224,7 +218,7 @@ fn check_links(cluster: &Cluster) -> Finding {
     }
 }
 
-/// Clocks that differ. Where this node's differs from all others alike, it is this node's that is wrong.
+/// Clock offsets. If this node's clock differs from all others alike, it is the wrong one.
 fn check_clocks(cluster: &Cluster) -> Vec<Finding> {
     const AREA: &str = "clock";
     let measured = cluster.nodes.iter();
@@ -244,23 +238,23 @@ fn check_clocks(cluster: &Cluster) -> Vec<Finding> {
             None => return Vec::new(),
         };
         let names: Vec<&str> = off.iter().map(|(node, _)| &*node.name).collect();
-        let told = format!(
+        let message = format!(
             "this node's is {} {way} those of {}",
             format_duration(ms),
             names.join(", ")
         );
-        return vec![Finding::broken(AREA, told).with_command("timedatectl set-ntp true")];
+        return vec![Finding::broken(AREA, message).with_command("timedatectl set-ntp true")];
     }
-    let told = off.into_iter().map(|(node, ms)| {
-        let told = format!(
+    let warnings = off.into_iter().map(|(node, ms)| {
+        let message = format!(
             "that of {} is off by {}",
             node.name,
             format_duration(ms.unsigned_abs())
         );
-        Finding::warning(AREA, told)
+        Finding::warning(AREA, message)
             .with_command("timedatectl set-ntp true, on the node that is wrong")
     });
-    told.collect()
+    warnings.collect()
 }
 
 #[cfg(test)]
@@ -272,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_told_of_a_week_before_its_end() {
+    fn a_token_gets_a_warning_a_week_before_expiry() {
         let now = 1_800_000_000_000;
         let of = |end: u64| {
             let agent = Agent {
@@ -282,7 +276,7 @@ mod tests {
                 expires_at: Some(render_rfc3339_ms(end)),
                 expired: end <= now,
             };
-            check_token(&agent, now).map(|found| found.level)
+            check_token(&agent, now).map(|finding| finding.level)
         };
         assert_eq!(of(now), Some(FindingLevel::Broken));
         assert_eq!(
@@ -293,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_away_or_has_another_time_is_named() {
+    fn peers_that_are_away_or_have_other_clocks_are_reported() {
         let node = |name: &str, standing, clock_ms| Node {
             name: name.into(),
             standing,
@@ -309,55 +303,55 @@ mod tests {
             ],
             ..Cluster::default()
         };
-        let told: Vec<_> = check_peers(&cluster).iter().map(Finding::render).collect();
+        let message: Vec<_> = check_peers(&cluster).iter().map(Finding::render).collect();
         assert!(
-            told[0].contains("gpu is away")
-                && told[1].contains("cam is off by 4 s")
-                && told[2].contains("1 of 2 other nodes are linked"),
-            "{told:?}"
+            message[0].contains("gpu is away")
+                && message[1].contains("cam is off by 4 s")
+                && message[2].contains("1 of 2 other nodes are linked"),
+            "{message:?}"
         );
         assert!(check_peers(&Cluster::default()).is_empty());
     }
 
-    /// Nodes that left are no links, and none of them counts as one.
+    /// Departed nodes do not count.
     #[test]
-    fn only_links_that_are_alive_are_counted() {
+    fn only_live_links_are_counted() {
         let node = |name: &str, standing| Node {
             name: name.into(),
             standing,
             ..Node::default()
         };
-        let told = |nodes: &[Node]| {
+        let report = |nodes: &[Node]| {
             let cluster = Cluster {
                 id: Some("c".into()),
                 nodes: nodes.to_vec(),
                 ..Cluster::default()
             };
-            let found = check_links(&cluster);
-            (found.level, found.render())
+            let findings = check_links(&cluster);
+            (findings.level, findings.render())
         };
         let (here, gone) = (node("a", NodeStatus::Here), node("b", NodeStatus::Revoked));
-        let (condition, words) = told(&[here.clone(), gone.clone(), node("c", NodeStatus::Left)]);
+        let (condition, words) = report(&[here.clone(), gone.clone(), node("c", NodeStatus::Left)]);
         assert_eq!(condition, FindingLevel::Ok);
         assert!(
             words.contains("no other node is in the cluster; 2 left or were cut off"),
             "{words}"
         );
         let linked = node("d", NodeStatus::Linked);
-        let (condition, words) = told(&[here.clone(), gone, linked.clone()]);
+        let (condition, words) = report(&[here.clone(), gone, linked.clone()]);
         assert_eq!(condition, FindingLevel::Ok);
         assert!(
             words.contains("all 1 other nodes are linked; 1 left"),
             "{words}"
         );
-        let (condition, words) = told(&[here, linked, node("e", NodeStatus::Away)]);
+        let (condition, words) = report(&[here, linked, node("e", NodeStatus::Away)]);
         assert_eq!(condition, FindingLevel::Warning);
         assert!(words.contains("1 of 2 other nodes are linked"), "{words}");
     }
 
     /// All others agree: it is this one.
     #[test]
-    fn a_clock_that_differs_from_all_others_is_this_nodes_own() {
+    fn a_clock_offset_to_all_peers_is_this_nodes_own() {
         const DAY: i64 = 86_400_000;
         let node = |name: &str, clock_ms| Node {
             name: name.into(),
@@ -365,22 +359,22 @@ mod tests {
             clock_ms: Some(clock_ms),
             ..Node::default()
         };
-        let told = |nodes: &[Node]| {
+        let report = |nodes: &[Node]| {
             let cluster = Cluster {
                 nodes: nodes.to_vec(),
                 ..Cluster::default()
             };
-            let found = check_clocks(&cluster);
-            let words = found.iter().map(Finding::render);
+            let findings = check_clocks(&cluster);
+            let words = findings.iter().map(Finding::render);
             words.collect::<Vec<_>>().join("\n")
         };
-        let both = told(&[node("nas", DAY), node("den", DAY + 5)]);
+        let both = report(&[node("nas", DAY), node("den", DAY + 5)]);
         assert!(
             both.contains("this node's is 24 h behind those of nas, den"),
             "{both}"
         );
-        let one = told(&[node("nas", DAY), node("den", 5)]);
+        let one = report(&[node("nas", DAY), node("den", 5)]);
         assert!(one.contains("that of nas is off by 24 h"), "{one}");
-        assert_eq!(told(&[node("nas", 5), node("den", 5)]), "");
+        assert_eq!(report(&[node("nas", 5), node("den", 5)]), "");
     }
 }

@@ -1,4 +1,4 @@
-//! How far this machine can shut a server in.
+//! Checks which sandboxing this machine supports.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::finding::Finding;
 use mgp_runtime::bounded_output::run_bounded;
 
 const AREA: &str = "sandbox";
-/// How long the trial may take.
+/// Limit for the probe.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_features_are_named() {
         let whole = json!({"landlock": 6, "seccomp": true, "root": false, "namespaces": true});
         assert_eq!(sandbox_level(&whole).level, FindingLevel::Ok);
         let less = sandbox_level(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));

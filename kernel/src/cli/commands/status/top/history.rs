@@ -1,4 +1,4 @@
-//! What the last looks had counted: rates, times and processor shares come from the difference of two.
+//! The counters of the last samples: rates, latencies and CPU shares are differences of two.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,55 +7,55 @@ use mgp_engine::calls::telemetry::latency::{BOUNDS_US, LatencyHistogram};
 use super::metrics::CallTotals;
 use super::sample::Sample;
 
-/// Times of calls are those of the last minute: within one interval there may be none.
+/// Latencies cover the last minute: within one interval there may be no calls.
 pub(super) const WINDOW_MS: u64 = 60_000;
-/// Looks that are kept: a minute of the shortest interval, and one more where an answer made another look.
+/// Stored samples: a minute of the shortest interval, and one more after each decision.
 const SAMPLES_MAX: usize = 128;
-/// Two looks nearer to each other make no rate: one call between them would be hundreds a second.
+/// Samples closer than this give no rate: one call between them would be hundreds per second.
 const SAMPLE_DISTANCE_MIN_MS: u64 = 400;
 
-/// The last looks at one kernel, the newest at the end.
+/// The last samples of one kernel, the newest at the end.
 #[derive(Debug, Default)]
 pub(super) struct History(VecDeque<HistoryEntry>);
 
-/// What was counted at one moment.
+/// The counters of one sample.
 #[derive(Debug)]
 struct HistoryEntry {
     taken_at_ms: u64,
-    /// The kernel's process, and how long it had run.
+    /// The kernel's process id, and its uptime.
     kernel_process: (u32, u64),
     calls: BTreeMap<String, CallTotals>,
     total: CallTotals,
-    /// Processor time of the kernel.
+    /// CPU time of the kernel.
     kernel_cpu_seconds: Option<f64>,
-    /// Processor time of each server, with the first of its processes.
+    /// CPU time of each server, with the first of its processes.
     server_cpu_seconds: BTreeMap<String, (Option<u32>, f64)>,
 }
 
-/// What happened between looks; nothing where that is not known.
+/// Rates between samples; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
-    /// Calls that ended, a second.
+    /// Finished calls per second.
     pub(super) calls: Option<f64>,
-    /// Calls that ended without success, a second.
+    /// Failed calls per second.
     pub(super) errors: Option<f64>,
-    /// Half of the calls of the last minute took at most so long, in microseconds.
+    /// The median latency of the last minute, in microseconds.
     pub(super) p50_us: Option<u64>,
-    /// 99 of 100 took at most so long.
+    /// The 99th percentile.
     pub(super) p99_us: Option<u64>,
-    /// Processor time a second: 1 is one processor all the time.
+    /// CPU time per second: 1 is one full processor.
     pub(super) cpu: Option<f64>,
 }
 
 impl History {
-    /// Takes a look in. Those at another kernel, or at this one before it was started again, are forgotten.
-    pub(super) fn add(&mut self, look: &Sample) {
-        let status = &look.status;
+    /// Adds a sample. Those of another kernel, or from before its restart, are dropped.
+    pub(super) fn add(&mut self, sample: &Sample) {
+        let status = &sample.status;
         let kernel = (status.pid, status.uptime_secs);
         let goes_on = |last: &HistoryEntry| {
             last.kernel_process.0 == kernel.0
                 && last.kernel_process.1 <= kernel.1
-                && last.taken_at_ms <= look.taken_at_ms
+                && last.taken_at_ms <= sample.taken_at_ms
         };
         if !self.0.back().is_some_and(goes_on) {
             self.0.clear();
@@ -65,21 +65,20 @@ impl History {
             Some((server.id.clone(), (server.pid, used.cpu_seconds)))
         });
         self.0.push_back(HistoryEntry {
-            taken_at_ms: look.taken_at_ms,
+            taken_at_ms: sample.taken_at_ms,
             kernel_process: kernel,
-            calls: look.metrics.calls.clone(),
-            total: look.metrics.total(),
+            calls: sample.metrics.calls.clone(),
+            total: sample.metrics.total(),
             kernel_cpu_seconds: status.uses.map(|uses| uses.cpu_seconds),
             server_cpu_seconds: used.collect(),
         });
-        let too_old = |past: &HistoryEntry| past.taken_at_ms + WINDOW_MS < look.taken_at_ms;
+        let too_old = |past: &HistoryEntry| past.taken_at_ms + WINDOW_MS < sample.taken_at_ms;
         while self.0.len() > SAMPLES_MAX || self.0.len() > 2 && self.0.front().is_some_and(too_old)
         {
             self.0.pop_front();
         }
     }
 
-    /// Those of one server.
     pub(super) fn server_rates(&self, server: &str) -> Rates {
         let counted = |past: &HistoryEntry| past.calls.get(server).copied().unwrap_or_default();
         self.rates(counted, |before, now| {
@@ -87,12 +86,12 @@ impl History {
                 before.server_cpu_seconds.get(server)?,
                 now.server_cpu_seconds.get(server)?,
             );
-            // Another process counts from its own start on.
+            // The CPU time of another process starts anew.
             (before.0 == now.0).then_some(now.1 - before.1)
         })
     }
 
-    /// Those of all servers, and the kernel's own share of the processor.
+    /// The rates of all servers, and the kernel's CPU share.
     pub(super) fn total_rates(&self) -> Rates {
         let counted = |past: &HistoryEntry| past.total;
         self.rates(counted, |before, now| {
@@ -110,7 +109,7 @@ impl History {
         };
         let (was, is) = (counted(before), counted(now));
         let seconds = (now.taken_at_ms - before.taken_at_ms) as f64 / 1000.0;
-        // What became less was counted anew.
+        // A decreased counter was reset.
         let rate = |was: u64, is: u64| Some(is.checked_sub(was)? as f64 / seconds);
         let lasted = self.0.front().and_then(|oldest| {
             let was = counted(oldest).durations;
@@ -126,7 +125,7 @@ impl History {
         }
     }
 
-    /// The newest look, and the one before that is not too near.
+    /// The newest sample, and the latest one that is not too close.
     fn comparable_samples(&self) -> Option<(&HistoryEntry, &HistoryEntry)> {
         let now = self.0.back()?;
         let far =
@@ -135,7 +134,7 @@ impl History {
     }
 }
 
-/// What was added to each bucket; nothing where one became less.
+/// The increase of each bucket; `None` if one decreased.
 fn bucket_growth(was: &LatencyHistogram, is: &LatencyHistogram) -> Option<LatencyHistogram> {
     let mut more = LatencyHistogram::default();
     for (at, count) in more.buckets.iter_mut().enumerate() {
@@ -144,8 +143,8 @@ fn bucket_growth(was: &LatencyHistogram, is: &LatencyHistogram) -> Option<Latenc
     Some(more)
 }
 
-/// The time within which this share of the calls was, in microseconds: between the bounds of a bucket, as
-/// Prometheus' `histogram_quantile` has it. What is above all bounds is at the last one.
+/// The latency of this percentile in microseconds, interpolated within a bucket like Prometheus' `histogram_quantile`.
+/// Values above all bounds count as the last bound.
 pub(super) fn percentile(counts: &LatencyHistogram, share: f64) -> Option<u64> {
     let all = counts.count();
     let rank = share * all as f64;
@@ -171,8 +170,8 @@ mod tests {
     use super::super::metrics::MetricsSnapshot;
     use super::*;
 
-    /// One server `it` with so many calls that took up to 2.5 ms, and so much processor time.
-    fn look(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> Sample {
+    /// A sample of one server `it` with so many calls of up to 2.5 ms, and this CPU time.
+    fn sample_at(at_ms: u64, uptime_secs: u64, ended: u64, cpu_seconds: f64) -> Sample {
         let uses = Some(ResourcesInUse {
             cpu_seconds,
             ..ResourcesInUse::default()
@@ -208,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_the_difference_of_two_looks() {
+    fn rates_are_differences_of_two_samples() {
         let mut history = History::default();
-        history.add(&look(1000, 1, 100, 1.0));
+        history.add(&sample_at(1000, 1, 100, 1.0));
         assert_eq!(
             history.server_rates("it"),
             Rates::default(),
             "one look is no difference"
         );
-        history.add(&look(3000, 3, 120, 1.5));
+        history.add(&sample_at(3000, 3, 120, 1.5));
         let rates = history.server_rates("it");
         assert_eq!((rates.calls, rates.errors), (Some(10.0), Some(2.5)));
         assert_eq!(rates.cpu, Some(0.25));
@@ -224,18 +223,18 @@ mod tests {
         assert_eq!(history.total_rates(), rates);
         let none = history.server_rates("other");
         assert_eq!((none.calls, none.p50_us, none.cpu), (Some(0.0), None, None));
-        // An answer makes another look at once: that is no rate of its own.
-        history.add(&look(3010, 3, 121, 1.5));
+        // A decision triggers another sample at once, which gives no rate.
+        history.add(&sample_at(3010, 3, 121, 1.5));
         assert_eq!(history.server_rates("it").calls, Some(21.0 / 2.01));
     }
 
-    /// Times are those of the last minute; older looks are forgotten, and so is memory for them.
+    /// Latencies cover the last minute; older samples are dropped, so that memory is bounded.
     #[test]
     fn times_are_those_of_the_last_minute() {
         let mut history = History::default();
         for second in 0..500 {
             let calls = if second < 10 { second } else { 10 };
-            history.add(&look(second * 1000, second, calls, 0.0));
+            history.add(&sample_at(second * 1000, second, calls, 0.0));
         }
         assert_eq!(history.0.len(), 61);
         assert_eq!(
@@ -244,48 +243,47 @@ mod tests {
             "no call within a minute"
         );
         for step in 0..1000 {
-            history.add(&look(500_000 + step, 500, 10, 0.0));
+            history.add(&sample_at(500_000 + step, 500, 10, 0.0));
         }
         assert_eq!(history.0.len(), SAMPLES_MAX);
     }
 
-    /// A kernel that was started again counts from 0: nothing is less than nothing, and nothing is a billion a
-    /// second.
+    /// The counters of a restarted kernel start at 0: rates are neither negative nor huge.
     #[test]
-    fn a_kernel_that_was_started_again_has_no_rates_of_the_other() {
+    fn a_restarted_kernel_has_no_rates_of_the_previous_one() {
         let mut history = History::default();
-        history.add(&look(1000, 500, 1000, 9.0));
-        history.add(&look(3000, 1, 3, 0.1));
+        history.add(&sample_at(1000, 500, 1000, 9.0));
+        history.add(&sample_at(3000, 1, 3, 0.1));
         assert_eq!(history.server_rates("it"), Rates::default());
-        history.add(&look(5000, 3, 5, 0.1));
+        history.add(&sample_at(5000, 3, 5, 0.1));
         assert_eq!(history.server_rates("it").calls, Some(1.0));
-        // The same process and no shorter a time, and less was counted all the same.
-        history.add(&look(7000, 5, 1, 0.1));
+        // The same process with a longer uptime, but lower counters.
+        history.add(&sample_at(7000, 5, 1, 0.1));
         let odd = history.server_rates("it");
         assert_eq!((odd.calls, odd.errors, odd.p50_us), (None, None, None));
-        let mut other = look(9000, 7, 900, 0.1);
+        let mut other = sample_at(9000, 7, 900, 0.1);
         other.status.pid = 100;
         history.add(&other);
         assert_eq!(history.server_rates("it"), Rates::default());
     }
 
-    /// Processor time of a server that was started again is that of another process.
+    /// The CPU time of a restarted server is that of another process.
     #[test]
-    fn another_process_has_no_share_yet() {
+    fn a_new_process_has_no_cpu_share_yet() {
         let mut history = History::default();
-        history.add(&look(1000, 1, 0, 1.0));
-        let mut again = look(3000, 3, 0, 5.0);
+        history.add(&sample_at(1000, 1, 0, 1.0));
+        let mut again = sample_at(3000, 3, 0, 5.0);
         again.status.servers[0].pid = Some(8);
         history.add(&again);
         assert_eq!(history.server_rates("it").cpu, None);
-        history.add(&look(5000, 5, 0, 4.0));
+        history.add(&sample_at(5000, 5, 0, 4.0));
         assert_eq!(history.server_rates("it").cpu, None);
-        history.add(&look(7000, 7, 0, 3.0));
+        history.add(&sample_at(7000, 7, 0, 3.0));
         assert_eq!(history.server_rates("it").cpu, None, "it ran backwards");
     }
 
     #[test]
-    fn a_share_of_the_calls_was_within_a_time() {
+    fn percentiles_are_interpolated() {
         let mut counts = LatencyHistogram::default();
         assert_eq!(percentile(&counts, 0.5), None);
         counts.buckets[0] = 99;

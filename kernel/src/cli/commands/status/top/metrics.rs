@@ -1,38 +1,37 @@
-//! The kernel's figures, as `mgp/kernel/metrics` tells them, read for what `mgp top` shows.
+//! Parses the result of `mgp/kernel/metrics` for `mgp top`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mgp_engine::calls::telemetry::latency::{BOUNDS_US, BUCKET_COUNT, LatencyHistogram};
 
-/// Figures of one moment. What is counted is counted from the kernel's start on.
+/// Metrics of one moment. Counters start with the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MetricsSnapshot {
-    /// The calls of each server by its id, beside `~other` (tools beyond `tools_max` of `[metrics]`) and
-    /// `~none` (tools of no server).
+    /// The calls of each server by id, with `~other` (tools beyond `tools_max` of `[metrics]`) and `~none` (tools of no
+    /// server).
     pub(super) calls: BTreeMap<String, CallTotals>,
-    /// Calls that have not ended.
+    /// Unfinished calls.
     pub(super) in_flight: u64,
-    /// How long syncs of the audit log took.
+    /// Latencies of syncs of the audit log.
     pub(super) audit_syncs: LatencyHistogram,
     /// Calls and events that wait for the audit log.
     pub(super) audit_queue: u64,
-    /// How long syncs of the journals took.
+    /// Latencies of syncs of the journals.
     pub(super) journal_syncs: LatencyHistogram,
 }
 
-/// Calls that ended.
+/// Finished calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallTotals {
-    /// All of them.
     pub(super) finished: u64,
-    /// Those without success: failed, blocked, denied, late, cancelled.
+    /// Unsuccessful ones: failed, blocked, denied, timed out, cancelled.
     pub(super) errors: u64,
-    /// How long they took.
+    /// Their durations.
     pub(super) durations: LatencyHistogram,
 }
 
-/// One line: a name, its labels as they are written, and its number.
+/// A line: name, labels as written, and value.
 struct MetricLine<'t> {
     name: &'t str,
     labels: &'t str,
@@ -40,7 +39,7 @@ struct MetricLine<'t> {
 }
 
 impl MetricsSnapshot {
-    /// Reads the Prometheus text format; what it does not know is left out.
+    /// Parses the Prometheus text format; ignores unknown lines.
     pub(super) fn parse(text: &str) -> Self {
         let mut figures = Self::default();
         for line in text.lines().filter_map(MetricLine::parse) {
@@ -84,7 +83,7 @@ impl MetricsSnapshot {
         self.calls.get_mut(&*server)
     }
 
-    /// All calls together.
+    /// The sum of all calls.
     pub(super) fn total(&self) -> CallTotals {
         let mut all = CallTotals::default();
         for calls in self.calls.values() {
@@ -101,8 +100,7 @@ impl MetricsSnapshot {
     }
 }
 
-/// The counts of each bucket alone, where they held those below as well. A bound that the kernel does not
-/// have (it may be of another version) has none of its own.
+/// Makes cumulative bucket counts separate. A bound that the kernel lacks (it may have another version) has no count.
 fn decumulate(counts: &mut LatencyHistogram) {
     let mut below = 0;
     for count in &mut counts.buckets {
@@ -142,7 +140,7 @@ impl<'t> MetricLine<'t> {
         }
     }
 
-    /// Adds what is at or below its bound.
+    /// Adds the count at or below a bound.
     fn add_bucket(&self, counts: &mut LatencyHistogram) {
         let bound = self.label("le");
         let at = bound.and_then(|bound| bucket_index(&bound));
@@ -158,11 +156,11 @@ fn bucket_index(bound: &str) -> Option<usize> {
         return Some(BUCKET_COUNT - 1);
     }
     let micros = bound.parse::<f64>().ok()? * 1e6;
-    // Numbers below zero and those that are none are 0, which is no bound.
+    // Negative and invalid numbers are 0, which is no bound.
     BOUNDS_US.binary_search(&(micros.round() as u64)).ok()
 }
 
-/// Where the quote stands that ends the value of a label.
+/// The offset of the quote that ends a label's value.
 fn value_end(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {
@@ -207,9 +205,9 @@ mod tests {
         counts
     }
 
-    /// Decision 0066: what the kernel writes is what is read.
+    /// Decision 0066: the kernel's output is parsed.
     #[test]
-    fn what_the_kernel_writes_is_read_by_server() {
+    fn the_kernels_output_is_parsed_by_server() {
         let odd = "a\"b\\c,}{ =d\n";
         let calls = MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls {x=\"y\"} 7")
             .with_point(
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_left_out() {
+    fn unknown_lines_are_ignored() {
         let strange = "mgp_calls_total{server=\"it\",outcome=\"success\"} 1\n\
                        mgp_calls_total{server=\"it\n\
                        mgp_calls_total{server=\"it\",outcome=\"success\"} NaN\n\

@@ -1,4 +1,4 @@
-//! Everything on the screen: what was seen last, and what the person chose. Knows neither a terminal nor a clock.
+//! The state of the screen: the last sample, and the user's choices. Independent of terminal and clock.
 
 mod keys;
 
@@ -14,38 +14,37 @@ const FILTER_LENGTH_MAX: usize = 64;
 /// Longest message, in characters.
 const NOTE_LENGTH_MAX: usize = 300;
 
-/// What is shown.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     history: History,
     last_sample: Option<Sample>,
-    /// The last look in words.
+    /// The last sample, rendered.
     pub(super) summary: Summary,
-    /// Rows of servers that are not filtered out, in their order.
+    /// The rows that match the filter, in order.
     pub(super) rows: Vec<Row>,
-    /// What waits.
+    /// Pending entries.
     pub(super) questions: Vec<PendingRow>,
     pub(super) order: SortOrder,
     pub(super) reversed: bool,
     pub(super) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(super) is_filter_focused: bool,
     pub(super) panel: Panel,
-    /// The server that is marked; where it is not there, the first one is.
+    /// The selected server; if it is not listed, the first one.
     selected_server: Option<String>,
-    /// The question that is marked, by its key.
+    /// The selected pending entry, by its key.
     selected_pending: Option<String>,
-    /// What covers the screen.
+    /// The open dialog.
     pub(super) dialog: Option<Dialog>,
-    /// What came of an answer, until the next key.
+    /// The result of a decision, until the next key.
     pub(super) note: Option<String>,
     /// Why the kernel does not answer.
     pub(super) unreachable_reason: Option<String>,
-    /// Rows that a page has, as they were drawn last.
+    /// Rows of a page, as last drawn.
     pub(super) page_rows: usize,
 }
 
-/// Where the marked row is.
+/// The panel with the selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Panel {
     #[default]
@@ -53,46 +52,46 @@ pub(super) enum Panel {
     Pending,
 }
 
-/// What covers the screen.
+/// An open dialog.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Dialog {
     pub(super) subject: DialogSubject,
-    /// Lines above the first one shown.
+    /// Lines above the first visible one.
     pub(super) scroll_offset: usize,
-    /// The last line has been on the screen.
+    /// Whether the last line has been visible.
     pub(super) is_read_to_end: bool,
 }
 
-/// What a dialog is about.
+/// The subject of a dialog.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DialogSubject {
     Help,
     /// A server, by its id.
     Server(String),
-    /// A question as it was when the dialog was opened.
+    /// A pending entry as it was when the dialog was opened.
     Entry(Box<PendingRow>),
-    /// The same, and the answer that Enter gives.
+    /// The same, and the decision that Enter sends.
     Decision(Box<PendingRow>, Decision),
 }
 
-/// What the terminal or the kernel is asked for.
+/// An action for the terminal or the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Quit,
-    /// Lay the program aside, as Ctrl-Z does.
+    /// Suspend the process, as Ctrl-Z does.
     Suspend,
-    /// Give this answer.
+    /// Send this decision.
     Decide(Decision),
 }
 
 impl Model {
-    /// Takes a look in.
-    pub(super) fn add_sample(&mut self, look: Sample) {
+    /// Adds a sample.
+    pub(super) fn add_sample(&mut self, new_sample: Sample) {
         self.unreachable_reason = None;
-        self.history.add(&look);
-        self.summary = Summary::new(&look, &self.history);
-        self.questions = collect(&look.pending, &look.cluster.waiting);
-        self.last_sample = Some(look);
+        self.history.add(&new_sample);
+        self.summary = Summary::new(&new_sample, &self.history);
+        self.questions = collect(&new_sample.pending, &new_sample.cluster.waiting);
+        self.last_sample = Some(new_sample);
         self.rebuild_rows();
         self.close_stale_dialog();
         if self.questions.is_empty() {
@@ -105,31 +104,29 @@ impl Model {
         self.unreachable_reason = Some(first_line(why, NOTE_LENGTH_MAX));
     }
 
-    /// Says something at the bottom until the next key.
+    /// Shows a note at the bottom until the next key.
     pub(super) fn set_note(&mut self, note: &str) {
         self.note = Some(first_line(note, NOTE_LENGTH_MAX));
     }
 
-    /// The last look, once there was one.
+    /// The last sample, if any.
     pub(super) fn last_sample(&self) -> Option<&Sample> {
         self.last_sample.as_ref()
     }
 
-    /// The last looks.
     pub(super) fn history(&self) -> &History {
         &self.history
     }
 
-    /// Makes the rows anew.
+    /// Rebuilds the rows.
     fn rebuild_rows(&mut self) {
-        if let Some(look) = &self.last_sample {
+        if let Some(new_sample) = &self.last_sample {
             let order = (self.order, self.reversed);
-            self.rows = build_rows(look, &self.history, &self.filter, order);
+            self.rows = build_rows(new_sample, &self.history, &self.filter, order);
         }
     }
 
-    /// An answer is given to what was read: a dialog about something that has become another, or is there no
-    /// longer, is closed.
+    /// Closes a dialog whose entry has changed or is gone: a decision is only for the displayed text.
     fn close_stale_dialog(&mut self) {
         let Some(dialog) = &self.dialog else {
             return;
@@ -148,21 +145,21 @@ impl Model {
         self.note = Some(note);
     }
 
-    /// Where the marked server is among the rows.
+    /// The index of the selected server.
     pub(super) fn selected_server_index(&self) -> usize {
         let marked = self.selected_server.as_ref();
         let at = marked.and_then(|id| self.rows.iter().position(|row| row.id == *id));
         at.unwrap_or_default()
     }
 
-    /// Where the marked question is.
+    /// The index of the selected entry.
     pub(super) fn selected_pending_index(&self) -> usize {
         let marked = self.selected_pending.as_ref();
         let at = marked.and_then(|key| self.questions.iter().position(|it| it.key == *key));
         at.unwrap_or_default()
     }
 
-    /// The row of a server, filtered out or not.
+    /// The row of a server, whether it matches the filter or not.
     pub(super) fn row(&self, id: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.id == id)
     }

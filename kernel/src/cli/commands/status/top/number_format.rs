@@ -1,6 +1,6 @@
-//! Numbers as they stand in a table.
+//! Formats numbers for tables.
 
-/// How often: `0`, `0.5`, `12.5`, `250`, `12k`; `–` where it is not known.
+/// A rate: `0`, `0.5`, `12.5`, `250`, `12k`; `–` if unknown.
 pub(super) fn format_rate(a_second: Option<f64>) -> String {
     match a_second {
         None => "–".into(),
@@ -12,7 +12,7 @@ pub(super) fn format_rate(a_second: Option<f64>) -> String {
     }
 }
 
-/// How long: `0.3 ms`, `25 ms`, `1.2 s`; `–` where there was no call.
+/// A latency: `0.3 ms`, `25 ms`, `1.2 s`; `–` without calls.
 pub(super) fn format_latency(micros: Option<u64>) -> String {
     match micros {
         None => "–".into(),
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_short_as_they_can_be_told() {
+    fn numbers_are_short() {
         let rates = [
             None,
             Some(0.0),

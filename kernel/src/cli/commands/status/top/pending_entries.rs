@@ -1,4 +1,4 @@
-//! What waits for a person: questions of `mgp pending`, logins, nodes that ask to be let in.
+//! Pending entries: those of `mgp pending`, required logins, and nodes that ask to join.
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mgp::approvals::{Entry, PendingList, Subject};
@@ -7,49 +7,48 @@ use mgp_protocol::mgp::servers::PendingLogin;
 
 use crate::cli::text_format::first_line;
 
-/// Most characters of a name, and of a command that has one in it.
+/// Most characters of a name, and of a command that contains one.
 const NAME_WIDTH_MAX: usize = 64;
 const COMMAND_WIDTH_MAX: usize = 300;
 
-/// One of them. Only what says so is safe for a terminal.
+/// A pending entry. Only fields marked as safe are safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PendingRow {
-    /// By which it is told from others, whatever it is.
+    /// The unique key.
     pub(super) key: String,
-    /// What it is called in a list; safe.
+    /// The name in a list; safe.
     pub(super) name: String,
-    /// What kind it is.
+    /// The kind.
     pub(super) kind: &'static str,
-    /// What is asked, in a sentence.
+    /// The request in one sentence.
     pub(super) text: String,
-    /// What to read before the answer, line by line.
+    /// Details to read before the decision, line by line.
     pub(super) details: Vec<String>,
-    /// What to type in a shell for a yes; safe.
+    /// The shell command to approve; safe.
     pub(super) approve_command: String,
-    /// The same for a no, where one can be given; safe.
+    /// The shell command to deny, if possible; safe.
     pub(super) deny_command: Option<String>,
-    /// A yes, where one key can give it.
+    /// The approval, if one key can give it.
     pub(super) approve: Option<Decision>,
-    /// A no.
+    /// The denial.
     pub(super) deny: Option<Decision>,
-    /// Since when it waits, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub(super) since_ms: Option<u64>,
-    /// When it is over without an answer.
+    /// When it expires.
     pub(super) expires_at_ms: Option<u64>,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision {
-    /// A yes to the question of this name, for good.
+    /// Approve the entry of this name for good.
     Approve(String),
     Deny(String),
-    /// Refused by the kernel where the words are not those that were shown.
+    /// Rejected by the kernel if the words differ from the displayed ones.
     ApproveNode(nodes::Approve),
     RefuseNode(nodes::Refuse),
 }
 
-/// All that waits: the dangerous and the old first, as `mgp pending` has them, then nodes, then logins.
+/// All entries: dangerous and old ones first, as `mgp pending` lists them, then nodes, then logins.
 pub(super) fn collect(pending: &PendingList, nodes: &[WaitingNode]) -> Vec<PendingRow> {
     let asked = pending.pending.iter().map(from_entry);
     let logins = pending
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_shown_with_what_answers_it() {
+    fn each_entry_has_its_commands() {
         let pending = PendingList {
             pending: vec![
                 entry(None),
@@ -248,13 +247,13 @@ mod tests {
                 .iter()
                 .any(|line| line.contains("looks like desk2"))
         );
-        // A no is possible wherever a yes is, and to a question that wants a text.
+        // Every entry that can be approved can be denied, and those that need a text, too.
         assert_eq!(all.iter().filter(|it| it.deny.is_some()).count(), 4);
     }
 
-    /// What is agreed to is the node that was shown.
+    /// The approval is for the displayed node.
     #[test]
-    fn a_node_is_let_in_by_its_id_and_its_words() {
+    fn a_node_is_approved_by_its_id_and_words() {
         let node = WaitingNode {
             id: "77".into(),
             words: "a-b-c".into(),

@@ -1,4 +1,4 @@
-//! `mgp top --once` and `--json`: what is on the screen, as text and for programs.
+//! `mgp top --once` and `--json`: the screen as text and for programs.
 
 use mgp_engine::timestamps::render_rfc3339_ms;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use super::summary::total_server_memory;
 use crate::cli::print::new_table;
 use crate::cli::text_format::{first_line, format_bytes};
 
-/// Most characters of what is asked.
+/// Most characters of an entry's text.
 const TEXT_WIDTH_MAX: usize = 300;
 
-/// The lines above the table, the table, and what waits.
+/// The summary, the table, and the pending entries.
 pub(super) fn render_text(model: &Model) -> String {
     let mut text = String::new();
     for (title, line) in model.summary.titled_lines() {
@@ -70,27 +70,27 @@ fn render_pending(questions: &[PendingRow]) -> String {
     table.trim_fmt()
 }
 
-/// One object for each look. What is not known is null.
+/// One object per sample. Unknown values are null.
 pub(super) fn to_json(model: &Model) -> Value {
-    let Some(look) = model.last_sample() else {
+    let Some(last) = model.last_sample() else {
         return Value::Null;
     };
-    let (status, all) = (&look.status, look.metrics.total());
-    let cluster = look.cluster.id.as_ref().map(|id| {
-        let nodes = look.cluster.nodes.iter();
+    let (status, all) = (&last.status, last.metrics.total());
+    let cluster = last.cluster.id.as_ref().map(|id| {
+        let nodes = last.cluster.nodes.iter();
         let nodes = nodes.map(|node| json!({"name": node.name, "state": node.standing.as_str()}));
-        json!({"id": id, "confirmed": look.cluster.confirmed, "nodes": nodes.collect::<Vec<_>>()})
+        json!({"id": id, "confirmed": last.cluster.confirmed, "nodes": nodes.collect::<Vec<_>>()})
     });
     let mut object = json!({
-        "at": render_rfc3339_ms(look.unix_ms),
+        "at": render_rfc3339_ms(last.unix_ms),
         "version": status.version,
         "pid": status.pid,
         "uptime_secs": status.uptime_secs,
         "agents": status.connections,
-        "under_way": look.metrics.in_flight,
+        "under_way": last.metrics.in_flight,
         "memory_bytes": status.uses.map(|uses| uses.memory_bytes),
         "servers_memory_bytes": total_server_memory(status),
-        "audit_queue": look.metrics.audit_queue,
+        "audit_queue": last.metrics.audit_queue,
         "troubles": status.troubles,
         "cluster": cluster,
         "servers": model.rows.iter().map(server_to_json).collect::<Vec<_>>(),
@@ -152,13 +152,13 @@ mod tests {
     fn model(looks: &[(u64, u64)]) -> Model {
         let mut model = Model::default();
         for (at_ms, ended) in looks {
-            let mut look = Sample {
+            let mut last = Sample {
                 taken_at_ms: *at_ms,
                 unix_ms: 1_000_000_000_500,
                 ..Sample::default()
             };
-            look.status.pid = 7;
-            look.status.servers = vec![Server {
+            last.status.pid = 7;
+            last.status.servers = vec![Server {
                 id: "it\u{1b}[2J".into(),
                 state: "connected".into(),
                 ..Server::default()
@@ -167,20 +167,20 @@ mod tests {
                 finished: *ended,
                 ..CallTotals::default()
             };
-            look.metrics.calls = [("it\u{1b}[2J".to_owned(), calls)].into();
+            last.metrics.calls = [("it\u{1b}[2J".to_owned(), calls)].into();
             let wanted = PendingLogin {
                 why: "its token\u{7} ended".into(),
                 command: "mgp logins add it".into(),
                 ..PendingLogin::default()
             };
-            look.pending.logins = [("it".to_owned(), wanted)].into();
-            model.add_sample(look);
+            last.pending.logins = [("it".to_owned(), wanted)].into();
+            model.add_sample(last);
         }
         model
     }
 
     #[test]
-    fn a_program_reads_numbers_and_null_where_none_is_known() {
+    fn programs_get_numbers_or_null() {
         let first = to_json(&model(&[(0, 10)]));
         assert_eq!(first["calls"], 10);
         assert_eq!(
@@ -193,14 +193,14 @@ mod tests {
         assert_eq!(second["servers"][0]["calls_per_second"], 5.0);
         assert_eq!(second["waiting"][0]["command"], "mgp logins add it");
         assert_eq!(second["cluster"], Value::Null);
-        // One line, and nothing in it that a terminal would take for more.
+        // One line without control characters.
         let line = second.to_string();
         assert!(!line.contains(['\n', '\u{1b}', '\u{7}']), "{line}");
         assert_eq!(to_json(&Model::default()), Value::Null);
     }
 
     #[test]
-    fn a_table_is_text_that_moves_no_cursor() {
+    fn a_table_has_no_control_characters() {
         let text = render_text(&model(&[(0, 10), (2000, 20)]));
         assert!(text.contains("SERVER  STATE"), "{text}");
         assert!(text.contains("5.0"), "{text}");

@@ -1,4 +1,4 @@
-//! The table of servers: what is in a row, in which order, and which rows are shown.
+//! The rows of the server table: contents, order and filter.
 
 use std::cmp::Ordering;
 
@@ -14,23 +14,23 @@ const REASON_WIDTH_MAX: usize = 300;
 /// Most characters of a name.
 const NAME_WIDTH_MAX: usize = 128;
 
-/// One server. Its texts are safe for a terminal.
+/// A server. Its texts are safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     /// Its id as the kernel knows it.
     pub(super) id: String,
     pub(super) name: String,
-    /// Its state as MGP names it.
+    /// Its MGP state.
     pub(super) state_name: String,
-    /// The same, and how it is unless that is well.
+    /// The state, and its health unless good.
     pub(super) state_label: String,
     pub(super) condition: ServerCondition,
-    /// Why it is where it is; of one that is not well also when it is tried again, and how often it was.
+    /// The reason of the state; for a failing server also the next retry and the number of restarts.
     pub(super) reason: String,
     pub(super) restarts: u32,
-    /// When the kernel tries again, in milliseconds from the look on.
+    /// Time until the next retry, in milliseconds from the sample.
     pub(super) next_try_ms: Option<u64>,
-    /// Calls that ended since the kernel's start.
+    /// Finished calls since the kernel's start.
     pub(super) calls: u64,
     pub(super) errors: u64,
     pub(super) rates: Rates,
@@ -39,24 +39,22 @@ pub(super) struct Row {
     pub(super) in_flight: u64,
 }
 
-/// How a server is, the worst first.
+/// The condition of a server, the worst first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServerCondition {
-    /// It failed.
     #[default]
     Failed,
-    /// It is on its way, or not well.
+    /// Starting, or unhealthy.
     Degraded,
-    /// It does not run, and nobody wants it to.
+    /// Stopped on purpose.
     Stopped,
-    /// It is connected.
     Connected,
 }
 
-/// By what the rows are ordered; names decide among those that are alike.
+/// The sort order; names break ties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SortOrder {
-    /// Those in trouble first, then those that are called most.
+    /// Failing servers first, then the most called ones.
     #[default]
     State,
     Calls,
@@ -69,7 +67,7 @@ pub(super) enum SortOrder {
 }
 
 impl SortOrder {
-    /// All of them, as `s` goes through them.
+    /// All orders, as `s` cycles through them.
     pub(super) const ALL: [Self; 8] = [
         Self::State,
         Self::Calls,
@@ -81,7 +79,7 @@ impl SortOrder {
         Self::Name,
     ];
 
-    /// What it is called on the screen.
+    /// The label on the screen.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -95,7 +93,6 @@ impl SortOrder {
         }
     }
 
-    /// Its own key.
     pub(super) const fn key(self) -> char {
         match self {
             Self::State => 'S',
@@ -115,7 +112,7 @@ impl SortOrder {
         Self::ALL[next]
     }
 
-    /// The most first, but names by the alphabet.
+    /// Descending, but names ascending.
     fn compare(self, one: &Row, other: &Row) -> Ordering {
         let most = |of: fn(&Rates) -> Option<f64>| {
             let number = |row: &Row| of(&row.rates).unwrap_or(-1.0);
@@ -137,8 +134,8 @@ impl SortOrder {
 }
 
 impl Row {
-    fn new(server: &Server, look: &Sample, history: &History) -> Self {
-        let calls = look.metrics.calls.get(&server.id).copied();
+    fn new(server: &Server, current: &Sample, history: &History) -> Self {
+        let calls = current.metrics.calls.get(&server.id).copied();
         let calls = calls.unwrap_or_default();
         Self {
             id: server.id.clone(),
@@ -157,7 +154,7 @@ impl Row {
         }
     }
 
-    /// Whether it has this text, in small letters, in its name, its state or its reason.
+    /// Whether its name, state or reason contains this lower-case text.
     fn matches(&self, text: &str) -> bool {
         let texts = [&self.name, &self.state_label, &self.reason];
         texts.iter().any(|it| it.to_lowercase().contains(text))
@@ -178,7 +175,7 @@ impl ServerCondition {
     }
 }
 
-/// What stands beside its state, in one line.
+/// The text next to its state, in one line.
 fn reason_line(server: &Server) -> String {
     let said = state::render_reason(server, REASON_WIDTH_MAX);
     if ServerCondition::from_server(server) == ServerCondition::Connected {
@@ -195,15 +192,15 @@ fn reason_line(server: &Server) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// The rows of those servers that have this text, in this order.
+/// The rows that match the filter, sorted.
 pub(super) fn build_rows(
-    look: &Sample,
+    current: &Sample,
     history: &History,
     filter: &str,
     (order, reversed): (SortOrder, bool),
 ) -> Vec<Row> {
-    let servers = look.status.servers.iter();
-    let rows = servers.map(|server| Row::new(server, look, history));
+    let servers = current.status.servers.iter();
+    let rows = servers.map(|server| Row::new(server, current, history));
     let filter = filter.to_lowercase();
     let mut rows: Vec<Row> = rows.filter(|row| row.matches(&filter)).collect();
     rows.sort_by(|one, other| {
@@ -241,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_first_and_then_what_is_called_most() {
+    fn failing_servers_are_first_then_the_most_called() {
         let rows = [
             row("a", ServerCondition::Connected, Some(1.0), None),
             row("b", ServerCondition::Connected, Some(20.0), Some(500)),
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_finds_names_states_and_reasons_in_any_case() {
+    fn a_filter_ignores_case_in_names_states_and_reasons() {
         let server = |id: &str, state: &str, reason: Option<&str>| Server {
             id: id.into(),
             state: state.into(),
@@ -280,14 +277,14 @@ mod tests {
             next_try_ms: reason.map(|_| 12_000),
             ..Server::default()
         };
-        let mut look = Sample::default();
-        look.status.servers = vec![
+        let mut current = Sample::default();
+        current.status.servers = vec![
             server("Files", "connected", None),
             server("loops", "error", Some("exited \u{1b}[2Jwith 1\nmore")),
         ];
         let history = History::default();
         let found = |filter: &str| {
-            let found = build_rows(&look, &history, filter, (SortOrder::Name, false));
+            let found = build_rows(&current, &history, filter, (SortOrder::Name, false));
             found.into_iter().map(|row| row.id).collect::<Vec<_>>()
         };
         assert_eq!(found("FILE"), ["Files"]);
@@ -295,7 +292,7 @@ mod tests {
         assert_eq!(found("error"), ["loops"]);
         assert_eq!(found("").len(), 2);
         assert!(found("nothing of it").is_empty());
-        let reversed = build_rows(&look, &history, "", (SortOrder::Name, true));
+        let reversed = build_rows(&current, &history, "", (SortOrder::Name, true));
         assert_eq!(
             reversed[0].reason,
             "exited with 1 · next try in 12 s · 2 restarts"

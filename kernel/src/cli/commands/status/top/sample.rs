@@ -1,4 +1,4 @@
-//! One look at the kernel, by methods that everybody has who asks it: nothing is made for `mgp top` alone.
+//! A sample of the kernel, taken with public methods only.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::cli::client::{KernelClient, parse_result};
 use crate::cli::commands::approvals::render_decision;
 use crate::cli::failure::Failure;
 
-/// What was seen at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// When, in milliseconds from any moment on.
+    /// Milliseconds from any fixed moment.
     pub(super) taken_at_ms: u64,
-    /// The same in milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub(super) unix_ms: u64,
     pub(super) status: KernelStatus,
     pub(super) metrics: MetricsSnapshot,
@@ -30,7 +30,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Asks for all of it.
+    /// Requests all parts.
     pub(super) async fn take(
         client: &mut KernelClient,
         running: Duration,
@@ -51,7 +51,7 @@ impl Sample {
     }
 }
 
-/// Gives an answer, and says in a line what came of it.
+/// Sends a decision, and describes the result in one line.
 pub(super) async fn send_answer(
     client: &mut KernelClient,
     answer: &Decision,

@@ -1,4 +1,4 @@
-//! Draws what the model holds: only what is on the screen is looked at, however many servers there are.
+//! Draws the model: only visible rows are processed, however many servers there are.
 
 mod dialog;
 mod palette;
@@ -15,12 +15,12 @@ use super::model::{Model, Panel};
 use super::rows::ServerCondition;
 use crate::cli::text_format::first_line;
 
-/// A terminal that is smaller shows nothing of use.
+/// Smaller terminals show nothing useful.
 const WIDTH_MIN: u16 = 20;
 const HEIGHT_MIN: u16 = 4;
-/// Most characters of what waits for the next start.
+/// Most characters of the pending restart note.
 const RESTART_NOTE_WIDTH_MAX: usize = 200;
-/// From this height on, what waits has a panel, and not only a line.
+/// From this height on, pending entries have a panel instead of a line.
 const PENDING_PANEL_HEIGHT_MIN: u16 = 8;
 
 /// The screen from top to bottom.
@@ -32,7 +32,7 @@ struct ScreenLayout {
 }
 
 impl ScreenLayout {
-    /// A quarter for what is above, a quarter at most for what waits, the rest for servers.
+    /// A quarter for the summary, a quarter at most for pending entries, the rest for servers.
     fn new(area: Rect, lines: usize, questions: usize) -> Self {
         let quarter = (area.height / 4).max(1);
         let least = |number: usize, most: u16| u16::try_from(number).unwrap_or(most).min(most);
@@ -58,7 +58,6 @@ impl ScreenLayout {
     }
 }
 
-/// Draws all of it.
 pub(super) fn draw(buffer: &mut Buffer, model: &mut Model, now_ms: u64, palette: Palette) {
     let area = *buffer.area();
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
@@ -86,11 +85,11 @@ pub(super) fn draw(buffer: &mut Buffer, model: &mut Model, now_ms: u64, palette:
     dialog::draw(buffer, area, model, now_ms, palette);
 }
 
-/// What is above the table, the most important first.
+/// The lines above the table, the most important first.
 fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style::Style)> {
     let summary = &model.summary;
     let (plain, bad) = (palette.plain(), palette.condition(ServerCondition::Failed));
-    let Some(look) = model.last_sample() else {
+    let Some(sample) = model.last_sample() else {
         let text = model
             .unreachable_reason
             .clone()
@@ -102,9 +101,9 @@ fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style
         Some(why) => (format!("NO ANSWER: {why}"), bad),
         None => (format!("calls   {}", summary.calls), plain),
     });
-    let mut troubles = summary.failures.iter();
-    let trouble = |text: &String| (format!("trouble {text}"), bad);
-    lines.extend(troubles.next().map(trouble));
+    let mut problems = summary.failures.iter();
+    let problem_line = |text: &String| (format!("trouble {text}"), bad);
+    lines.extend(problems.next().map(problem_line));
     lines.push((format!("uses    {}", summary.usage), plain));
     let style = if summary.is_cluster_degraded {
         bad
@@ -115,15 +114,15 @@ fn summary_lines(model: &Model, palette: Palette) -> Vec<(String, ratatui::style
     lines.extend(cluster.map(|text| (format!("cluster {text}"), style)));
     lines.push((format!("files   {}", summary.files), plain));
     lines.push((format!("doors   {}", summary.endpoints), plain));
-    lines.extend(troubles.map(trouble));
-    lines.extend(look.status.restart.first().map(|text| {
+    lines.extend(problems.map(problem_line));
+    lines.extend(sample.status.restart.first().map(|text| {
         let text = first_line(text, RESTART_NOTE_WIDTH_MAX);
         (format!("restart {text}"), plain)
     }));
     lines
 }
 
-/// What is being typed, what came of an answer, or which keys there are.
+/// The filter being typed, the result of a decision, or the keys.
 fn draw_footer(buffer: &mut Buffer, area: Rect, model: &Model, palette: Palette) {
     let (text, style) = match (&model.note, model.is_filter_focused) {
         (Some(note), _) => (note.clone(), palette.title()),
@@ -136,7 +135,7 @@ fn draw_footer(buffer: &mut Buffer, area: Rect, model: &Model, palette: Palette)
     text_cells::draw_left(buffer, area, &text, style);
 }
 
-/// As many as there is room for, the most important first.
+/// As many key hints as fit, the most important first.
 fn key_hints(model: &Model, width: u16) -> String {
     let waits = !model.questions.is_empty();
     let all = [

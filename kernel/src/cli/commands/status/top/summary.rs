@@ -1,4 +1,4 @@
-//! What is above the table: the kernel, its calls, what it uses, its files, its cluster, and what is wrong.
+//! The lines above the table: kernel, calls, resource usage, files, cluster, and problems.
 
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::kernel::nodes::{Cluster, NodeStatus};
@@ -8,41 +8,41 @@ use super::number_format::{format_cpu, format_latency, format_rate};
 use super::sample::Sample;
 use crate::cli::text_format::{first_line, format_bytes, format_duration};
 
-/// Most characters of a text from elsewhere.
+/// Most characters of a foreign text.
 const TEXT_WIDTH_MAX: usize = 300;
 
-/// Each a line, the first ones the most important; safe for a terminal.
+/// The lines, the most important first; safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) kernel: String,
     pub(super) calls: String,
     pub(super) usage: String,
     pub(super) files: String,
-    /// Nothing outside of one.
+    /// `None` without a cluster.
     pub(super) cluster: Option<String>,
     /// Whether a node is away, or the lease is not confirmed.
     pub(super) is_cluster_degraded: bool,
     pub(super) endpoints: String,
-    /// What is wrong with the kernel, a line for each.
+    /// Problems of the kernel, a line each.
     pub(super) failures: Vec<String>,
 }
 
 impl Summary {
-    pub(super) fn new(look: &Sample, history: &History) -> Self {
-        let cluster = render_cluster(&look.cluster);
+    pub(super) fn new(current: &Sample, history: &History) -> Self {
+        let cluster = render_cluster(&current.cluster);
         Self {
-            kernel: render_kernel(&look.status),
-            calls: render_calls(look, history),
-            usage: render_usage(&look.status, history),
-            files: render_files(look),
+            kernel: render_kernel(&current.status),
+            calls: render_calls(current, history),
+            usage: render_usage(&current.status, history),
+            files: render_files(current),
             is_cluster_degraded: cluster.as_ref().is_some_and(|(_, ails)| *ails),
             cluster: cluster.map(|(text, _)| text),
-            endpoints: render_endpoints(&look.status),
-            failures: render_failures(look),
+            endpoints: render_endpoints(&current.status),
+            failures: render_failures(current),
         }
     }
 
-    /// Every line, with its title.
+    /// All lines with their titles.
     pub(super) fn titled_lines(&self) -> Vec<(&'static str, &str)> {
         let mut lines = vec![
             ("", &*self.kernel),
@@ -79,7 +79,7 @@ fn render_agents(connections: u64) -> String {
     }
 }
 
-fn render_calls(look: &Sample, history: &History) -> String {
+fn render_calls(current: &Sample, history: &History) -> String {
     let rates = history.total_rates();
     format!(
         "{} a second, {} errors, p50 {}, p99 {}, {} under way",
@@ -87,7 +87,7 @@ fn render_calls(look: &Sample, history: &History) -> String {
         format_rate(rates.errors),
         format_latency(rates.p50_us),
         format_latency(rates.p99_us),
-        look.metrics.in_flight
+        current.metrics.in_flight
     )
 }
 
@@ -109,9 +109,9 @@ pub(super) fn total_server_memory(status: &KernelStatus) -> u64 {
     uses.map(|uses| uses.memory_bytes).sum()
 }
 
-/// How the disk does: syncs since the kernel's start, as there are few.
-fn render_files(look: &Sample) -> String {
-    let figures = &look.metrics;
+/// Disk syncs since the kernel's start, because there are few.
+fn render_files(current: &Sample) -> String {
+    let figures = &current.metrics;
     format!(
         "audit sync p99 {}, {} waiting; journal sync p99 {}",
         format_latency(percentile(&figures.audit_syncs, 0.99)),
@@ -120,7 +120,7 @@ fn render_files(look: &Sample) -> String {
     )
 }
 
-/// In words, and whether something is not as it should be.
+/// A text, and whether the cluster is degraded.
 fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
     cluster.id.as_ref()?;
     let is = |wanted: &[NodeStatus]| {
@@ -148,7 +148,7 @@ fn render_cluster(cluster: &Cluster) -> Option<(String, bool)> {
     Some((text, away > 0 || !cluster.confirmed))
 }
 
-/// Without what only who connects needs.
+/// The endpoints, without details for connecting.
 fn render_endpoints(status: &KernelStatus) -> String {
     let doors = status.doors.iter();
     let doors = doors.map(|door| door.split(',').next().unwrap_or_default());
@@ -156,16 +156,16 @@ fn render_endpoints(status: &KernelStatus) -> String {
     doors.join(", ")
 }
 
-fn render_failures(look: &Sample) -> Vec<String> {
+fn render_failures(current: &Sample) -> Vec<String> {
     let KernelStatus {
         troubles,
         config_problems,
         untrusted,
         ..
-    } = &look.status;
+    } = &current.status;
     let of_files = untrusted.iter().map(|file| &file.why);
     let all = troubles.iter().chain(config_problems).chain(of_files);
-    let all = all.chain(&look.cluster.troubles);
+    let all = all.chain(&current.cluster.troubles);
     all.map(|text| first_line(text, TEXT_WIDTH_MAX)).collect()
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_tells_of_the_kernel_its_files_and_its_cluster() {
+    fn a_summary_covers_kernel_files_and_cluster() {
         let uses = Some(ResourcesInUse {
             memory_bytes: 60 << 20,
             ..ResourcesInUse::default()
@@ -203,18 +203,18 @@ mod tests {
             servers: vec![server.clone(), server, Server::default()],
             ..KernelStatus::default()
         };
-        let mut look = Sample {
+        let mut current = Sample {
             status,
             ..Sample::default()
         };
-        look.metrics.audit_syncs.buckets[4] = 3;
-        look.metrics.audit_queue = 2;
-        look.cluster.id = Some("c".into());
-        look.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
+        current.metrics.audit_syncs.buckets[4] = 3;
+        current.metrics.audit_queue = 2;
+        current.cluster.id = Some("c".into());
+        current.cluster.nodes = [NodeStatus::Here, NodeStatus::Away, NodeStatus::Revoked]
             .map(node)
             .into();
-        let told = Summary::new(&look, &History::default());
-        let lines: Vec<String> = told
+        let summary = Summary::new(&current, &History::default());
+        let lines: Vec<String> = summary
             .titled_lines()
             .into_iter()
             .map(|(title, text)| format!("{title}: {text}"))
@@ -231,8 +231,8 @@ mod tests {
                 "trouble: /data/audit: full",
             ]
         );
-        assert!(told.is_cluster_degraded);
-        look.cluster.id = None;
-        assert_eq!(Summary::new(&look, &History::default()).cluster, None);
+        assert!(summary.is_cluster_degraded);
+        current.cluster.id = None;
+        assert_eq!(Summary::new(&current, &History::default()).cluster, None);
     }
 }

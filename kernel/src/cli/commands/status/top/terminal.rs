@@ -1,4 +1,4 @@
-//! The terminal while it is all drawn on: as it was before, however this ends.
+//! The terminal in full-screen mode, restored however the program ends.
 
 use std::io::{self, IsTerminal, Stdout, Write, stdout};
 use std::panic;
@@ -21,28 +21,28 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::model::Model;
 use super::screen::{self, Palette};
 
-/// Keys that wait to be taken: more than a person hits while a screen is drawn. Then the terminal keeps them.
+/// Queued key events; beyond that the terminal buffers them.
 const EVENT_QUEUE: usize = 64;
 
-/// Whether there is a terminal, and one that can be drawn on.
+/// Whether there is a usable terminal.
 pub(super) fn is_available() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    // Those of editors and containers may say that they have no columns at all.
+    // Terminals of editors and containers may report zero columns.
     let has_room = size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0);
     stdout().is_terminal() && !dumb && has_room
 }
 
-/// The screen of this process. Dropping it makes the terminal as it was; so does a panic, before it is told.
+/// The screen of this process. Dropping it restores the terminal; so does a panic, before its message.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     palette: Palette,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Enters full-screen mode.
     ///
     /// # Errors
-    /// There is none, or it does not do what is asked of it.
+    /// There is no terminal, or it does not support this.
     pub(super) fn open() -> io::Result<Self> {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
@@ -66,12 +66,12 @@ impl Screen {
         self.terminal.draw(draw).map(drop)
     }
 
-    /// Lays this process aside, as Ctrl-Z does, and takes the terminal again when it goes on.
+    /// Suspends this process, as Ctrl-Z does, and enters full-screen mode again when it continues.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         leave_fullscreen();
         raise(Signal::SIGTSTP)?;
         enter_fullscreen()?;
-        // It may have another size meanwhile, and shows nothing in any case.
+        // Its size may have changed, and it must be redrawn in any case.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
@@ -89,17 +89,17 @@ fn enter_fullscreen() -> io::Result<()> {
     entered.inspect_err(|_| leave_fullscreen())
 }
 
-/// May be called twice. Nothing can be done for a terminal that is gone.
+/// Idempotent. A closed terminal needs no restoring.
 fn leave_fullscreen() {
     let _ = execute!(stdout(), Show, DisableBracketedPaste, LeaveAlternateScreen);
     let _ = stdout().flush();
     let _ = disable_raw_mode();
 }
 
-/// What is done at the terminal: keys, pasted texts, another size. Ends with the terminal.
+/// Reads terminal events: keys, pasted texts, resizes. Ends with the terminal.
 pub(super) fn spawn_event_reader() -> Receiver<Event> {
     let (told, events) = channel(EVENT_QUEUE);
-    // It may wait for a key when this process ends; nobody waits for it.
+    // It may be waiting for a key when this process ends; it cannot be joined.
     thread::spawn(move || {
         while let Ok(event) = read() {
             let released = matches!(&event, Event::Key(key) if key.kind == KeyEventKind::Release);

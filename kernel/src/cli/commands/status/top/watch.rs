@@ -1,4 +1,4 @@
-//! Looks at the kernel, draws what was seen, and does what keys say: three things that wait for each other nowhere.
+//! Samples the kernel, draws the screen, and handles keys, without blocking each other.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use super::terminal::{Screen, spawn_event_reader};
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient};
 use crate::cli::failure::Failure;
 
-/// How often the screen is drawn while nothing is heard: ages grow.
+/// Interval of drawing without new samples, because ages grow.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a kernel that is away is looked for, if looks are rarer.
+/// Interval of reconnecting, if sampling is rarer.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
-/// News that wait to be drawn; who looks waits then.
+/// Updates that wait to be drawn; then sampling waits.
 const UPDATE_QUEUE: usize = 4;
-/// A kernel that took more than one interval and this is told to be silent.
+/// A kernel is reported as silent after one interval and this time.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became known of the kernel.
+/// News about the kernel.
 enum Update {
     Sample(Box<Sample>),
     /// It does not answer, for this reason.
     Unreachable(String),
-    /// What came of an answer.
+    /// The result of a decision.
     DecisionSent(String),
 }
 
-/// Draws until it is to end.
+/// Runs until the user quits.
 pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(), Failure> {
     let client = context.connect(ConnectOptions::default()).await?;
-    let (asked, answers) = channel(1);
-    let (told, news) = channel(UPDATE_QUEUE);
+    let (decisions, answers) = channel(1);
+    let (told, update) = channel(UPDATE_QUEUE);
     let watch = Sampler {
         context,
         pace,
@@ -46,14 +46,14 @@ pub(super) async fn run_live(context: &CliContext, pace: Duration) -> Result<(),
         updates: told,
     };
     let mut screen = Screen::open()?;
-    // Whoever ends first ends both; then the terminal is as it was.
+    // Whichever ends first ends both; then the terminal is restored.
     tokio::select! {
         ended = Box::pin(watch.run(answers)) => ended,
-        ended = Box::pin(run_screen(&mut screen, pace, asked, news)) => ended,
+        ended = Box::pin(run_screen(&mut screen, pace, decisions, update)) => ended,
     }
 }
 
-/// Who looks.
+/// Samples the kernel.
 struct Sampler<'c> {
     context: &'c CliContext,
     pace: Duration,
@@ -67,11 +67,11 @@ impl Sampler<'_> {
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         loop {
-            let news = match self.take_sample().await {
-                Ok(look) => Update::Sample(Box::new(look)),
+            let update = match self.take_sample().await {
+                Ok(taken) => Update::Sample(Box::new(taken)),
                 Err(failure) => self.on_failure(failure)?,
             };
-            self.send(news).await;
+            self.send(update).await;
             let pace = match self.client {
                 Some(_) => self.pace,
                 None => self.pace.min(RECONNECT_INTERVAL),
@@ -92,12 +92,12 @@ impl Sampler<'_> {
             Some(client) => client,
             None => self.context.connect(ConnectOptions::default()).await?,
         };
-        let look = Sample::take(&mut client, self.since.elapsed()).await?;
+        let taken = Sample::take(&mut client, self.since.elapsed()).await?;
         self.client = Some(client);
-        Ok(look)
+        Ok(taken)
     }
 
-    /// Ctrl-C ends all of it; whatever else went wrong is told, and tried again.
+    /// Ctrl-C ends the program; other failures are shown, and retried.
     fn on_failure(&mut self, failure: Failure) -> Result<Update, Failure> {
         self.client = None;
         if matches!(failure, Failure::Interrupted) {
@@ -115,40 +115,40 @@ impl Sampler<'_> {
             .await;
             return Ok(());
         };
-        let news = match sample::send_answer(client, answer).await {
+        let update = match sample::send_answer(client, answer).await {
             Ok(done) => Update::DecisionSent(done),
             Err(Failure::ErrorResponse { message, .. }) => Update::DecisionSent(message),
             Err(failure) => self.on_failure(failure)?,
         };
-        self.send(news).await;
+        self.send(update).await;
         Ok(())
     }
 
-    /// Who draws is there as long as who looks.
-    async fn send(&self, news: Update) {
-        let _ = self.updates.send(news).await;
+    /// The receiver lives as long as the sampler.
+    async fn send(&self, update: Update) {
+        let _ = self.updates.send(update).await;
     }
 }
 
-/// Draws what is told, and takes the keys.
+/// Draws updates, and handles keys.
 async fn run_screen(
     screen: &mut Screen,
     pace: Duration,
-    asked: Sender<Decision>,
-    mut news: Receiver<Update>,
+    decisions: Sender<Decision>,
+    mut update: Receiver<Update>,
 ) -> Result<(), Failure> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut beat = interval(REDRAW_INTERVAL);
     let mut events = spawn_event_reader();
     let mut model = Model::default();
-    let mut heard = Instant::now();
+    let mut last_update = Instant::now();
     loop {
         screen.draw(&mut model, unix_ms())?;
         tokio::select! {
-            told = news.recv() => match told {
+            told = update.recv() => match told {
                 Some(told) => {
-                    heard = Instant::now();
+                    last_update = Instant::now();
                     apply_update(&mut model, told);
                 }
                 None => return Ok(()),
@@ -158,16 +158,16 @@ async fn run_screen(
                     Some(Action::Quit) => return Ok(()),
                     Some(Action::Suspend) => screen.suspend()?,
                     Some(Action::Decide(answer)) => {
-                        let taken = asked.try_send(answer).is_ok();
-                        model.set_note(if taken { "answering" } else { "the last answer is under way still: again in a moment" });
+                        let is_queued = decisions.try_send(answer).is_ok();
+                        model.set_note(if is_queued { "answering" } else { "the last answer is under way still: again in a moment" });
                     }
                     None => {}
                 },
-                // Nobody is at the keys any more.
+                // The terminal is gone.
                 None => return Err(Failure::OutputClosed),
             },
             _ = beat.tick() => {
-                let silent = heard.elapsed();
+                let silent = last_update.elapsed();
                 if silent > pace + SILENCE_TIMEOUT && model.unreachable_reason.is_none() {
                     model.set_unreachable("the kernel is there, and has not answered for a while");
                 }
@@ -178,15 +178,15 @@ async fn run_screen(
     }
 }
 
-fn apply_update(model: &mut Model, news: Update) {
-    match news {
-        Update::Sample(look) => model.add_sample(*look),
+fn apply_update(model: &mut Model, update: Update) {
+    match update {
+        Update::Sample(taken) => model.add_sample(*taken),
         Update::Unreachable(why) => model.set_unreachable(&why),
         Update::DecisionSent(done) => model.set_note(&done),
     }
 }
 
-/// What an event of the terminal asks for; another size only wants another drawing.
+/// The action of a terminal event; a resize only redraws.
 fn handle_event(model: &mut Model, event: Event) -> Option<Action> {
     match event {
         Event::Key(key) => model.handle_key(key),

@@ -1,10 +1,9 @@
-//! The agent of macOS' launchd. Only its file is written: `launchctl load` takes it up.
+//! The agent of macOS' launchd. Only its file is written; `launchctl load` loads it.
 
 use super::{ServiceFile, ServiceSpec};
 
 const LABEL: &str = "org.mgp.kernel";
 
-/// The one file.
 pub(super) fn service_files(service: &ServiceSpec) -> Vec<ServiceFile> {
     let path = format!("Library/LaunchAgents/{LABEL}.plist");
     vec![ServiceFile {

@@ -1,4 +1,4 @@
-//! The units of systemd's user manager, and what it is asked.
+//! The units of systemd's user manager, and the calls of systemctl.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,15 +9,15 @@ use mgp_runtime::bounded_output::run_bounded;
 
 const SOCKET: &str = "mgp.socket";
 const SERVICE: &str = "mgp.service";
-/// How long systemd may take: a kernel that ends has its servers end first.
+/// Limit for systemctl: a kernel that shuts down stops its servers first.
 const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(40);
-/// Longest answer that is read, in bytes.
+/// Longest output that is read, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// The units, in the order in which they are started.
+/// The units, in the order of their start.
 ///
 /// # Errors
-/// A path that cannot stand in a unit.
+/// A path that is invalid in a unit.
 pub(super) fn unit_files(
     service: &ServiceSpec,
     config_home: &Path,
@@ -60,7 +60,7 @@ WantedBy=sockets.target
     ))
 }
 
-/// What is restricted here is so for every server, too: nothing that a compiler, a browser or a container
+/// Restrictions here apply to every server, too: so nothing is restricted that a compiler, a browser or a container
 /// needs.
 fn render_service_unit(service: &ServiceSpec) -> Result<String, String> {
     let mut words = vec![
@@ -118,7 +118,7 @@ fn path_text(path: &Path) -> Result<&str, String> {
     }
 }
 
-/// A word as systemd reads it back.
+/// A word quoted for systemd.
 fn quote_word(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     let escaped = escaped.replace('%', "%%").replace('$', "$$");
@@ -130,10 +130,10 @@ fn quote_word(text: &str) -> String {
     }
 }
 
-/// Whether a manager of this user's services answers.
+/// Checks that a user manager answers.
 ///
 /// # Errors
-/// In words, with what to do.
+/// A description with the remedy.
 pub(super) fn check_available() -> Result<(), String> {
     run_systemctl(&["show-environment"]).map(drop).map_err(|why| {
         format!(
@@ -143,41 +143,41 @@ pub(super) fn check_available() -> Result<(), String> {
     })
 }
 
-/// Whether it holds the socket already.
+/// Whether the socket unit is active.
 pub(super) fn is_active() -> bool {
     run_systemctl(&["is-active", SOCKET]).is_ok()
 }
 
-/// Has it listen on the socket, now and after each login.
+/// Enables and starts the socket unit.
 ///
 /// # Errors
-/// In its own words.
+/// The output of systemctl.
 pub(super) fn start() -> Result<(), String> {
     reload()?;
     run_systemctl(&["enable", SOCKET])?;
-    // What runs may be of an earlier unit.
+    // An earlier unit may still run.
     run_systemctl(&["stop", SERVICE])?;
     run_systemctl(&["restart", SOCKET]).map(drop)
 }
 
-/// Has it end the kernel and let the socket go.
+/// Stops the kernel and the socket.
 ///
 /// # Errors
-/// In its own words.
+/// The output of systemctl.
 pub(super) fn stop() -> Result<(), String> {
     run_systemctl(&["disable", "--now", SOCKET])?;
     run_systemctl(&["stop", SERVICE]).map(drop)
 }
 
-/// Has it read the units again.
+/// Reloads the units.
 ///
 /// # Errors
-/// In its own words.
+/// The output of systemctl.
 pub(super) fn reload() -> Result<(), String> {
     run_systemctl(&["daemon-reload"]).map(drop)
 }
 
-/// Each unit with how it is: `active`, `inactive`, `failed`.
+/// Each unit with its state: `active`, `inactive`, `failed`.
 pub(super) fn unit_states() -> Vec<(&'static str, String)> {
     let state = |unit| {
         let output = run_bounded(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_is_where_every_client_looks() {
+    fn the_socket_is_at_the_usual_path() {
         let usual =
             render_socket_unit(&service("/bin/mgp", "/run/user/1000/mgp/mgp.sock")).unwrap();
         assert!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_command_are_read_back_as_they_are() {
+    fn words_of_the_command_are_quoted_reversibly() {
         let unit = render_service_unit(&service("/home/a da/$x/mgp", "/s")).unwrap();
         let command = "\nExecStart=\"/home/a da/$$x/mgp\" service run --data-dir \"/a b/100%%\"\n";
         assert!(unit.contains(command), "{unit}");

@@ -1,4 +1,4 @@
-//! The process of such a kernel, seen from the one that started it.
+//! The process of a temporary kernel, controlled by its parent.
 
 use std::env;
 use std::fs;
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use super::{KERNEL_TIMEOUT, POLL_INTERVAL};
 use crate::cli::failure::Failure;
 
-/// Bytes of what it wrote at last that are shown when it does not start.
+/// Bytes of its last output that are printed if it does not start.
 const STDERR_TAIL_BYTES: usize = 4 << 10;
-/// Longest path of a socket that it says, in bytes.
+/// Longest socket path that it prints, in bytes.
 const LINE_MAX: u64 = 4 << 10;
 
 /// A process that ends when this is dropped, or when this process ends: its stdin is a pipe from here.
 pub(super) struct KernelProcess {
     child: Child,
     log: StderrTail,
-    /// What it leaves when it is killed.
+    /// The folder to remove if it is killed.
     folder: Option<PathBuf>,
 }
 
 impl KernelProcess {
-    /// Starts it, and waits until its doors are open; the path of its socket.
+    /// Starts it, and waits until it listens; returns the path of its socket.
     pub(super) fn start(command: &[String]) -> Result<(Self, PathBuf), Failure> {
         let mut child = Command::new(env::current_exe()?)
             .args(["__replay-kernel", "--"])
@@ -52,7 +52,7 @@ impl KernelProcess {
         }
     }
 
-    /// Why it is not there, in its own words.
+    /// Why it did not start, by its stderr.
     pub(super) fn start_failure(&mut self) -> Failure {
         self.terminate();
         Failure::Other(format!(
@@ -61,7 +61,7 @@ impl KernelProcess {
         ))
     }
 
-    /// Whether it ends within its time.
+    /// Whether it ends in time.
     fn wait_for_exit(&mut self) -> bool {
         poll_until(KERNEL_TIMEOUT, || {
             !matches!(self.child.try_wait(), Ok(None))
@@ -73,7 +73,7 @@ impl KernelProcess {
         if self.wait_for_exit() {
             return;
         }
-        // What did not end in order is ended.
+        // Kill it if it did not shut down.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(folder) = &self.folder {
@@ -88,7 +88,7 @@ impl Drop for KernelProcess {
     }
 }
 
-/// Looks until it is so, or the time is over.
+/// Polls until the condition holds; false after the time.
 fn poll_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + time;
     loop {
@@ -102,20 +102,20 @@ fn poll_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// The path that it writes once it is up; nothing where it ends before.
+/// The path that it prints once it is up; none if it ends before.
 fn read_socket_path(stdout: Option<ChildStdout>) -> mpsc::Receiver<PathBuf> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut line = String::new();
         let mut stdout = BufReader::new(stdout?.take(LINE_MAX));
         stdout.read_line(&mut line).ok()?;
         let socket = line.strip_suffix('\n')?;
-        tell.send(PathBuf::from(socket)).ok()
+        sender.send(PathBuf::from(socket)).ok()
     });
-    told
+    receiver
 }
 
-/// The end of what a process writes on stderr. All of it is read, so that the process never waits.
+/// The last stderr output of a process. All output is read, so that the process never blocks.
 struct StderrTail {
     buffer: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -139,7 +139,7 @@ impl StderrTail {
     }
 
     fn text(&self) -> String {
-        // What it wrote at last may be on its way.
+        // The last output may still be in the pipe.
         poll_until(Duration::from_secs(1), || self.reader.is_finished());
         let kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()

@@ -1,13 +1,13 @@
-//! Packages of npm, PyPI and of registries of images, in just one version.
+//! Packages of npm, PyPI and container registries, in exact versions.
 
 use super::{InstallError, InstallSource};
 use crate::cli::commands::servers::registry::server_json::{PublishedInput, PublishedPackage};
 use crate::cli::commands::servers::update::is_exact;
 
-/// The words of the command that runs a package.
+/// The command that runs a package.
 ///
 /// # Errors
-/// It is no package of one version in its public registry.
+/// It is no exact version of a package in a public registry.
 pub(super) fn package_source(package: &PublishedPackage) -> Result<InstallSource, InstallError> {
     if !["", "stdio"].contains(&package.transport.kind.as_str()) {
         return Err(InstallError::OtherTransport);
@@ -80,7 +80,7 @@ pub(super) fn package_source(package: &PublishedPackage) -> Result<InstallSource
     })
 }
 
-/// npx is told `-y` anyway; so is docker to stay and to tidy up.
+/// Removes options that are always passed to npx and docker.
 fn without_implied_options(inputs: &[PublishedInput]) -> Vec<PublishedInput> {
     let known = ["-y", "--yes", "-i", "--rm", "run"];
     let said = |input: &&PublishedInput| {
@@ -93,7 +93,7 @@ fn without_implied_options(inputs: &[PublishedInput]) -> Vec<PublishedInput> {
     inputs.iter().filter(said).cloned().collect()
 }
 
-/// An image with a tag that is a version, or a digest.
+/// An image with a version tag, or a digest.
 fn pinned_image(identifier: &str, version: Option<&str>) -> Option<Result<String, InstallError>> {
     let (name, digest) = match identifier.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -126,7 +126,7 @@ fn pinned_image(identifier: &str, version: Option<&str>) -> Option<Result<String
     })
 }
 
-/// One version, of at least so many numbers: no range and no tag.
+/// An exact version of at least so many numbers: no range and no tag.
 fn is_pinned(version: &str, least: usize) -> bool {
     let open = |part: &str| part.eq_ignore_ascii_case("x");
     is_exact(version, least) && !version.split(['.', '-', '+']).any(open)

@@ -22,7 +22,7 @@ fn command(server: Value) -> Vec<String> {
 }
 
 #[test]
-fn packages_are_run_in_just_their_version() {
+fn packages_are_run_in_exactly_their_version() {
     assert_eq!(
         command(package("npm", "@acme/x", json!({}))),
         ["npx", "-y", "@acme/x@1.2.3"]
@@ -38,7 +38,7 @@ fn packages_are_run_in_just_their_version() {
 }
 
 #[test]
-fn what_is_no_package_of_a_version_is_refused() {
+fn packages_without_an_exact_version_are_rejected() {
     for (kind, identifier, more) in [
         ("npm", "--evil", json!({})),
         ("npm", "git+https://h.test/x", json!({})),
@@ -66,7 +66,7 @@ fn what_is_no_package_of_a_version_is_refused() {
 }
 
 #[test]
-fn arguments_and_variables_are_put_in_as_words() {
+fn arguments_and_variables_become_words() {
     let server = package(
         "npm",
         "x",
@@ -107,7 +107,7 @@ fn arguments_and_variables_are_put_in_as_words() {
 }
 
 #[test]
-fn docker_is_given_the_names_of_variables_and_never_their_values() {
+fn docker_gets_names_of_variables_and_never_their_values() {
     let server = package(
         "oci",
         "acme/x",
@@ -133,7 +133,7 @@ fn docker_is_given_the_names_of_variables_and_never_their_values() {
 }
 
 #[test]
-fn an_address_is_safe_and_its_headers_are_kept_from_sight() {
+fn an_address_is_https_and_its_headers_are_hidden() {
     let remote = |url: &str| {
         json!({"name": "a/b", "remotes": [{"type": "sse", "url": url,
         "variables": {"tenant": {"isRequired": true}},
@@ -154,7 +154,7 @@ fn an_address_is_safe_and_its_headers_are_kept_from_sight() {
 }
 
 #[test]
-fn a_secret_in_a_command_line_and_a_value_like_a_reference_are_refused() {
+fn secrets_in_command_lines_and_values_like_references_are_rejected() {
     let open = package(
         "npm",
         "x",

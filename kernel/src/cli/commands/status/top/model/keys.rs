@@ -1,4 +1,4 @@
-//! What each key does.
+//! Handles keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -6,7 +6,7 @@ use super::{Action, Dialog, DialogSubject, FILTER_LENGTH_MAX, Model, Panel};
 use crate::cli::commands::status::top::pending_entries::PendingRow;
 use crate::cli::commands::status::top::rows::SortOrder;
 
-/// How far a key moves.
+/// How far a key moves the selection.
 #[derive(Clone, Copy)]
 enum Movement {
     Rows(isize),
@@ -32,7 +32,7 @@ impl Movement {
         })
     }
 
-    /// From this row to which of so many.
+    /// The new row, from row `at` of `rows`.
     fn apply(self, at: usize, rows: usize, page: usize) -> usize {
         let last = rows.saturating_sub(1);
         let page = page.max(1).cast_signed();
@@ -46,7 +46,6 @@ impl Movement {
 }
 
 impl Model {
-    /// A key was hit.
     pub(in super::super) fn handle_key(&mut self, key: KeyEvent) -> Option<Action> {
         self.note = None;
         let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -66,7 +65,7 @@ impl Model {
         self.handle_table_key(key.code)
     }
 
-    /// A text was pasted: it is no row of keys, and answers nothing.
+    /// Pasted text is no sequence of keys, and decides nothing.
     pub(in super::super) fn handle_paste(&mut self, text: &str) {
         if self.is_filter_focused {
             let line = text.lines().next().unwrap_or_default();
@@ -122,7 +121,7 @@ impl Model {
         self.rebuild_rows();
     }
 
-    /// Only what can be seen: a filter is shown as it was typed.
+    /// Only printable characters: the filter is displayed as typed.
     fn push_filter_char(&mut self, c: char) {
         if !c.is_control() && self.filter.chars().count() < FILTER_LENGTH_MAX {
             self.filter.push(c);
@@ -132,7 +131,7 @@ impl Model {
     fn handle_dialog_key(&mut self, code: KeyCode) -> Option<Action> {
         let dialog = self.dialog.as_mut()?;
         if let (KeyCode::Enter, DialogSubject::Decision(_, answer)) = (code, &dialog.subject) {
-            // Nobody agrees to what he has not had before him.
+            // Only a text that was displayed can be approved.
             if !dialog.is_read_to_end {
                 dialog.scroll_offset += self.page_rows.max(1);
                 return None;
@@ -148,7 +147,7 @@ impl Model {
             return None;
         }
         match Movement::from_key(code) {
-            // The end is known to who draws it.
+            // The end is known when it is drawn.
             Some(step) => {
                 dialog.scroll_offset = step.apply(dialog.scroll_offset, usize::MAX, self.page_rows)
             }
@@ -183,7 +182,7 @@ impl Model {
         }
     }
 
-    /// Shows the marked question with the answer that Enter would give.
+    /// Shows the selected entry with the decision that Enter would send.
     fn open_decision_dialog(&mut self, yes: bool) {
         match self.questions.get(self.selected_pending_index()).cloned() {
             Some(question) => self.open_decision_dialog_for(question, yes),
@@ -235,7 +234,7 @@ impl Model {
 }
 
 impl Dialog {
-    /// So many lines are there, and so many of them fit: where the first one shown is.
+    /// The offset of the first line, for so many lines of which `fit` fit.
     pub(in super::super) fn scroll_to(&mut self, lines: usize, fit: usize) -> usize {
         let most = lines.saturating_sub(fit);
         self.scroll_offset = self.scroll_offset.min(most);

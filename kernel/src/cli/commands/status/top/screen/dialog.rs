@@ -1,4 +1,4 @@
-//! What covers the screen: help, a server, or a question with all there is to read before it is answered.
+//! Dialogs: help, a server, or a complete pending entry.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ use crate::cli::commands::status::top::pending_entries::{Decision, PendingRow};
 use crate::cli::commands::status::top::rows::SortOrder;
 use crate::cli::text_format::{format_bytes, format_duration, indent_continuations, sanitize_line};
 
-/// Most lines of a dialog: what is longer is to be read where it is whole.
+/// Most lines of a dialog; longer texts must be read elsewhere.
 const LINES_MAX: usize = 2000;
 
 pub(super) fn draw(
@@ -70,7 +70,7 @@ pub(super) fn draw(
     }
 }
 
-/// A question with all there is to read.
+/// A pending entry with its complete text.
 fn pending_lines(question: &PendingRow, now_ms: u64) -> Vec<String> {
     let mut lines = vec![question.kind.to_owned()];
     lines.extend(
@@ -79,7 +79,7 @@ fn pending_lines(question: &PendingRow, now_ms: u64) -> Vec<String> {
             .map(str::to_owned),
     );
     lines.push(String::new());
-    // A line of the kernel's stays one, whatever a server put into it.
+    // A line of the kernel stays one line, whatever a server put into it.
     lines.extend(
         question
             .details
@@ -113,7 +113,7 @@ fn answer_hint(answer: &Decision) -> &'static str {
     }
 }
 
-/// A server, and where to read on.
+/// A server, and where to find more.
 fn server_lines(model: &Model, id: &str) -> Vec<String> {
     let Some(row) = model.row(id) else {
         return vec!["it is not there any more, or not with this filter".into()];

@@ -1,13 +1,12 @@
-//! Colours, where they are wanted; what they say is said in words, too.
+//! Colours, if enabled; texts carry the same information.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::cli::commands::status::top::rows::ServerCondition;
 
-/// Whether there are colours.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Palette {
-    /// None with `NO_COLOR`.
+    /// Off with `NO_COLOR`.
     pub(in super::super) colours: bool,
 }
 
@@ -24,7 +23,7 @@ impl Palette {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The marked row of the panel that keys move in.
+    /// The selected row of the active panel.
     pub(super) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

@@ -1,4 +1,4 @@
-//! What waits for a person, each with what answers it.
+//! The panel of pending entries, each with its commands.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,14 +10,14 @@ use crate::cli::commands::status::top::pending_entries::PendingRow;
 use crate::cli::commands::status::top::rows::ServerCondition;
 use crate::cli::text_format::{first_line, format_duration};
 
-/// Cells of the mark, of a name, of the time, and of the command beside them.
+/// Widths of the marker, the name, the time, and the command.
 const MARK_WIDTH: u16 = 2;
 const NAME_WIDTH: u16 = 10;
 const TIME_WIDTH: u16 = 8;
 const COMMAND_WIDTH: u16 = 30;
-/// From this width on there is room for the command.
+/// From this width on, the command is shown.
 const WIDE_LAYOUT_MIN: u16 = 78;
-/// Most characters that are looked at.
+/// Most characters of a text that are processed.
 const TEXT_LENGTH_MAX: usize = 300;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &Model, now_ms: u64, palette: Palette) {

@@ -1,4 +1,4 @@
-//! The servers: columns as there is room for them, the important ones first.
+//! The table of servers: as many columns as fit, by priority.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,10 +16,10 @@ use crate::cli::text_format::format_bytes;
 struct Column {
     title: &'static str,
     width: u16,
-    /// Whose order is that of this column.
+    /// The sort order of this column.
     order: Option<SortOrder>,
     cell: fn(&Row) -> String,
-    /// The lower, the longer it stays when room gets scarce.
+    /// Columns with lower numbers are dropped last.
     priority: u8,
 }
 
@@ -90,20 +90,20 @@ static COLUMNS: [Column; 9] = [
     },
 ];
 
-/// Cells of the mark before each row.
+/// Width of the marker before each row.
 const MARK_WIDTH: u16 = 2;
-/// Least cells of a name, and of a reason beside the numbers.
+/// Least width of a name, and of a reason.
 const NAME_WIDTH_MIN: u16 = 8;
 const REASON_WIDTH_MIN: u16 = 16;
-/// On a terminal that is narrower states are cut to `connected`.
+/// On narrower terminals states are truncated to `connected`.
 const WIDE_LAYOUT_MIN: u16 = 60;
 
-/// How many cells what is left of the numbers has, and which numbers there are.
+/// The widths and the visible columns.
 struct TableLayout {
     name: u16,
     state: u16,
     columns: Vec<&'static Column>,
-    /// What is left for reasons.
+    /// The remaining width for reasons.
     reason: u16,
 }
 
@@ -208,7 +208,7 @@ fn draw_header(
     }
 }
 
-/// One server; the numbers of one that is not there are its reason.
+/// A row; the reason replaces the numbers of a server that is not running.
 fn draw_row(buffer: &mut Buffer, line: Rect, row: &Row, shape: &TableLayout, palette: Palette) {
     let style = palette.condition(row.condition);
     draw_left(

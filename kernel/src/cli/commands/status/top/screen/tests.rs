@@ -16,8 +16,8 @@ fn terminal(width: u16, height: u16) -> Terminal<TestBackend> {
     Terminal::new(TestBackend::new(width, height)).unwrap()
 }
 
-/// The screen as lines without the blanks at their ends.
-fn shown(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String> {
+/// The screen as lines without trailing blanks.
+fn screen_lines(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String> {
     terminal
         .draw(|frame| draw(frame.buffer_mut(), model, 61_000, PLAIN))
         .unwrap();
@@ -34,10 +34,10 @@ fn shown(terminal: &mut Terminal<TestBackend>, model: &mut Model) -> Vec<String>
 }
 
 fn at(width: u16, height: u16, model: &mut Model) -> Vec<String> {
-    shown(&mut terminal(width, height), model)
+    screen_lines(&mut terminal(width, height), model)
 }
 
-fn hit(model: &mut Model, code: KeyCode) {
+fn press(model: &mut Model, code: KeyCode) {
     model.handle_key(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
@@ -70,18 +70,18 @@ fn question() -> Entry {
     }
 }
 
-/// Two looks, 2 s apart: `files` was called 25 times between them, once in vain.
+/// Two samples, 2 s apart: `files` was called 25 times between them, with one failure.
 fn model(questions: &[Entry]) -> Model {
     let mut model = Model::default();
     for (at_ms, ended, errors, cpu_seconds) in [(0, 100, 3, 1.0), (2000, 125, 4, 1.2)] {
-        let mut look = Sample {
+        let mut taken = Sample {
             taken_at_ms: at_ms,
             ..Sample::default()
         };
-        look.status.version = "0.1.0".into();
-        look.status.pid = 17553;
-        look.status.uptime_secs = 300 + at_ms / 1000;
-        look.status.doors = vec!["socket /run/mgp.sock".into()];
+        taken.status.version = "0.1.0".into();
+        taken.status.pid = 17553;
+        taken.status.uptime_secs = 300 + at_ms / 1000;
+        taken.status.doors = vec!["socket /run/mgp.sock".into()];
         let loops = Server {
             id: "loops".into(),
             state: "error".into(),
@@ -94,23 +94,23 @@ fn model(questions: &[Entry]) -> Model {
         if let Some(uses) = &mut files.uses {
             uses.cpu_seconds = cpu_seconds;
         }
-        look.status.servers = vec![connected("git"), files, loops];
+        taken.status.servers = vec![connected("git"), files, loops];
         let mut calls = CallTotals {
             finished: ended,
             errors,
             ..CallTotals::default()
         };
         calls.durations.buckets[2] = ended;
-        look.metrics.calls = [("files".to_owned(), calls)].into();
-        look.metrics.in_flight = 1;
-        look.pending.pending = questions.to_vec();
-        model.add_sample(look);
+        taken.metrics.calls = [("files".to_owned(), calls)].into();
+        taken.metrics.in_flight = 1;
+        taken.pending.pending = questions.to_vec();
+        model.add_sample(taken);
     }
     model
 }
 
 #[test]
-fn a_usual_terminal_shows_figures_servers_and_what_waits() {
+fn a_usual_terminal_shows_metrics_servers_and_pending_entries() {
     let lines = at(80, 24, &mut model(&[question()]));
     let want = [
         "mgp 0.1.0, process 17553, up 5 min, 2 of 3 servers connected, 0 agents",
@@ -162,7 +162,7 @@ fn a_small_terminal_shows_what_matters_most() {
     for (width, height) in [(1, 1), (20, 4), (21, 9), (300, 4), (20, 100), (1000, 300)] {
         let mut model = model(&[question()]);
         at(width, height, &mut model);
-        hit(&mut model, KeyCode::Char('y'));
+        press(&mut model, KeyCode::Char('y'));
         at(width, height, &mut model);
     }
 }
@@ -170,7 +170,7 @@ fn a_small_terminal_shows_what_matters_most() {
 #[test]
 fn a_wide_terminal_has_room_for_reasons() {
     let mut model = model(&[]);
-    hit(&mut model, KeyCode::Char('C'));
+    press(&mut model, KeyCode::Char('C'));
     let lines = at(130, 20, &mut model);
     let head = lines.iter().find(|line| line.contains("SERVER")).unwrap();
     for title in ["CALLS/S▾", "P50", "RESTARTS", "CALLS", "NOW", "WHY"] {
@@ -183,25 +183,25 @@ fn a_wide_terminal_has_room_for_reasons() {
     assert!(!lines.iter().any(|line| line.contains("WAITING")));
 }
 
-/// Only what is on the screen is drawn, and the marked row is there.
+/// Only visible rows are drawn, including the selected one.
 #[test]
-fn of_ten_thousand_servers_those_on_the_screen_are_drawn() {
-    let mut look = Sample::default();
+fn only_visible_servers_of_ten_thousand_are_drawn() {
+    let mut taken = Sample::default();
     let ids = (0..10_000).map(|at| format!("server-{at:05}"));
-    look.status.servers = ids.map(|id| connected(&id)).collect();
+    taken.status.servers = ids.map(|id| connected(&id)).collect();
     let mut model = Model::default();
-    model.add_sample(look);
+    model.add_sample(taken);
     let mut terminal = terminal(80, 24);
-    let lines = shown(&mut terminal, &mut model);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(lines.iter().any(|line| line.starts_with("> server-00000")));
-    hit(&mut model, KeyCode::End);
-    let lines = shown(&mut terminal, &mut model);
+    press(&mut model, KeyCode::End);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(
         lines.iter().any(|line| line.starts_with("> server-09999")),
         "{lines:?}"
     );
-    hit(&mut model, KeyCode::PageUp);
-    let lines = shown(&mut terminal, &mut model);
+    press(&mut model, KeyCode::PageUp);
+    let lines = screen_lines(&mut terminal, &mut model);
     assert!(
         lines.iter().any(|line| line.starts_with("> server-0998")),
         "{lines:?}"
@@ -209,9 +209,9 @@ fn of_ten_thousand_servers_those_on_the_screen_are_drawn() {
 }
 
 #[test]
-fn a_question_is_shown_with_all_there_is_to_read() {
+fn a_pending_entry_is_shown_completely() {
     let mut model = model(&[question()]);
-    hit(&mut model, KeyCode::Char('y'));
+    press(&mut model, KeyCode::Char('y'));
     let lines = at(60, 20, &mut model).join("\n");
     for part in [
         " tobami ",
@@ -232,12 +232,12 @@ fn a_question_is_shown_with_all_there_is_to_read() {
         "{low}"
     );
 
-    hit(&mut model, KeyCode::Esc);
-    hit(&mut model, KeyCode::Enter);
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Enter);
     let lines = at(80, 24, &mut model).join("\n");
     assert!(lines.contains("mgp servers logs loops -f"), "{lines}");
-    hit(&mut model, KeyCode::Esc);
-    hit(&mut model, KeyCode::Char('?'));
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Char('?'));
     assert!(
         at(80, 24, &mut model)
             .join("\n")
@@ -246,12 +246,12 @@ fn a_question_is_shown_with_all_there_is_to_read() {
 }
 
 #[test]
-fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
+fn filters_notes_and_an_unreachable_kernel_are_shown() {
     let mut model = Model::default();
     assert_eq!(at(80, 24, &mut model)[0], "asking the kernel");
     model = super::tests::model(&[]);
-    hit(&mut model, KeyCode::Char('/'));
-    hit(&mut model, KeyCode::Char('g'));
+    press(&mut model, KeyCode::Char('/'));
+    press(&mut model, KeyCode::Char('g'));
     let lines = at(80, 24, &mut model);
     assert_eq!(lines[23], "/g_   Enter keeps it, Esc takes it back");
     assert!(
@@ -262,13 +262,13 @@ fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
         !lines.iter().any(|line| line.contains("files    ")),
         "{lines:?}"
     );
-    hit(&mut model, KeyCode::Char('%'));
+    press(&mut model, KeyCode::Char('%'));
     assert!(
         at(80, 24, &mut model)
             .join("\n")
             .contains("no server has this text")
     );
-    hit(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Esc);
     model.set_note("approved: x");
     model.set_unreachable("no kernel is running");
     let lines = at(80, 24, &mut model);
@@ -280,9 +280,9 @@ fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
     );
 }
 
-/// With `NO_COLOR` nothing has a colour, and without it trouble is red.
+/// With `NO_COLOR` there are no colours; otherwise problems are red.
 #[test]
-fn colours_are_there_where_they_are_wanted() {
+fn colours_follow_the_setting() {
     for colours in [false, true] {
         let mut terminal = terminal(80, 24);
         let mut model = model(&[question()]);

@@ -1,16 +1,16 @@
-//! Writes a text into cells: never beyond its own, and with `…` where it did not fit.
+//! Writes text into cells, truncated with `…` if it does not fit.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// How many cells a text takes.
+/// The width of a text in cells.
 pub(super) fn display_width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Writes a text at the beginning of a line. What is no sign that can be seen is left out.
+/// Writes a text left-aligned, without invisible characters.
 pub(super) fn draw_left(buffer: &mut Buffer, line: Rect, text: &str, style: Style) {
     let room = usize::from(line.width);
     if room == 0 || line.height == 0 {
@@ -24,14 +24,14 @@ pub(super) fn draw_left(buffer: &mut Buffer, line: Rect, text: &str, style: Styl
     buffer.set_stringn(x, y, "…", 1, style);
 }
 
-/// Writes a number at the end of a line.
+/// Writes a text right-aligned.
 pub(super) fn draw_right(buffer: &mut Buffer, line: Rect, text: &str, style: Style) {
     let free = usize::from(line.width).saturating_sub(display_width(text));
     let free = u16::try_from(free).unwrap_or(line.width);
     draw_left(buffer, skip_cells(line, free), text, style);
 }
 
-/// The rest of a line behind so many cells.
+/// A line without its first cells.
 pub(super) fn skip_cells(line: Rect, cells: u16) -> Rect {
     let cells = cells.min(line.width);
     Rect {
@@ -49,7 +49,7 @@ pub(super) fn take_cells(line: Rect, cells: u16) -> Rect {
     }
 }
 
-/// A text in lines of so many cells.
+/// Wraps a text into lines of this width.
 pub(super) fn wrap(text: &str, cells: usize) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for c in text.chars() {
@@ -65,7 +65,7 @@ pub(super) fn wrap(text: &str, cells: usize) -> Vec<String> {
     lines
 }
 
-/// Which of so many rows is the first one, if so many fit and the marked one is to be seen.
+/// The first visible row, if `fit` rows fit and the selected one must be visible.
 pub(super) fn first_visible_row(marked: usize, rows: usize, fit: usize) -> usize {
     let most = rows.saturating_sub(fit);
     marked.saturating_sub(fit / 2).min(most)
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_stays_in_its_cells() {
+    fn a_text_is_truncated_to_its_cells() {
         assert_eq!(line("abcdef", 6, false), "abcdef");
         assert_eq!(line("abcdefg", 6, false), "abcde…");
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_has_several_lines() {
+    fn a_long_text_is_wrapped() {
         assert_eq!(wrap("abcde", 2), ["ab", "cd", "e"]);
         assert_eq!(wrap("漢字x", 3), ["漢", "字x"]);
         assert_eq!(wrap("", 3), [""]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marked_row_is_always_on_the_screen() {
+    fn the_selected_row_is_always_visible() {
         for rows in 0..30 {
             for fit in 1..12 {
                 for marked in 0..rows {

@@ -1,4 +1,4 @@
-//! The actors at the root of the tree, and what it means to lose one.
+//! The actors at the root of the tree, and what the loss of each means.
 
 use std::sync::Arc;
 
@@ -6,41 +6,41 @@ use mgp_callers::request::AnswerFuture;
 use mgp_engine::servers::tree_plan::LossPolicy;
 use ractor::{ActorCell, SpawnErr};
 
-/// The actors at the root beside the servers' supervisors, and what it means to lose one.
+/// The actors at the root, except the supervisors of servers.
 pub const ROOT_ACTORS: [(&str, LossPolicy); 18] = [
-    // No child would end with the kernel any more.
+    // Without it, children would outlive the kernel.
     ("guard", LossPolicy::StopKernel),
-    // Who follows what is known nowhere else.
+    // Nothing else stores the subscriptions.
     ("subscriptions", LossPolicy::StopKernel),
     ("events", LossPolicy::StopKernel),
-    // What was acknowledged last may be on its way to the disk.
+    // The last acknowledged decision may still be on its way to the disk.
     ("access", LossPolicy::StopKernel),
     ("agent_registry", LossPolicy::StopKernel),
-    // Whoever waits for a person would wait for ever: the questions are asked again at the next start.
+    // Pending approvals would wait for ever; the next start asks again.
     ("permissions", LossPolicy::StopKernel),
     ("pins", LossPolicy::StopKernel),
     ("registrar", LossPolicy::StopKernel),
-    // Calls that go on as tasks would be followed by nobody: the next start shows them as failed.
+    // Nobody would follow calls that continue as tasks; the next start reports them as failed.
     ("tasks", LossPolicy::StopKernel),
-    // Made again from what is published, and from what servers offer again.
+    // Rebuilt from the published catalog and from what servers list again.
     ("catalog", LossPolicy::Restart),
-    // Made again from what is published. A server whose tools cannot be indexed takes nobody along.
+    // Rebuilt from the published catalog. A server whose tools cannot be indexed affects no other.
     ("search", LossPolicy::Restart),
-    // The connections of all agents end with it.
+    // All agents' connections end with it.
     ("agents", LossPolicy::StopKernel),
-    // Dialed again; the others notice no more than a cable that was pulled.
+    // Dialed again; peers see a short disconnection.
     ("links", LossPolicy::Restart),
-    // What was acknowledged last may be on its way to the disk.
+    // The last acknowledged decision may still be on its way to the disk.
     ("replication", LossPolicy::StopKernel),
     ("shares", LossPolicy::StopKernel),
-    // Others would go on by what they were told last.
+    // Peers would continue with outdated lists.
     ("tool_index", LossPolicy::StopKernel),
-    // Tickets that were given out would be good for nothing, and nobody would know.
+    // Issued tickets would be invalid, and nobody would notice.
     ("pairing", LossPolicy::StopKernel),
     ("lan", LossPolicy::StopKernel),
 ];
 
-/// Starts an actor at the root again, and refills the slot its handles hold.
+/// Restarts a root actor and refills the slot that its handles use.
 pub type Restart = Arc<dyn Fn() -> AnswerFuture<Result<ActorCell, SpawnErr>> + Send + Sync>;
 
 /// An actor at the root.
@@ -48,9 +48,9 @@ pub type Restart = Arc<dyn Fn() -> AnswerFuture<Result<ActorCell, SpawnErr>> + S
 pub struct RootActor {
     /// Its name in [`ROOT_ACTORS`].
     pub name: &'static str,
-    /// Where it is.
+    /// The actor.
     pub cell: ActorCell,
-    /// How it is started again, where [`ROOT_ACTORS`] says that it is.
+    /// Restarts the actor, if [`ROOT_ACTORS`] says so.
     pub restart: Option<Restart>,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for RootActor {
 }
 
 impl RootActor {
-    /// One whose loss ends the kernel.
+    /// An actor whose loss shuts the kernel down.
     #[must_use]
     pub fn permanent(name: &'static str, cell: ActorCell) -> Self {
         let restart = None;
@@ -72,7 +72,7 @@ impl RootActor {
         }
     }
 
-    /// One that is started again.
+    /// An actor that is restarted after its loss.
     pub fn restartable<F>(
         name: &'static str,
         cell: ActorCell,
@@ -89,9 +89,8 @@ impl RootActor {
         }
     }
 
-    /// What its loss means.
     pub(super) fn on_loss(&self) -> LossPolicy {
-        let known = ROOT_ACTORS.iter().find(|(name, _)| *name == self.name);
-        known.map_or(LossPolicy::StopKernel, |(_, loss)| *loss)
+        let row = ROOT_ACTORS.iter().find(|(name, _)| *name == self.name);
+        row.map_or(LossPolicy::StopKernel, |(_, loss)| *loss)
     }
 }

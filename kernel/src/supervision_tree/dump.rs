@@ -1,4 +1,4 @@
-//! The tree as it runs, read off the links between the actors themselves.
+//! The running tree, read from the links between actors.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use ractor::{ActorCell, ActorId, Message};
 
 use super::RootActor;
 
-/// All actors below the tree, in the order of their names.
+/// All actors below the tree, sorted by name.
 pub(super) fn actor_tree(
     root: &[RootActor],
     servers: &HashMap<ActorId, (ActorCell, ServerId)>,
@@ -26,23 +26,23 @@ pub(super) fn actor_tree(
 }
 
 fn actor_node(name: &str, cell: &ActorCell) -> ActorNode {
-    let under = cell.get_children();
+    let children = cell.get_children();
     let kind = |child| match name {
-        // All that live there are of one kind.
+        // All its children are subscriptions.
         "events" => "subscription",
         _ => actor_kind(child),
     };
-    let under = under.iter().map(|child| actor_node(kind(child), child));
-    sorted_node(name, under.collect())
+    let children = children.iter().map(|child| actor_node(kind(child), child));
+    sorted_node(name, children.collect())
 }
 
 fn sorted_node(name: &str, mut under: Vec<ActorNode>) -> ActorNode {
-    under.sort_by(|one, other| one.name.cmp(&other.name));
+    under.sort_by(|a, b| a.name.cmp(&b.name));
     let name = name.to_owned();
     ActorNode { name, under }
 }
 
-/// What an actor is that is not at the root, by what it is told.
+/// The kind of an actor below the root, by its message type.
 fn actor_kind(cell: &ActorCell) -> &'static str {
     fn accepts<M: Message>(cell: &ActorCell) -> bool {
         cell.is_message_type_of::<M>() == Some(true)

@@ -1,15 +1,16 @@
-//! Which files are tried together, and which tests guard them: as few as can be, for they run once for each mutant.
+//! The table of batches: files that are mutated together, and the fewest tests that guard them, as these run once for
+//! each mutant.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::workspace;
 
-/// A module with what is below it, but for modules that are batches of their own.
+/// A module with its submodules, except those with their own batches.
 pub(crate) struct Batch {
     /// Its path without `.rs`.
     pub(crate) module: &'static str,
-    /// Filters of the unit tests that guard it, as the test program takes them; all tests without one.
+    /// Filters of the unit tests that guard it; all tests if empty.
     pub(crate) tests: &'static [&'static str],
     pub(crate) kind: Kind,
 }
@@ -22,7 +23,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Where the packages lie, and their names.
+/// The folders and names of the packages.
 const PACKAGES: [(&str, &str); 4] = [
     ("kernel/engine", "mgp-engine"),
     ("kernel/screening", "mgp-screening"),
@@ -48,7 +49,7 @@ const fn other(module: &'static str, tests: &'static [&'static str]) -> Batch {
     }
 }
 
-/// The unit tests of validators and their lists of attacks, but for those that measure time.
+/// The unit tests of validators and their attacks, except those that measure time.
 const VALIDATORS: &[&str] = &[
     "validators::",
     "attack",
@@ -56,7 +57,7 @@ const VALIDATORS: &[&str] = &[
     "--skip=a_quick_look_misses_nothing",
 ];
 
-/// In the order of how much depends on them.
+/// In the order of importance.
 pub(crate) const BATCHES: [Batch; 57] = [
     decision("kernel/engine/src/policy/access", &["policy::access"]),
     decision(
@@ -154,7 +155,7 @@ pub(crate) const BATCHES: [Batch; 57] = [
 ];
 
 impl Batch {
-    /// Its module's path, without what all have in common.
+    /// Its module's path, without common parts.
     pub(crate) fn name(&self) -> String {
         let module = self.module.strip_prefix("kernel/").unwrap_or(self.module);
         let name = module.replace("/src/", "/");
@@ -170,7 +171,7 @@ impl Batch {
         name
     }
 
-    /// Which programs of tests guard it. Validators have their lists of attacks outside of the library.
+    /// The test programs that guard it. The attacks of validators are outside of the library.
     pub(crate) fn targets(&self) -> &'static [&'static str] {
         match self.package() {
             "mgp-screening" => &["--lib", "--test=validators"],
@@ -186,7 +187,7 @@ impl Batch {
         ]
     }
 
-    /// What of them is in batches of their own.
+    /// The files of inner batches.
     pub(crate) fn excluded_files(&self) -> impl Iterator<Item = String> {
         let inner = BATCHES
             .iter()
@@ -211,13 +212,13 @@ impl fmt::Display for Batch {
     }
 }
 
-/// The batch of a file: the innermost one.
+/// The innermost batch of a file.
 fn find_batch(file: &str) -> Option<&'static Batch> {
     let all = BATCHES.iter().filter(|batch| batch.contains(file));
     all.max_by_key(|batch| batch.module.len())
 }
 
-/// The batches that these paths are in, and those that are in them.
+/// The batches that contain these paths, and those inside them.
 pub(crate) fn select_batches(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, String> {
     if paths.is_empty() {
         return Ok(BATCHES.iter().collect());
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// No file of the four packages is left out.
+    /// All files of the four packages are covered.
     #[test]
     fn every_file_is_in_a_batch_of_its_package() {
         for (folder, package) in PACKAGES {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_chooses_the_batches_around_it_and_in_it() {
+    fn a_path_selects_outer_and_inner_batches() {
         let names = |path: &str| {
             let chosen = select_batches(&[path.into()])?;
             Ok::<_, String>(chosen.into_iter().map(Batch::name).collect::<Vec<_>>())
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outer_batch_leaves_out_the_inner_ones() {
+    fn an_outer_batch_excludes_inner_ones() {
         let policy = find_batch("kernel/engine/src/policy/permissions.rs").unwrap();
         let excluded: Vec<String> = policy.excluded_files().collect();
         assert!(excluded.contains(&"kernel/engine/src/policy/pins.rs".to_owned()));

@@ -1,17 +1,17 @@
-//! The supervision tree: who lives under whom, and what happens when one of them fails.
+//! The supervision tree: which actor supervises which, and what the failure of each means.
 //!
 //! ```text
-//! tree ─┬─ …                [`ROOT`]: the kernel ends, or it is started again
+//! tree ─┬─ …                [`ROOT_ACTORS`]: the kernel shuts down, or the actor is restarted
 //!       ├─ agents
 //!       │   ├─ connection…  fails: only that agent is disconnected
 //!       │   ├─ session…     fails: only that session ends
 //!       │   ├─ tool_cache…  fails: its session starts an empty one at the next use
 //!       │   └─ listener…    fails: only that subscription ends
-//!       └─ server…          fails: only that server is started again
+//!       └─ server…          fails: only that server is restarted
 //! ```
 //!
-//! What cannot be made again from what others know is not lost alone: its failure ends the kernel in good
-//! order, and whoever keeps the kernel running starts it anew.
+//! State that cannot be rebuilt is never lost silently: the failure of its actor shuts the kernel down
+//! gracefully, and the service manager restarts it.
 
 mod dump;
 mod root;
@@ -50,17 +50,17 @@ pub use self::root::{ROOT_ACTORS, Restart, RootActor};
 use crate::config::{BrokenServer, LoadedConfig};
 use crate::config_source::ConfigSource;
 
-/// Why the supervisor of a server that was taken out ends.
+/// The stop reason of the supervisor of a removed server.
 const REMOVED: &str = "removed";
-/// How long it is waited for that agents see a server no more: another one may have its name by then.
+/// Limit for waiting until agents no longer see a removed server: another one may get its name afterwards.
 const UNLIST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The way to the tree.
+/// Sends requests to the tree.
 #[derive(Debug, Clone)]
 pub struct TreeHandle(Mailbox<TreeMsg>);
 
 impl TreeHandle {
-    /// Reads the configuration again; answers what is wrong with it.
+    /// Reads the configuration again and returns its problems.
     ///
     /// # Errors
     /// [`AskError`].
@@ -68,7 +68,7 @@ impl TreeHandle {
         self.0.ask(TreeMsg::Reload).await
     }
 
-    /// The actors that run.
+    /// The running actors.
     ///
     /// # Errors
     /// [`AskError`].
@@ -109,66 +109,66 @@ impl ServerTree for TreeHandle {
     }
 }
 
-/// What the tree is told and asked.
 #[derive(Debug)]
+/// Messages of the tree.
 pub enum TreeMsg {
-    /// Read the configuration again.
+    /// Read the configuration again; returns its problems.
     Reload(Reply<Vec<String>>),
-    /// Start a server that was registered; false when there is one of that name, or it cannot be started.
+    /// Start a registered server; false if the name is taken or the server cannot be started.
     StartServer(Box<ServerSpec>, Reply<bool>),
-    /// Take a registered server out; what is answered resolves when it has stopped.
+    /// Remove a registered server; the receiver resolves when it has stopped.
     StopServer(ServerId, Reply<Option<oneshot::Receiver<()>>>),
-    /// A name that a server of the configuration may have waited for is free.
+    /// A name that a configured server may wait for is free.
     NameFreed(ServerId, Reply<()>),
-    /// Tell which actors run.
+    /// List the running actors.
     Describe(Reply<ActorNode>),
-    /// The kernel ends.
+    /// Stop all servers: the kernel shuts down.
     StopServers(Reply<Vec<oneshot::Receiver<()>>>),
 }
 
-/// What every server's supervisor needs.
+/// Dependencies of each server's supervisor.
 #[derive(Debug, Clone)]
 pub struct ServerDeps {
-    /// Who hears what each offers and says.
+    /// Receives events and notifications of servers.
     pub events: EventSink<ServerEvent>,
-    /// What is shown of them.
+    /// The published catalog.
     pub catalog: CatalogHandle,
-    /// Who wants which of its log messages.
+    /// Which client wants which log messages.
     pub directory: Arc<Directory>,
-    /// What ends its processes when the kernel dies.
+    /// Ends server processes when the kernel dies.
     pub guard: GuardHandle,
-    /// How it is connected to.
+    /// Connects to servers.
     pub connector: Arc<Connector>,
-    /// What each may do.
+    /// Permissions of servers.
     pub permissions: PermissionsHandle,
-    /// What tools were when they were approved.
+    /// Pinned definitions of tools.
     pub pins: PinsHandle,
-    /// Where its coming and going is written down.
+    /// Records starts and stops.
     pub audit: AuditHandle,
 }
 
-/// What never changes.
+/// The tree's dependencies.
 #[derive(Debug)]
 pub struct TreeActor {
-    /// What every server's supervisor needs.
+    /// Dependencies of each server's supervisor.
     pub deps: ServerDeps,
     /// All servers, published.
     pub servers: Arc<ServerTable>,
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub source: Arc<ConfigSource>,
-    /// Who is told of default policies.
+    /// Receives changes of default policies.
     pub access: AccessHandle,
     /// The names of registered servers.
     pub names: Arc<Names>,
-    /// Who is told what servers may do in MCPL.
+    /// Receives changes of the MCPL rules.
     pub mcpl_rules: EventSink<McplRules>,
-    /// Ends the kernel.
+    /// Shuts the kernel down.
     pub shutdown: CancellationToken,
     /// The other actors at the root.
     pub root: Vec<RootActor>,
 }
 
-/// What does.
+/// The mutable state of the tree.
 #[derive(Debug)]
 pub struct TreeState {
     plan: TreePlan,
@@ -188,20 +188,20 @@ impl TreeActor {
     }
 }
 
-/// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
+/// The valid servers, the invalid ones with their problems, and the kernel's default policy.
 fn runnable_configuration(loaded: &LoadedConfig) -> Configuration {
-    let good = loaded
+    let valid = loaded
         .servers
         .iter()
         .filter_map(|s| s.as_ref().ok().cloned());
-    let bad = loaded.servers.iter().filter_map(|s| s.as_ref().err());
-    let bad = bad.filter_map(|broken: &BrokenServer| {
+    let broken = loaded.servers.iter().filter_map(|s| s.as_ref().err());
+    let invalid = broken.filter_map(|broken: &BrokenServer| {
         let id = broken.id.clone()?;
         Some((id, broken.problem.render(false)))
     });
     Configuration {
-        servers: good.collect(),
-        invalid: bad.collect(),
+        servers: valid.collect(),
+        invalid: invalid.collect(),
         policy: loaded.kernel.access.default_policy,
     }
 }
@@ -266,19 +266,19 @@ impl Actor for TreeActor {
         event: SupervisionEvent,
         state: &mut TreeState,
     ) -> Result<(), ActorProcessingErr> {
-        // One function treats failed and ended.
-        let (who, why) = match event {
-            SupervisionEvent::ActorFailed(who, why) => (who, why.to_string()),
-            SupervisionEvent::ActorTerminated(who, _, why) => {
-                (who, why.unwrap_or_else(|| "ended".into()))
+        // Failure and termination are handled alike.
+        let (actor, why) = match event {
+            SupervisionEvent::ActorFailed(actor, why) => (actor, why.to_string()),
+            SupervisionEvent::ActorTerminated(actor, _, why) => {
+                (actor, why.unwrap_or_else(|| "ended".into()))
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {
                 return Ok(());
             }
         };
-        match state.supervisors.remove(&who.get_id()) {
+        match state.supervisors.remove(&actor.get_id()) {
             Some((_, id)) => self.on_server_failure(&myself, state, id, &why).await,
-            None => self.on_root_failure(&myself, state, &who, &why).await,
+            None => self.on_root_failure(&myself, state, &actor, &why).await,
         }
         Ok(())
     }
@@ -289,49 +289,44 @@ type TreeRef = ActorRef<Queued<TreeMsg>>;
 impl TreeActor {
     async fn on_server_failure(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
         id: ServerId,
         why: &str,
     ) {
         let event = TreeEvent::Ended(id.clone());
-        let wanted = state.plan.desired().any(|wanted| *wanted == id);
-        if wanted && !state.plan.is_stopping() && why != REMOVED {
-            tracing::error!(server = %id, why, "its supervisor failed and is started again");
+        let is_desired = state.plan.desired().any(|desired| *desired == id);
+        if is_desired && !state.plan.is_stopping() && why != REMOVED {
+            tracing::error!(server = %id, why, "the supervisor failed and is restarted");
         }
-        self.apply_event(me, state, event).await;
+        self.apply_event(myself, state, event).await;
     }
 
     async fn on_root_failure(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
-        who: &ActorCell,
+        actor: &ActorCell,
         why: &str,
     ) {
         let lost = state
             .root
             .iter()
-            .find(|actor| actor.cell.get_id() == who.get_id());
+            .find(|root| root.cell.get_id() == actor.get_id());
         let (name, loss) = lost.map_or(("unknown", LossPolicy::StopKernel), |actor| {
             (actor.name, actor.on_loss())
         });
         if !self.shutdown.is_cancelled() {
-            tracing::error!(
-                actor = name,
-                why,
-                "an actor at the root of the tree is lost"
-            );
+            tracing::error!(actor = name, why, "a root actor was lost");
             let event = TreeEvent::RootLost(name, loss, monotonic_now());
-            self.apply_event(me, state, event).await;
+            self.apply_event(myself, state, event).await;
         }
     }
 
-    /// Tells the plan what happened, and carries out what it answers. Of servers that are stopped comes
-    /// back what resolves when they have.
+    /// Feeds the event to the plan and carries out its effects. Returns a receiver for each server that is stopped.
     async fn apply_event(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
         event: TreeEvent,
     ) -> Vec<oneshot::Receiver<()>> {
@@ -343,16 +338,17 @@ impl TreeActor {
                     match self.access.set_defaults(defaults).await {
                         Ok(()) => TreeEvent::DefaultsSet,
                         Err(error) => {
-                            tracing::error!(%error, "a change of the servers is not carried out");
+                            tracing::error!(%error, "changed default policies were not applied");
                             TreeEvent::DefaultsRejected
                         }
                     }
                 }
-                TreeEffect::Start(spec) => match self.spawn_supervisor(me, state, spec).await {
+                TreeEffect::Start(spec) => match self.spawn_supervisor(myself, state, spec).await {
                     Ok(()) => continue,
                     Err(failed) => failed,
                 },
-                TreeEffect::RestartRoot(name) => match self.restart_root(me, state, name).await {
+                TreeEffect::RestartRoot(name) => match self.restart_root(myself, state, name).await
+                {
                     Ok(()) => continue,
                     Err(failed) => failed,
                 },
@@ -381,7 +377,7 @@ impl TreeActor {
                     continue;
                 }
                 TreeEffect::StopKernel => {
-                    tracing::error!("the kernel cannot go on without it");
+                    tracing::error!("the kernel cannot continue without this actor");
                     self.shutdown.cancel();
                     continue;
                 }
@@ -391,21 +387,21 @@ impl TreeActor {
         stopping
     }
 
-    async fn reload(&self, me: &TreeRef, state: &mut TreeState) -> Vec<String> {
-        // The disk, the keyring or a command that has the secrets may take their time.
+    async fn reload(&self, myself: &TreeRef, state: &mut TreeState) -> Vec<String> {
+        // Reading the disk, the keyring or a secret command may take long.
         let source = self.source.clone();
-        let read = mgp_runtime::task::run_blocking("source.read", move || source.reload()).await;
-        let Some(loaded) = read.ok().flatten() else {
+        let loaded = task::run_blocking("source.read", move || source.reload()).await;
+        let Some(loaded) = loaded.ok().flatten() else {
             return Vec::new();
         };
         let mut problems = self.source.apply(&loaded);
         if loaded.is_usable() && !state.plan.is_stopping() {
-            // Before anybody is started with them.
+            // Before a server is started with these secrets.
             self.deps.audit.redact(loaded.secrets());
             self.apply_tool_sets(&loaded).await;
             self.mcpl_rules.send(loaded.kernel.mcpl.clone());
             for why in self
-                .apply_configuration(me, state, runnable_configuration(&loaded))
+                .apply_configuration(myself, state, runnable_configuration(&loaded))
                 .await
             {
                 if !problems.contains(&why) {
@@ -416,68 +412,78 @@ impl TreeActor {
         problems
     }
 
-    /// Puts its sets into force, before a server is shown that they leave out.
+    /// Puts the tool sets into force before a server that they leave out becomes visible.
     async fn apply_tool_sets(&self, loaded: &LoadedConfig) {
         let sets = Arc::new(loaded.kernel.sets.clone());
         if let Err(error) = self.access.set_tool_sets(sets).await {
-            tracing::error!(%error, "the sets stay as they were");
+            tracing::error!(%error, "the tool sets were not changed");
         }
     }
 
-    /// Makes the running servers those of a configuration; answers what is wrong with the others.
+    /// Applies a configuration to the running servers; returns the problems of the others.
     async fn apply_configuration(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
-        read: Configuration,
+        configuration: Configuration,
     ) -> Vec<String> {
         let names = self.names.load();
-        let before = read.invalid.len();
-        let read = state.plan.without_registered(read, &names);
-        for (_, why) in &read.invalid[before..] {
+        let broken = configuration.invalid.len();
+        let accepted = state.plan.without_registered(configuration, &names);
+        for (_, why) in &accepted.invalid[broken..] {
             tracing::warn!("{why}");
         }
-        let problems = read.invalid.iter().map(|(_, why)| why.clone()).collect();
-        let event = TreeEvent::Configured(read, (*names).clone());
-        let _ending = self.apply_event(me, state, event).await;
+        let problems = accepted
+            .invalid
+            .iter()
+            .map(|(_, why)| why.clone())
+            .collect();
+        let event = TreeEvent::Configured(accepted, (*names).clone());
+        let _stopping = self.apply_event(myself, state, event).await;
         problems
     }
 
-    async fn start_server(&self, me: &TreeRef, state: &mut TreeState, spec: ServerSpec) -> bool {
+    async fn start_server(
+        &self,
+        myself: &TreeRef,
+        state: &mut TreeState,
+        spec: ServerSpec,
+    ) -> bool {
         let id = spec.id.clone();
-        if state.plan.desired().any(|wanted| *wanted == id) {
+        if state.plan.desired().any(|desired| *desired == id) {
             return false;
         }
         let event = TreeEvent::Registered(Box::new(spec));
-        self.apply_event(me, state, event).await;
+        self.apply_event(myself, state, event).await;
         state.plan.has_registered(&id)
     }
 
     async fn spawn_supervisor(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
         spec: ServerSpec,
     ) -> Result<(), TreeEvent> {
         let id = spec.id.clone();
-        let known = self.servers.load().get(&id).cloned();
-        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), self.new_server_log()));
-        let parts = self.deps.clone();
+        let existing = self.servers.load().get(&id).cloned();
+        let handle =
+            existing.unwrap_or_else(|| ServerHandle::new(id.clone(), self.new_server_log()));
+        let deps = self.deps.clone();
         let actor = ServerActor {
             handle: handle.clone(),
-            events: parts.events,
-            directory: parts.directory,
+            events: deps.events,
+            directory: deps.directory,
             servers: self.servers.clone(),
-            guard: parts.guard,
-            connector: parts.connector,
-            permissions: parts.permissions,
-            pins: parts.pins,
-            audit: parts.audit,
+            guard: deps.guard,
+            connector: deps.connector,
+            permissions: deps.permissions,
+            pins: deps.pins,
+            audit: deps.audit,
         };
         let autostart = spec.autostart;
-        let started = Actor::spawn_linked(None, actor, spec, me.get_cell()).await;
+        let started = Actor::spawn_linked(None, actor, spec, myself.get_cell()).await;
         let (actor, _) = started.map_err(|error| {
-            tracing::error!(server = %id, %error, "no supervisor for it");
+            tracing::error!(server = %id, %error, "the supervisor could not be started");
             TreeEvent::StartFailed(id.clone(), format!("it has no supervisor: {error}"))
         })?;
         let cell = actor.get_cell();
@@ -491,30 +497,31 @@ impl TreeActor {
 
     async fn restart_root(
         &self,
-        me: &TreeRef,
+        myself: &TreeRef,
         state: &mut TreeState,
         name: &'static str,
     ) -> Result<(), TreeEvent> {
         let failed = TreeEvent::RootLost(name, LossPolicy::StopKernel, monotonic_now());
         let actor = state.root.iter_mut().find(|actor| actor.name == name);
-        let Some((actor, restart)) = actor.and_then(|it| it.restart.clone().map(|how| (it, how)))
+        let Some((actor, restart)) =
+            actor.and_then(|a| a.restart.clone().map(|restart| (a, restart)))
         else {
             return Err(failed);
         };
         actor.cell = restart().await.map_err(|error| {
-            tracing::error!(actor = name, %error, "it cannot be started again");
+            tracing::error!(actor = name, %error, "a root actor could not be restarted");
             failed
         })?;
-        actor.cell.link(me.get_cell());
-        tracing::warn!(actor = name, "started again");
+        actor.cell.link(myself.get_cell());
+        tracing::warn!(actor = name, "a root actor was restarted");
         Ok(())
     }
 
-    /// Takes a server out; what is answered resolves when it has stopped.
+    /// Removes a server; the receiver resolves when it has stopped.
     fn stop_server(&self, id: &ServerId) -> Option<oneshot::Receiver<()>> {
         let handle = self.servers.load().get(id).cloned()?;
         self.unpublish_server(id);
-        let (gone, told) = oneshot::channel();
+        let (report_removed, removed) = oneshot::channel();
         let (catalog, id) = (self.deps.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
@@ -529,25 +536,25 @@ impl TreeActor {
                 events.send(ServerEvent::Removed(id.clone()));
                 supervisor.stop(REMOVED);
                 let _ = tokio::time::timeout(UNLIST_TIMEOUT, catalog.wait_withdrawn(id)).await;
-                let _ = gone.send(());
+                let _ = report_removed.send(());
             });
         }
-        Some(told)
+        Some(removed)
     }
 
-    /// The log of a server, without the secrets that the kernel gives to any of them.
+    /// The log of a server, with the secrets masked that the kernel gives to any server.
     fn new_server_log(&self) -> ServerLog {
         let audit = self.deps.audit.clone();
         ServerLog::with_mask(move |line| audit.masks().mask_text(line).into_owned())
     }
 
     fn add_server(&self, spec: ServerSpec) {
-        let show = if spec.autostart {
+        let new_handle = if spec.autostart {
             ServerHandle::new_due
         } else {
             ServerHandle::new
         };
-        self.publish_server(show(spec.id, self.new_server_log()));
+        self.publish_server(new_handle(spec.id, self.new_server_log()));
     }
 
     fn update_spec(&self, spec: ServerSpec) {
@@ -562,8 +569,8 @@ impl TreeActor {
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
-                let told = handle.send(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
-                told.is_ok().then_some(stopped)
+                let sent = handle.send(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
+                sent.is_ok().then_some(stopped)
             })
             .collect()
     }

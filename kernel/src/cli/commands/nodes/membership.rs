@@ -1,4 +1,4 @@
-//! `mgp nodes promote|demote|drain|forget`.
+//! `mgp nodes promote|demote|drain|forget`: changes of roles, and removal.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::cli::failure::Failure;
 use crate::cli::print::print_line;
 use crate::cli::text_format::sanitize_line;
 
-/// Between two looks at the calls that are under way.
+/// Interval of polling the calls in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 pub(super) fn promote_node(context: &CliContext, typed: args::Promote) -> Result<(), Failure> {
@@ -40,10 +40,10 @@ pub(super) fn demote_node(context: &CliContext, typed: args::Demote) -> Result<(
 
 fn print_change(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
     context.print_answer(answer, |changed: RoleChanged| {
-        let told = render_confirmations(&changed.confirmed);
+        let confirmations = render_confirmations(&changed.confirmed);
         let role = changed.role.as_str();
         print_line(sanitize_line(&format!(
-            "{} is {role} now{told}",
+            "{} is {role} now{confirmations}",
             changed.name
         )))
     })
@@ -74,12 +74,12 @@ pub(super) fn drain_node(context: &CliContext, typed: &args::Drain) -> Result<()
     })
 }
 
-/// Waits until no call is under way, or for Ctrl-C.
+/// Waits until no call is in flight, or for Ctrl-C.
 async fn wait_until_drained(
     client: &mut KernelClient,
     mut answer: Box<RawValue>,
 ) -> Result<Box<RawValue>, Failure> {
-    let again = Drain { end: false };
+    let query = Drain { end: false };
     let mut line = ProgressLine::new("waiting for the calls under way".to_owned());
     line.show();
     while parse_result::<Drained>(&answer)?.calls > 0 {
@@ -87,7 +87,7 @@ async fn wait_until_drained(
             () = sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(answer),
         }
-        answer = client.request(Drain::METHOD, &again, &mut ()).await?;
+        answer = client.request(Drain::METHOD, &query, &mut ()).await?;
     }
     Ok(answer)
 }
@@ -120,10 +120,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_says_what_is_still_under_way() {
-        let told = |draining, calls| describe_drain(&Drained { draining, calls });
-        assert!(told(true, 3).contains("3 are under way"));
-        assert!(told(true, 0).starts_with("this node is drained"));
-        assert!(told(false, 0).contains("again"));
+    fn a_drain_reports_calls_in_flight() {
+        let confirmations = |draining, calls| describe_drain(&Drained { draining, calls });
+        assert!(confirmations(true, 3).contains("3 are under way"));
+        assert!(confirmations(true, 0).starts_with("this node is drained"));
+        assert!(confirmations(false, 0).contains("again"));
     }
 }
