@@ -5,8 +5,8 @@ pub mod document;
 pub mod patch;
 pub mod record;
 pub mod rules;
-pub mod tree;
-pub mod trees;
+pub mod checkpoint_tree;
+pub mod checkpoint_trees;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ pub mod callback;
 pub mod discovery;
 pub mod events;
 pub mod health;
-pub mod index;
+pub mod tool_index_search;
 pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;
-use super::index::IndexCoverage;
+use super::tool_index_search::IndexCoverage;
 use super::servers::Server;
 use crate::mcp::methods;
 

@@ -8,7 +8,7 @@ pub(super) mod top;
 mod tree;
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::index::IndexCoverage;
+use mgp_protocol::mgp::tool_index_search::IndexCoverage;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
