@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use mgp_protocol::ids::AgentId;
 
-use super::record::{StateRecord, TreeChange, TreeKey};
 use super::checkpoint_tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
+use super::record::{StateRecord, TreeChange, TreeKey};
 
 /// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
 /// ended first goes, and where none has ended, a new one is refused.
