@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_callers::request::Caller;
+use mgp_mcpl_engine::state::checkpoint_tree::CarriedState;
+use mgp_mcpl_engine::state::checkpoint_trees::StateTrees;
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
-use mgp_mcpl_engine::state::tree::CarriedState;
-use mgp_mcpl_engine::state::trees::StateTrees;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;

@@ -13,9 +13,9 @@ pub mod control;
 pub mod frames;
 pub mod hello;
 pub mod logs;
-pub mod node_agent;
 pub mod node_id;
 pub mod pairing;
+pub mod reported_agent;
 pub mod sync;
 pub mod tool_index;
 

@@ -14,7 +14,7 @@ mod python;
 mod rejection;
 mod rules;
 mod scan;
-mod tree;
+mod syntax_tree;
 
 pub use policy::{
     ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, CodePolicy, DEFAULT_CODE_BYTES,
@@ -25,7 +25,7 @@ pub use rejection::{CodeFinding, CodeRule, MAX_FINDINGS, Rejection};
 use rejection::Findings;
 use rules::{LanguageRules, strip_whitespace};
 use scan::{Scan, line_and_column};
-use tree::{ParseError, Roles, parse, walk};
+use syntax_tree::{ParseError, Roles, parse, walk};
 use tree_sitter::Tree;
 
 /// Bytes of code that are read at all, whatever a policy allows.

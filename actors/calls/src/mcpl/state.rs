@@ -4,8 +4,8 @@
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_mcpl::state::RollbackRequest;
 use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::state::checkpoint_tree::StateTree;
 use mgp_mcpl_engine::state::record::TreeKey;
-use mgp_mcpl_engine::state::tree::StateTree;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mgp_mcpl_engine::state::checkpoint_tree::{StateError, StateTree, TreeStep};
+use mgp_mcpl_engine::state::checkpoint_trees::StateTrees;
 use mgp_mcpl_engine::state::record::{StateRecord, TreeKey};
-use mgp_mcpl_engine::state::tree::{StateError, StateTree, TreeStep};
-use mgp_mcpl_engine::state::trees::StateTrees;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp;
 use mgp_protocol::mcpl::state::ResultState;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_mcpl_engine::state::checkpoint_tree::CarriedState;
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::rules::StateRules;
-use mgp_mcpl_engine::state::tree::CarriedState;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_protocol::federation::assertion::{Assertion, AssertionId, LinkBinding, SignedAssertion};
-use mgp_protocol::federation::node_agent::BadNodeAgent;
+use mgp_protocol::federation::reported_agent::BadNodeAgent;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 
 use crate::node_key::{NodeKey, PublicKey, Signature};

@@ -8,7 +8,7 @@ use mgp_protocol::ids::AgentId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::tree::{Checkpoint, TreeStep};
+use super::checkpoint_tree::{Checkpoint, TreeStep};
 
 /// Whose tree it is, at one server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

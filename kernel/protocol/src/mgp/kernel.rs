@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;
-use super::index::IndexCoverage;
 use super::servers::Server;
+use super::tool_index_search::IndexCoverage;
 use crate::mcp::methods;
 
 methods! {

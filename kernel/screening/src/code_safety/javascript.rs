@@ -14,7 +14,7 @@ use super::policy::Level;
 use super::rejection::CodeRule;
 use super::rules::{RuleViolation, contains_word};
 use super::scan::Scan;
-use super::tree::{children, field, strip_parentheses, walk};
+use super::syntax_tree::{children, field, strip_parentheses, walk};
 
 /// What nodes are there for.
 pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {

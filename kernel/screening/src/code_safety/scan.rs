@@ -5,7 +5,7 @@ use tree_sitter::Node;
 use super::policy::Level;
 use super::rejection::{CodeFinding, CodeRule, Findings};
 use super::rules::{LanguageRules, RuleViolation};
-use super::tree::Roles;
+use super::syntax_tree::Roles;
 
 /// What both languages share.
 pub(super) struct Scan<'s, 't> {

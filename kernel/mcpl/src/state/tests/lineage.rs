@@ -5,9 +5,11 @@ use std::sync::Arc;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcpl::state::ResultState;
 
+use crate::state::checkpoint_tree::{
+    CarriedState, MAX_CHECKPOINTS, StateError, TREE_BYTES, TreeStep,
+};
+use crate::state::checkpoint_trees::{MAX_TREES_OF_AGENT, SERVER_BYTES, StateTrees};
 use crate::state::record::{StateRecord, TreeKey};
-use crate::state::tree::{CarriedState, MAX_CHECKPOINTS, StateError, TREE_BYTES, TreeStep};
-use crate::state::trees::{MAX_TREES_OF_AGENT, SERVER_BYTES, StateTrees};
 
 fn key(agent: &str, session: &str) -> TreeKey {
     TreeKey {

@@ -7,7 +7,7 @@ use crate::code_safety::path::{Path, Root};
 use crate::code_safety::policy::Level;
 use crate::code_safety::rejection::CodeRule;
 use crate::code_safety::rules::{RuleViolation, contains_word};
-use crate::code_safety::tree::{field, strip_parentheses};
+use crate::code_safety::syntax_tree::{field, strip_parentheses};
 
 /// Operators whose result is a number.
 const NUMERIC: &str = "- * / % ** | & ^ << >> >>>";

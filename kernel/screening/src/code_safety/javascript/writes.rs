@@ -5,7 +5,7 @@ use tree_sitter::Node;
 
 use super::JavaScript;
 use crate::code_safety::rules::write_violation;
-use crate::code_safety::tree::{children, field, strip_parentheses};
+use crate::code_safety::syntax_tree::{children, field, strip_parentheses};
 
 /// HTTP methods that only read.
 const READING: [&str; 3] = ["GET", "HEAD", "OPTIONS"];

@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::Python;
 use crate::code_safety::rules::write_violation;
-use crate::code_safety::tree::{children, field};
+use crate::code_safety::syntax_tree::{children, field};
 
 /// Modes of `open` that only read.
 const READING_MODES: &str = "rbtU";

@@ -9,7 +9,7 @@ use super::Language;
 
 /// Nodes of a tree. Code of [`super::MAX_CODE_BYTES`] has about half as many; it bounds the time.
 pub(super) const MAX_NODES: usize = 200_000;
-/// How deep nodes may lie in each other. Code written by hand stays below 100.
+/// Maximum nesting depth of nodes. Code written by hand stays below 100.
 pub(super) const MAX_DEPTH: usize = 600;
 /// How often the parser may report progress, which it does every 100 steps. Sound code of
 /// [`super::MAX_CODE_BYTES`] takes a tenth of it; only the search for a way around errors takes more.
@@ -17,11 +17,10 @@ const MAX_PROGRESS: usize = 40_000;
 /// Matches of a query that may be open at once. Its patterns are a few nodes deep: code has a dozen.
 const MAX_OPEN: u32 = 4_096;
 
-/// Why there is no tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseError {
     TooComplex,
-    /// No sentence of the language from here on: byte offset.
+    /// Byte offset of the first syntax error.
     Syntax(usize),
 }
 

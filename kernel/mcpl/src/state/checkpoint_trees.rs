@@ -1,12 +1,12 @@
-//! All trees of one server. No other server's state is here, so none can be sent to the wrong one, and none takes
-//! the room of another.
+//! All checkpoint trees of one server. Each server has its own, so a state cannot reach the wrong server and no
+//! server uses another's capacity.
 
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::AgentId;
 
+use super::checkpoint_tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
 use super::record::{StateRecord, TreeChange, TreeKey};
-use super::tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
 
 /// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
 /// ended first goes, and where none has ended, a new one is refused.

@@ -1,4 +1,4 @@
-//! `mgp/index/*`: the index of all tools, as its operator looks at it (MGP §16.4).
+//! `mgp/index/*`: the operator's search of the tool index (MGP §16.4).
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,13 +16,13 @@ methods! {
 pub struct Search {
     /// What the tool should do.
     pub query: String,
-    /// `keyword`, `semantic`, `category` or `hybrid`, which is taken when nothing is said.
+    /// `keyword`, `semantic`, `category` or `hybrid`; default `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
-    /// How many are wanted; 5 when nothing is said.
+    /// Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_results: Option<usize>,
-    /// In one of these, or below; any when there is none.
+    /// Includes subcategories; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     /// The highest risk allowed.

@@ -1,7 +1,7 @@
 //! One tree of checkpoints (MCPL §8.2).
 //!
-//! A checkpoint stands below its parent for ever; one that was given before is never given again, and a parent that
-//! comes after its child is none. So no tree has a circle, whatever a server says.
+//! A checkpoint never changes its parent, an id is never reused, and a parent must exist before its child. So a tree
+//! has no cycle, whatever a server sends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::patch;
 
 /// Longest id of a checkpoint, in bytes: a hash or a UUID has 64 at most.
 pub(crate) const MAX_ID: usize = 256;
-/// Checkpoints of one tree; the oldest goes first. As many as a person looks through.
+/// Checkpoints of one tree; the oldest is evicted first. As many as a person looks through.
 pub(crate) const MAX_CHECKPOINTS: usize = 256;
-/// What the checkpoints of one tree hold together, in bytes; the oldest goes first. The largest state eight times.
+/// Total size of one tree's checkpoints, in bytes; the oldest is evicted first. Eight times the largest state.
 pub(crate) const TREE_BYTES: usize = 4 << 20;
-/// What a checkpoint costs beside its texts, in bytes.
+/// Bytes a checkpoint costs in addition to its texts.
 const CHECKPOINT_OVERHEAD: usize = 128;
 
 /// A place a server can be brought back to.

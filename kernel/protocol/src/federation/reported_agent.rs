@@ -1,10 +1,10 @@
-//! What another node may call its agents.
+//! Validates the agent ids that another node reports.
 
 use crate::ids::{AgentId, NodeAgent, NodeId, describe_char};
 
 impl NodeAgent {
-    /// Judges an id that another node tells. It is one that [`AgentId`] could have made there: nothing
-    /// else is ever shown in a list, a log line or a rule.
+    /// Accepts only ids that [`AgentId`] could have produced on that node, because the id appears in
+    /// lists, log lines and rules.
     ///
     /// # Errors
     /// [`BadNodeAgent`].
@@ -14,7 +14,7 @@ impl NodeAgent {
         if name.is_empty() || name.len() > AgentId::MAX_NAME {
             return Err(BadNodeAgent::Length(name.len()));
         }
-        // Who shows the kernel's own token is an agent; the kernel and its operator are none.
+        // A holder of the kernel's token is an agent; the kernel and its operator are not.
         if ["operator", "kernel"].contains(&name.to_ascii_lowercase().as_str()) {
             return Err(BadNodeAgent::Kernel);
         }
@@ -33,7 +33,7 @@ impl NodeAgent {
     }
 }
 
-/// `%` and the digits of a byte that does not stand for itself, so that one agent has one name.
+/// `%` and the digits of a byte that does not stand for itself, so that an agent has only one name.
 fn is_escape(text: &[u8]) -> bool {
     let digit = |byte: u8| {
         char::from(byte)
