@@ -82,10 +82,10 @@ mod tests {
         );
     }
 
-    /// A-49: held against what two tokenizers make of definitions: tiny, plain, long, deep, Chinese and
-    /// Japanese. Never told cheaper than nine tenths, and never dearer than by the 100 and a fifth.
+    /// A-49: against two tokenizers, for tiny, plain, long, deep, Chinese and Japanese definitions. At least nine tenths
+    /// of the true cost, and at most 100 and a fifth more.
     #[test]
-    fn the_estimate_is_near_what_real_tokenizers_count() {
+    fn the_estimate_is_close_to_real_tokenizers() {
         // By o200k_base and cl100k_base of bpe-openai 0.3.2, line by line.
         let counted = [
             (24, 23),
@@ -109,18 +109,18 @@ mod tests {
         }
     }
 
-    /// A-49: a description that is a book is not told for the price of a line.
+    /// A-49.
     #[test]
-    fn a_long_description_counts_by_itself() {
+    fn a_long_description_is_counted() {
         let long = "word ".repeat(400);
         assert!(estimate_definition(&tool(&long, &json!({}))) > 500);
         let vector = format!(r#"{{"name":"t","embedding":[{}0.5]}}"#, "0.5,".repeat(384));
         assert_eq!(estimate_definition(&vector), 100, "no model reads it");
     }
 
-    /// Spaces within texts count, quotes and backslashes within texts end nothing.
+    /// Spaces inside strings count; escaped quotes do not end a string.
     #[test]
-    fn only_spaces_between_pieces_are_free() {
+    fn only_spaces_between_tokens_are_free() {
         for (text, count) in [
             (r#"{ "a" : 1 }"#, 7),
             (r#""a b""#, 5),
@@ -133,9 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// A-49: how a definition is laid out does not change its price, and more is never cheaper.
+        /// A-49.
         #[test]
-        fn layout_is_free_and_more_costs_more(
+        fn layout_is_free_and_longer_definitions_cost_more(
             texts in proptest::collection::vec("\\PC{0,30}", 1..6), more in "\\PC{1,200}"
         ) {
             let mut schema = json!({"type": "object", "properties": {}});

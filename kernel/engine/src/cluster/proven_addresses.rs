@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_proof_takes_the_place_of_the_older_one() {
+    fn a_new_proof_replaces_the_older_one() {
         let (a, b) = (NodeId([1; 32]), NodeId([2; 32]));
         let mut proven = ProvenAddresses::default();
         assert_eq!(proven.record(at(1), a), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_proof_makes_room() {
+    fn the_oldest_proof_is_evicted() {
         let mut proven = ProvenAddresses::default();
         for port in 0..=ADDRESSES_MAX {
             proven.record(at(u16::try_from(port).unwrap()), NodeId([1; 32]));

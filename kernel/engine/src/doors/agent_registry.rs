@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_before_its_end_only() {
+    fn a_token_is_valid_until_its_expiry() {
         let mut registry = AgentRegistry::default();
         registry.apply(&added("one", Some(100))).unwrap();
         assert!(registry.authenticate(TokenDigest::new("one"), 99).is_ok());
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registry_has_a_bound() {
+    fn the_registry_is_bounded() {
         let mut registry = AgentRegistry::default();
         let nth = |n: usize| AgentChange::Added {
             agent: AgentId::parse(&format!("a{n}")).unwrap(),
@@ -373,9 +373,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plainest thing there could be: a list of pairs.
+        /// Against a list of pairs.
         #[test]
-        fn a_registry_is_a_list_of_names_and_tokens(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
+        fn the_registry_behaves_like_a_simple_model(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
             let (mut registry, mut list) = (AgentRegistry::default(), Vec::<(AgentId, TokenDigest)>::new());
             for (what, who, token) in steps {
                 let agent = AgentId::parse(&format!("a{who}")).unwrap();

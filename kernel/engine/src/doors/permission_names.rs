@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permission_that_nobody_has_is_refused_with_the_nearest() {
+    fn an_unknown_permission_is_rejected_with_a_suggestion() {
         let own: BTreeSet<_> = PermissionType::parse_all("com.example.print")
             .into_iter()
             .collect();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_permission_is_no_slip() {
+    fn a_custom_permission_is_accepted() {
         assert_eq!(
             nearest_standard("netwrk.outbound"),
             Some("network.outbound")

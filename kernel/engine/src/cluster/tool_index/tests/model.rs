@@ -31,7 +31,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What there is to know.
+/// The state of the model.
 #[derive(Default)]
 struct Truth {
     offers: BTreeMap<ServerId, OfferedServer>,
@@ -148,7 +148,7 @@ impl Scene {
 
 proptest! {
     #[test]
-    fn a_settled_copy_is_exactly_what_is_offered_and_shared(
+    fn a_complete_copy_equals_what_is_offered_and_shared(
         events in proptest::collection::vec(event(), 0..40)
     ) {
         let mut scene = Scene {

@@ -1,4 +1,4 @@
-//! Faults as people read them.
+//! Faults as text and JSON.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl fmt::Display for LogFault {
 }
 
 impl LogFault {
-    /// For programs: what it is, of which records, and where.
+    /// The kind, records and offset, for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut out = match *self {
