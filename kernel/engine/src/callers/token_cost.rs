@@ -15,7 +15,7 @@ use mgp_json::{Token, Tokens, members};
 pub(crate) const OVERHEAD: u64 = 100;
 /// Characters per token.
 const CHARACTERS_PER_TOKEN: u64 = 4;
-/// The member that is counted by itself.
+/// The member that is counted separately.
 const SCHEMA: &str = "inputSchema";
 /// A member added by the kernel that the model does not see.
 const EMBEDDING: &str = "embedding";
@@ -98,12 +98,12 @@ mod tests {
         let samples: Vec<&str> = include_str!("token_cost/samples.jsonl").lines().collect();
         assert_eq!(samples.len(), counted.len());
         for (sample, (o200k, cl100k)) in samples.into_iter().zip(counted) {
-            let told = estimate_definition(sample);
+            let estimate = estimate_definition(sample);
             for real in [o200k, cl100k] {
-                assert!(told * 10 >= real * 9, "{told} for {real}: {sample}");
+                assert!(estimate * 10 >= real * 9, "{estimate} for {real}: {sample}");
                 assert!(
-                    told <= OVERHEAD + real * 6 / 5,
-                    "{told} for {real}: {sample}"
+                    estimate <= OVERHEAD + real * 6 / 5,
+                    "{estimate} for {real}: {sample}"
                 );
             }
         }

@@ -175,7 +175,7 @@ mod tests {
         let all = seen.list(secs(2));
         assert_eq!((all.len(), all[0].node), (NODES_MAX, node(0)));
         assert!(seen.dropped_count() > 9000);
-        // One of the cluster is heard all the same.
+        // A node of the cluster is recorded.
         assert_eq!(
             seen.record_announcement(node(20_000), &[at(9)], true, secs(3)),
             [at(9)]

@@ -571,19 +571,19 @@ mod tests {
         };
         assert_eq!(tickets.reveal(&renamed, &nonce(1), 1), uncommitted);
         assert!(tickets.iter().all(|(_, ticket)| ticket.node().is_none()));
-        let (heard, own) = tickets.reveal(&first, &nonce(1), 1).unwrap();
-        assert!(heard.is_new && own == nonce(11));
+        let (reply, inviter_nonce) = tickets.reveal(&first, &nonce(1), 1).unwrap();
+        assert!(reply.is_new && inviter_nonce == nonce(11));
         let words = shown_words(&tickets);
         // A link that was lost: the same commitment has the same answer, and the words stay.
         assert_eq!(tickets.commit(&first, nonce(12), 2), Ok(committed.clone()));
-        let (heard, own) = tickets.reveal(&first, &nonce(1), 2).unwrap();
-        assert!(!heard.is_new && own == nonce(11));
+        let (reply, inviter_nonce) = tickets.reveal(&first, &nonce(1), 2).unwrap();
+        assert!(!reply.is_new && inviter_nonce == nonce(11));
         assert_eq!(shown_words(&tickets), words);
         // Who knows the inviter's nonce and commits anew meets another one.
         let again = tickets.commit(&other, nonce(13), 3).unwrap();
         assert_ne!(again.commitment, committed.commitment);
-        let (heard, own) = tickets.reveal(&other, &nonce(2), 3).unwrap();
-        assert!(heard.is_new && own == nonce(13));
+        let (reply, inviter_nonce) = tickets.reveal(&other, &nonce(2), 3).unwrap();
+        assert!(reply.is_new && inviter_nonce == nonce(13));
         assert_ne!(shown_words(&tickets), words);
     }
 

@@ -149,14 +149,14 @@ mod tests {
             let mut events = events;
             events.sort_by_key(|(millis, _)| *millis);
             let mut node = Staleness::new(at(0));
-            let (mut heard, mut lost) = (0, false);
+            let (mut last, mut lost) = (0, false);
             for (millis, event) in events {
                 match event {
-                    Event::Heard => { node.refresh(at(millis)); (heard, lost) = (millis, false); }
+                    Event::Heard => { node.refresh(at(millis)); (last, lost) = (millis, false); }
                     Event::Lost => { node.mark_link_lost(at(millis)); lost = true; }
                     Event::Nothing => {}
                 }
-                let age = Duration::from_millis(millis - heard);
+                let age = Duration::from_millis(millis - last);
                 let stage = if age >= DROPPED_AFTER { Stage::Dropped }
                     else if age >= HIDDEN_AFTER { Stage::Hidden }
                     else if age >= STALE_AFTER || lost { Stage::Stale }

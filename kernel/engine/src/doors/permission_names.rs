@@ -61,14 +61,14 @@ mod tests {
         let own: BTreeSet<_> = PermissionType::parse_all("com.example.print")
             .into_iter()
             .collect();
-        let told = |name| parse(name, &own).map_err(|why| why.to_string());
-        assert_eq!(told("com.example.print").unwrap().len(), 1);
-        assert_eq!(told("filesystem").unwrap().len(), 2);
-        let why = told("netwrk.outbound").unwrap_err();
+        let resolved = |name| parse(name, &own).map_err(|why| why.to_string());
+        assert_eq!(resolved("com.example.print").unwrap().len(), 1);
+        assert_eq!(resolved("filesystem").unwrap().len(), 2);
+        let why = resolved("netwrk.outbound").unwrap_err();
         assert!(why.contains("did you mean network.outbound?"), "{why}");
-        let why = told("com.example.pint").unwrap_err();
+        let why = resolved("com.example.pint").unwrap_err();
         assert!(why.contains("did you mean com.example.print?"), "{why}");
-        let why = told("everything").unwrap_err();
+        let why = resolved("everything").unwrap_err();
         assert!(why.contains("known are camera, code_execution"), "{why}");
     }
 

@@ -141,7 +141,7 @@ fn checksum(header: &[u8], distance: usize) -> [u8; CHECKSUM_LEN] {
 pub enum JournalFault {
     /// The file ends within a group, or parts of the group never reached the disk: nothing from here on was
     /// acknowledged.
-    #[error("from byte {at} on it holds {bytes} bytes of a write that was never finished")]
+    #[error("from byte {at} on it holds {bytes} bytes of an unfinished write")]
     Torn {
         /// Where the first unfinished entry begins.
         at: u64,
@@ -217,12 +217,7 @@ impl<'a> JournalReader<'a> {
             return Err(self.torn_fault(rest));
         };
         let Some(group) = self.find_group_start(header, self.position) else {
-            return Err(self.classify_fault(
-                rest,
-                0..HEADER_LEN,
-                1,
-                "its header is not as it was written",
-            ));
+            return Err(self.classify_fault(rest, 0..HEADER_LEN, 1, "its header was changed"));
         };
         let (length, hashes) = header.split_at(4);
         let length: [u8; 4] = length.try_into().expect("split at 4");
@@ -232,13 +227,13 @@ impl<'a> JournalReader<'a> {
             return Err(self.damaged_fault("it is longer than any entry can be"));
         }
         if previous != self.last.0 {
-            return Err(self.damaged_fault("it does not belong behind the one before it"));
+            return Err(self.damaged_fault("it does not follow the entry before it"));
         }
         let payload = after.get(..size).ok_or_else(|| self.torn_fault(rest))?;
         let link = self.last.next_link(length, payload);
         if link.0 != hash {
             let end = HEADER_LEN + size;
-            let what = "its payload is not as it was written";
+            let what = "its payload was changed";
             return Err(self.classify_fault(rest, HEADER_LEN..end, end, what));
         }
         Ok(JournalEntry {

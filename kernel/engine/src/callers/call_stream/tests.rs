@@ -16,7 +16,7 @@ fn ms(ms: u64) -> MonotonicTime {
 struct Scene {
     stream: CallStream<u64>,
     delivered: Vec<u64>,
-    told: Vec<CallStreamEffect<u64>>,
+    messages: Vec<CallStreamEffect<u64>>,
     on_the_way: Vec<usize>,
     size: usize,
     sleeps: bool,
@@ -55,7 +55,7 @@ impl Scene {
                     self.delivered.push(index);
                     self.on_the_way.push(self.size);
                 }
-                told @ (SetPace(_) | RequestResend(_)) => self.told.push(told),
+                messages @ (SetPace(_) | RequestResend(_)) => self.messages.push(messages),
             }
         }
         if !self.sleeps {
@@ -134,7 +134,7 @@ fn a_gap_is_requested_and_then_skipped() {
     it.chunks([0, 3]);
     assert_eq!(it.stream.next_timeout(), Some(ms(20)));
     it.passes(20);
-    assert_eq!(it.told, [RequestResend(vec![1, 2])]);
+    assert_eq!(it.messages, [RequestResend(vec![1, 2])]);
     it.passes(229);
     assert_eq!(it.delivered, [0]);
     it.passes(1);
@@ -169,9 +169,9 @@ fn a_server_is_slowed_paused_and_resumed() {
     let mut it = Scene::new();
     (it.sleeps, it.size) = (true, 4 << 10);
     it.chunks(0..63);
-    assert_eq!(it.told, []);
+    assert_eq!(it.messages, []);
     it.chunks(63..112);
-    assert_eq!(it.told, [SetPace(Some(64)), SetPace(Some(0))]);
+    assert_eq!(it.messages, [SetPace(Some(64)), SetPace(Some(0))]);
     it.chunks(112..128);
     assert_eq!(it.chunk(128, false), Err(ChunkDropReason::BufferFull));
     assert_eq!(it.stream.buffered().1, BUFFERED_BYTES_MAX);
@@ -179,7 +179,7 @@ fn a_server_is_slowed_paused_and_resumed() {
     it.now = 1000;
     it.sleeps = false;
     it.take(1);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
     it.chunks([129]);
     assert_eq!(it.delivered, (0..128).chain([129]).collect::<Vec<_>>());
 }
@@ -194,7 +194,7 @@ fn a_skipped_chunk_pauses_the_server_briefly() {
     assert_eq!(effects, [SetPace(Some(0))]);
     assert_eq!(it.stream.next_timeout(), Some(ms(101)));
     it.passes(101);
-    assert_eq!(it.told, [SetPace(None)]);
+    assert_eq!(it.messages, [SetPace(None)]);
     it.chunks([2]);
     assert_eq!(it.delivered, [2]);
 }
@@ -217,8 +217,8 @@ fn a_reader_sets_its_own_pace() {
     assert_eq!(it.delivered, [0, 1, 2]);
     it.paced(1000);
     assert_eq!(it.delivered, [0, 1, 2, 3]);
-    let told: Vec<_> = [10, 0, 1000].map(|rate| SetPace(Some(rate))).into();
-    assert_eq!(it.told, told);
+    let messages: Vec<_> = [10, 0, 1000].map(|rate| SetPace(Some(rate))).into();
+    assert_eq!(it.messages, messages);
 }
 
 /// They would fill the queue of a shared server; the pace is applied here.
@@ -228,8 +228,8 @@ fn frequent_pace_changes_are_not_sent_to_the_server() {
     for n in 0..1000 {
         it.paced(1 + n % 2);
     }
-    assert_eq!(it.told.len(), PACE_CHANGES_MAX + 1);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.len(), PACE_CHANGES_MAX + 1);
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
     it.paced(0);
     it.chunks(0..3);
     assert!(it.delivered.is_empty());
@@ -244,12 +244,12 @@ fn stored_chunks_are_resent_and_others_requested() {
     it.chunks(0..4);
     it.misses(&[0, 3, 2, 9]);
     assert_eq!(it.delivered, [0, 1, 2, 3, 3, 2]);
-    assert!(it.told.contains(&RequestResend(vec![0])));
+    assert!(it.messages.contains(&RequestResend(vec![0])));
     it.chunks([0]);
     assert_eq!(it.delivered.last(), Some(&0));
     assert_eq!(it.chunk(0, false), Err(ChunkDropReason::Duplicate));
     it.misses(&[1]);
-    assert!(it.told.contains(&RequestResend(vec![1])));
+    assert!(it.messages.contains(&RequestResend(vec![1])));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn the_stream_is_blocked_on_its_reader_only_if_it_can_progress() {
     it.paced(0);
     assert!(!it.stream.is_blocked_on_reader(), "its reader wants none");
     it.paced(UNPACED);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
 }
 
 /// MGP-164: in order, as far as they are stored.

@@ -28,14 +28,14 @@ fn a_budget_is_validated() {
         cache_limit,
     };
     assert_eq!(validate_budget(&of(500, 0, 500, 0)), Ok(()));
-    for (bad, told) in [
+    for (bad, expected) in [
         (of(7999, 2000, 3000, 3000), "8000"),
         (of(1000, u64::MAX, 1, u64::MAX), "max_tokens is 1000"),
         (of(1000, 500, 0, 500), "discovery_reserve"),
         (of(MAX_TOKENS + 1, 0, 1, 0), "over the limit"),
     ] {
         let error = validate_budget(&bad).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 

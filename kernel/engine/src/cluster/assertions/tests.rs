@@ -1,4 +1,4 @@
-//! One link, its two ends, and what is shown over it.
+//! Assertions over one link.
 
 use super::*;
 

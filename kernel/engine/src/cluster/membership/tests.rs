@@ -131,7 +131,7 @@ fn an_identity_is_accepted_only_from_its_own_link() {
     // The same again soon after is no reason to try again.
     let effects = membership.handle_packet(node(1), &bytes, at(2)).unwrap();
     assert!(reported(&effects).is_empty());
-    // The node itself is heard as before.
+    // The node's own link still counts.
     let bytes = packet(identity(2, 2), identity(0, 5), Message::Ping(1), &[]);
     let effects = membership.handle_packet(node(2), &bytes, at(3)).unwrap();
     assert!(

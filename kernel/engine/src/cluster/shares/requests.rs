@@ -54,7 +54,7 @@ pub enum ShareRequestError {
     TooMany,
     /// The limit of named nodes is reached.
     #[error(
-        "rules name {NODES_NAMED_MAX} nodes, each of which is told an index of its own: share with the cluster"
+        "rules name {NODES_NAMED_MAX} nodes, each of which has an index of its own: share with the cluster"
     )]
     TooManyNodes,
     /// There is no such rule to remove.

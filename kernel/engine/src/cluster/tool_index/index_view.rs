@@ -57,16 +57,16 @@ impl LocalRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OmissionReason {
     /// The limit of servers is reached.
-    #[error("a node tells others of at most {SERVERS_MAX} servers")]
+    #[error("a node shares at most {SERVERS_MAX} servers")]
     ServerLimit,
     /// The limit of tools is reached.
-    #[error("a node tells others of at most {TOOLS_MAX} tools")]
+    #[error("a node shares at most {TOOLS_MAX} tools")]
     ToolLimit,
     /// The limit of bytes is reached.
-    #[error("a node tells others of at most {BYTES_MAX} bytes of definitions")]
+    #[error("a node shares at most {BYTES_MAX} bytes of definitions")]
     ByteLimit,
     /// It is too long for a page.
-    #[error("its definition has {0} bytes; other nodes take at most {DEFINITION_MAX}")]
+    #[error("its definition has {0} bytes; other nodes accept at most {DEFINITION_MAX}")]
     TooLong(usize),
 }
 
@@ -146,8 +146,8 @@ impl IndexView {
             self.remove(&key);
         }
         for (key, record) in entries {
-            let told = self.live.contains_key(&IndexKey::server(server));
-            if key.tool.is_some() && !told {
+            let has_server = self.live.contains_key(&IndexKey::server(server));
+            if key.tool.is_some() && !has_server {
                 // It is omitted with its server.
                 self.remove(key);
             } else if let Err(why) = self.insert(key, record) {

@@ -40,22 +40,22 @@ pub enum IndexEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// A page that does not answer the request.
-    #[error("its pages do not follow on each other")]
+    #[error("its pages are out of order")]
     OutOfOrder,
     /// An invalid name.
-    #[error("it names what can have no name")]
+    #[error("it contains an invalid name")]
     BadName,
     /// The limit of servers is exceeded.
-    #[error("it tells of more than {SERVERS_MAX} servers")]
+    #[error("it has more than {SERVERS_MAX} servers")]
     TooManyServers,
     /// The limit of tools is exceeded.
-    #[error("it tells of more than {TOOLS_MAX} tools")]
+    #[error("it has more than {TOOLS_MAX} tools")]
     TooManyTools,
     /// The limit of bytes is exceeded.
     #[error("its records have more than {BYTES_MAX} bytes")]
     TooManyBytes,
     /// The copy does not have the owner's root.
-    #[error("what it told is not what its hash is of")]
+    #[error("its contents do not match its hash")]
     RootMismatch,
 }
 

@@ -101,7 +101,7 @@ fn an_unknown_name_is_rejected_with_a_suggestion() {
     ] {
         let said = match read(typed) {
             Err(said) => said,
-            // Nobody can say: it is taken, and the doubt is told.
+            // It is accepted, with the uncertainty.
             Ok(_) => known()
                 .resolve_server_or_tool(typed)
                 .unwrap()

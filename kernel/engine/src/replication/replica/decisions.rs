@@ -24,10 +24,10 @@ pub enum RemoteDenial {
     #[error("grant {0} denies it")]
     Denied(GrantId),
     /// A node that could have revoked it did not answer within the lease.
-    #[error("node {} could have taken it back and was not heard for too long", .0.short_id())]
+    #[error("node {} could have revoked it and did not answer within the lease", .0.short_id())]
     LeaseExpired(NodeId),
     /// The logs here lack entries that they had.
-    #[error("the logs lack entries that may have taken it back")]
+    #[error("the logs lack entries that may have revoked it")]
     LogsIncomplete,
 }
 

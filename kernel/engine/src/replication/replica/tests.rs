@@ -246,7 +246,7 @@ fn a_grant_and_its_revoke_reach_the_owner() {
     );
 }
 
-/// FED-038: "2/3; nas unreachable, stops by itself in 30 s or less", and it does.
+/// FED-038.
 #[test]
 fn an_unreachable_node_stops_allowing_within_its_lease() {
     let mut cluster = Cluster::new(3);

@@ -449,8 +449,8 @@ mod tests {
         }
         assert!(repeats.actors.len() <= ACTORS_MAX);
         assert_eq!(counted, 2 * ACTORS_MAX as u64);
-        let told: u64 = repeats.take_all().iter().map(repeated).sum();
-        assert_eq!(told, counted);
+        let reported: u64 = repeats.take_all().iter().map(repeated).sum();
+        assert_eq!(reported, counted);
     }
 
     proptest! {

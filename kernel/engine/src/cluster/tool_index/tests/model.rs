@@ -78,11 +78,11 @@ fn rule(server: u8, to: u8, tool: u8) -> Share {
 }
 
 fn seen(held: &RemoteIndex) -> Vec<String> {
-    let told = held.entries().map(|(key, entry)| match entry {
+    let entries = held.entries().map(|(key, entry)| match entry {
         RemoteEntry::Server(_) => key.to_string(),
         RemoteEntry::Tool(tool) => format!("{key} {}", tool.definition),
     });
-    told.collect()
+    entries.collect()
 }
 
 struct Scene {

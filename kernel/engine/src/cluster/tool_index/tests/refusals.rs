@@ -160,9 +160,9 @@ fn a_rejected_entry_and_its_repair_are_reported_once() {
         });
         all.collect()
     };
-    let told = reports(&effects);
-    assert_eq!((told.len(), told[0].refused), (1, 1));
-    assert_eq!(told[0].examples[0].entry, "files:a\\u{202e}");
+    let reported = reports(&effects);
+    assert_eq!((reported.len(), reported[0].refused), (1, 1));
+    assert_eq!(reported[0].examples[0].entry, "files:a\\u{202e}");
     let pull = asked(&mut held);
     let effects = held.handle_page(page(&pull, Vec::new()), REMOTE_BYTES_MAX, at(0));
     assert_eq!(reports(&effects), [Default::default()]);

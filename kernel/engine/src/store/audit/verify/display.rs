@@ -39,7 +39,7 @@ impl fmt::Display for LogFault {
                 write!(f, "{}: moved ({place})", NumberSpan(*from, *to))
             }
             Self::Duplicated { from, to, place } => {
-                write!(f, "{}: there once more ({place})", NumberSpan(*from, *to))
+                write!(f, "{}: duplicated ({place})", NumberSpan(*from, *to))
             }
             Self::Foreign { place } => write!(f, "something that is no record ({place})"),
             Self::Unanchored { first } => write!(
@@ -61,7 +61,7 @@ impl fmt::Display for LogFault {
             }
             Self::TooMany { place } => write!(
                 f,
-                "more damage than is told apart; nothing was looked at from there on ({place})"
+                "too many faults to distinguish; nothing was verified from there on ({place})"
             ),
         }
     }
