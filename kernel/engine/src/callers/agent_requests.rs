@@ -95,8 +95,9 @@ impl AgentRequests {
         if asker == target {
             return Err(AgentRequestError::SameAgent);
         }
-        let of_it = self.pending.iter().filter(|ask| ask.requester == *asker);
-        if of_it.count() >= PER_AGENT_MAX || self.pending.len() >= TOTAL_MAX {
+        let pending = self.pending.iter();
+        let pending = pending.filter(|request| request.requester == *asker);
+        if pending.count() >= PER_AGENT_MAX || self.pending.len() >= TOTAL_MAX {
             return Err(AgentRequestError::TooMany);
         }
         if self.is_waiting_for(target, asker) {

@@ -43,12 +43,13 @@ impl ProvenAddresses {
     /// The proven addresses of a node, latest first.
     #[must_use]
     pub(crate) fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
-        let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
-        let mut own: Vec<_> = own
+        let proofs = self.nodes.iter();
+        let proofs = proofs.filter(|(_, (proven, _))| *proven == node);
+        let mut proofs: Vec<_> = proofs
             .map(|(address, (_, proof))| (*proof, *address))
             .collect();
-        own.sort_unstable_by(|a, b| b.cmp(a));
-        own.into_iter().map(|(_, address)| address).collect()
+        proofs.sort_unstable_by(|a, b| b.cmp(a));
+        proofs.into_iter().map(|(_, address)| address).collect()
     }
 
     /// Removes all addresses of a revoked node.

@@ -193,15 +193,17 @@ impl AgentRegistry {
     /// # Errors
     /// [`AgentChangeError`].
     pub fn check(&self, change: &AgentChange) -> Result<(), AgentChangeError> {
-        let known = self.agents.contains_key(change.agent());
+        let is_known = self.agents.contains_key(change.agent());
         match change {
-            AgentChange::Added { agent, .. } if known => {
+            AgentChange::Added { agent, .. } if is_known => {
                 Err(AgentChangeError::AlreadyExists(agent.clone()))
             }
             AgentChange::Added { .. } if self.agents.len() >= MAX_AGENTS => {
                 Err(AgentChangeError::Full)
             }
-            AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. } if !known => {
+            AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. }
+                if !is_known =>
+            {
                 Err(AgentChangeError::Unknown(agent.clone()))
             }
             AgentChange::Added { digest, .. } | AgentChange::Renewed { digest, .. }

@@ -26,11 +26,11 @@ pub fn parse(
     name: &str,
     known: &BTreeSet<PermissionType>,
 ) -> Result<Vec<PermissionType>, UnknownPermission> {
-    let meant = PermissionType::parse_all(name);
+    let permissions = PermissionType::parse_all(name);
     let is_known =
         |it: &PermissionType| matches!(it, PermissionType::Standard(_)) || known.contains(it);
-    if meant.iter().all(is_known) {
-        return Ok(meant);
+    if permissions.iter().all(is_known) {
+        return Ok(permissions);
     }
     let mut all: BTreeSet<&str> = known.iter().map(PermissionType::as_str).collect();
     for name in PermissionType::standard_names() {

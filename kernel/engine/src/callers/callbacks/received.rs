@@ -104,15 +104,15 @@ impl ReceivedCallbacks {
     }
 
     fn has_capacity(&self, call: u64, bytes: usize) -> bool {
-        let (mut all, mut of_call, mut held) = (self.undelivered, 0, bytes);
+        let (mut open_count, mut call_count, mut open_bytes) = (self.undelivered, 0, bytes);
         for known in self.tracked.values() {
             let is_open = known.outcome.is_none();
-            let unanswered = is_open || known.outcome == Some(CallbackOutcome::Unanswered);
-            all += usize::from(is_open);
-            of_call += usize::from(known.call == call && unanswered);
-            held += known.bytes * usize::from(is_open);
+            let is_unanswered = is_open || known.outcome == Some(CallbackOutcome::Unanswered);
+            open_count += usize::from(is_open);
+            call_count += usize::from(known.call == call && is_unanswered);
+            open_bytes += known.bytes * usize::from(is_open);
         }
-        all < OPEN_MAX && of_call < OPEN_PER_CALL_MAX && held <= OPEN_BYTES
+        open_count < OPEN_MAX && call_count < OPEN_PER_CALL_MAX && open_bytes <= OPEN_BYTES
     }
 
     /// Settles a callback. False when it was not open any more: then nothing is sent. An answer counts as undelivered

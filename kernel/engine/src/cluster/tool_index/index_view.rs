@@ -136,13 +136,13 @@ impl IndexView {
         entries: &BTreeMap<IndexKey, Arc<LocalRecord>>,
     ) {
         let before = self.version;
-        let of_server = |key: &IndexKey| key.server == *server;
-        self.omitted.retain(|key, _| !of_server(key));
+        let is_of_server = |key: &IndexKey| key.server == *server;
+        self.omitted.retain(|key, _| !is_of_server(key));
         let first = IndexKey::server(server);
-        let there = self.live.range(first..).map(|(key, _)| key);
-        let there = there.take_while(|key| of_server(key));
-        let ended = there.filter(|key| !entries.contains_key(key)).cloned();
-        for key in ended.collect::<Vec<_>>() {
+        let existing = self.live.range(first..).map(|(key, _)| key);
+        let existing = existing.take_while(|key| is_of_server(key));
+        let removed = existing.filter(|key| !entries.contains_key(key)).cloned();
+        for key in removed.collect::<Vec<_>>() {
             self.remove(&key);
         }
         for (key, record) in entries {
@@ -165,12 +165,12 @@ impl IndexView {
     }
 
     fn insert(&mut self, key: &IndexKey, record: &Arc<LocalRecord>) -> Result<(), OmissionReason> {
-        let there = self.live.get(key);
-        if there.is_some_and(|(_, there)| there.hash == record.hash) {
+        let existing = self.live.get(key);
+        if existing.is_some_and(|(_, existing)| existing.hash == record.hash) {
             return Ok(());
         }
-        let its = there.map_or(0, |(_, there)| there.bytes.len());
-        let room = match (&key.tool, there.is_some()) {
+        let existing_bytes = existing.map_or(0, |(_, existing)| existing.bytes.len());
+        let limit = match (&key.tool, existing.is_some()) {
             _ if record.bytes.len() > RECORD_MAX => {
                 Err(OmissionReason::TooLong(record.bytes.len()))
             }
@@ -178,15 +178,15 @@ impl IndexView {
             (Some(_), false) if self.live.len() - self.servers >= TOOLS_MAX => {
                 Err(OmissionReason::ToolLimit)
             }
-            _ if self.bytes - its + record.bytes.len() > BYTES_MAX => {
+            _ if self.bytes - existing_bytes + record.bytes.len() > BYTES_MAX => {
                 Err(OmissionReason::ByteLimit)
             }
             _ => Ok(()),
         };
-        if room.is_err() {
+        if limit.is_err() {
             // The version in the view is outdated.
             self.remove(key);
-            return room;
+            return limit;
         }
         self.remove_live(key);
         if let Some(removal) = self.tombstones.remove(key) {
