@@ -95,8 +95,9 @@ impl AgentRequests {
         if asker == target {
             return Err(AgentRequestError::SameAgent);
         }
-        let of_it = self.pending.iter().filter(|ask| ask.requester == *asker);
-        if of_it.count() >= PER_AGENT_MAX || self.pending.len() >= TOTAL_MAX {
+        let pending = self.pending.iter();
+        let pending = pending.filter(|request| request.requester == *asker);
+        if pending.count() >= PER_AGENT_MAX || self.pending.len() >= TOTAL_MAX {
             return Err(AgentRequestError::TooMany);
         }
         if self.is_waiting_for(target, asker) {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_short_and_no_circle() {
+    fn a_chain_is_bounded_and_has_no_cycle() {
         let mut asks = AgentRequests::default();
         let mut ask = |from: &str, to: &str| asks.begin(&agent(from), &agent(to));
         assert_eq!(ask("a", "a"), Err(AgentRequestError::SameAgent));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_does_not_ask_without_end() {
+    fn requests_of_one_agent_are_bounded() {
         let mut asks = AgentRequests::default();
         for n in 0..PER_AGENT_MAX {
             asks.begin(&agent("a"), &agent(&format!("t{n}"))).unwrap();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_answers_whom_it_agreed_to_answer() {
+    fn an_agent_accepts_only_configured_requesters() {
         let some = BTreeSet::from([agent("a")]);
         let all = RequestableAgents(BTreeMap::from([
             (agent("b"), AllowedRequesters::Only(some)),
@@ -193,9 +194,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked and answered, no chain is longer than allowed and none is a circle.
+        /// After any history, and without cycles.
         #[test]
-        fn chains_stay_short(
+        fn chains_are_bounded(
             steps in proptest::collection::vec((0u8..6, 0u8..6, any::<bool>()), 0..80)
         ) {
             let mut asks = AgentRequests::default();

@@ -42,9 +42,9 @@ impl CallbackTimeout {
 mod tests {
     use super::*;
 
-    /// MGP-175, MGP-181, A-50: the server's own time, within a bound that it may not know.
+    /// MGP-175, MGP-181, A-50.
     #[test]
-    fn a_callback_waits_as_long_as_its_server_says_within_a_bound() {
+    fn the_timeout_of_a_server_is_bounded() {
         let of = |ms| {
             let patience = CallbackTimeout::from_timeout_ms(ms);
             (patience.duration.as_millis(), patience.is_from_server)

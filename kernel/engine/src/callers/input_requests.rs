@@ -165,9 +165,9 @@ mod tests {
 
     const FORM: &str = r#"{"message":"name?","requestedSchema":{"maximum":1.0e2}}"#;
 
-    /// MRTR: several questions go into one result, as the server wrote them.
+    /// MRTR: one result contains several, unchanged.
     #[test]
-    fn open_questions_are_shown_under_readable_names() {
+    fn input_requests_have_readable_keys() {
         let mut questions = InputRequests::default();
         assert!(questions.is_empty());
         assert_eq!(questions.render_input_requests(), "{}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_questions_and_others_are_ignored() {
+    fn answers_match_their_requests_and_others_are_ignored() {
         let mut questions = InputRequests::default();
         let first = questions.add("elicitation/create", Some(FORM)).unwrap();
         let second = questions.add("elicitation/create", Some(FORM)).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn open_questions_are_bounded() {
+    fn input_requests_are_bounded() {
         let mut questions = InputRequests::default();
         for _ in 0..PENDING_MAX {
             questions.add("roots/list", None).unwrap();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_scattered_and_never_come_twice() {
+    fn ids_are_scattered_and_never_repeat() {
         let ids = RequestIds::new([7; 16]);
         let shown: Vec<u64> = (1..=10_000).map(|number| ids.encode(number).0).collect();
         let different: HashSet<&u64> = shown.iter().collect();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_toward_a_server_count() {
+    fn ids_for_a_server_are_plain_numbers() {
         let ids = RequestIds::unencrypted();
         for number in [1, 2, 3, 1 << 40] {
             assert_eq!(ids.encode(number).to_string(), number.to_string());
@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_leads_back(key in any::<[u8; 16]>(), number in 0..1_u64 << 53) {
+        fn ids_round_trip(key in any::<[u8; 16]>(), number in 0..1_u64 << 53) {
             let ids = RequestIds::new(key);
             prop_assert_eq!(ids.decode(ids.encode(number).0), Some(number));
             prop_assert_eq!(ids.encode(ids.decode(number).unwrap()).0, number);

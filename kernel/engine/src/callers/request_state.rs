@@ -143,9 +143,9 @@ mod tests {
         }
     }
 
-    /// SEP-2322: what a client adds for a retry does not make it another call.
+    /// SEP-2322: members added for a retry do not count.
     #[test]
-    fn all_tries_of_a_call_have_one_digest() {
+    fn all_attempts_of_a_call_have_the_same_digest() {
         let first = RequestDigest::new("tools/call", Some(PARAMS));
         for same in [
             r#"{"arguments":{"a":1.0e2,"b":[]},"name":"ask"}"#,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_leads_back_to_its_own_call_only() {
+    fn a_state_continues_only_its_own_call() {
         let suspended = state(RequestStateKind::Suspended);
         let call = Some(PARAMS);
         assert_eq!(suspended.check(3, 999, "tools/call", call), Ok(()));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_survives_its_seal() {
+    fn a_sealed_state_round_trips() {
         let key = SealKey::new([1; 32]);
         let text = key.seal(
             Purpose::RequestState,

@@ -188,7 +188,7 @@ mod tests {
         key.open(purpose, principal, text)
     }
 
-    /// A task keeps its id, and an id tells nothing of its task.
+    /// So a task keeps its id, which reveals nothing.
     #[test]
     fn the_same_record_has_the_same_text() {
         let text = key().seal(Purpose::Task, "ann", &record());
@@ -209,7 +209,7 @@ mod tests {
         assert_ne!(text, key().seal(Purpose::Task, "bob", &record()));
     }
 
-    /// A nonce that serves two records would give both away.
+    /// A reused nonce would reveal both.
     #[test]
     fn no_two_records_share_a_nonce() {
         let nonce = |purpose, principal: &str, call| {
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(another, Err(BadSeal));
     }
 
-    /// Every byte counts, and so does every byte that is missing.
+    /// Or a truncated one.
     #[test]
     fn a_changed_text_is_refused() {
         let text = key().seal(Purpose::RequestState, "ann", &record());
@@ -293,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_opening(text in "(mgp1\\.)?\\PC{0,80}") {
+        fn opening_arbitrary_text_does_not_panic(text in "(mgp1\\.)?\\PC{0,80}") {
             prop_assert_eq!(open(&key(), Purpose::Task, "ann", &text), Err(BadSeal));
         }
     }

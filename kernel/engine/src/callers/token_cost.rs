@@ -15,7 +15,7 @@ use mgp_json::{Token, Tokens, members};
 pub(crate) const OVERHEAD: u64 = 100;
 /// Characters per token.
 const CHARACTERS_PER_TOKEN: u64 = 4;
-/// The member that is counted by itself.
+/// The member that is counted separately.
 const SCHEMA: &str = "inputSchema";
 /// A member added by the kernel that the model does not see.
 const EMBEDDING: &str = "embedding";
@@ -82,10 +82,10 @@ mod tests {
         );
     }
 
-    /// A-49: held against what two tokenizers make of definitions: tiny, plain, long, deep, Chinese and
-    /// Japanese. Never told cheaper than nine tenths, and never dearer than by the 100 and a fifth.
+    /// A-49: against two tokenizers, for tiny, plain, long, deep, Chinese and Japanese definitions. At least nine tenths
+    /// of the true cost, and at most 100 and a fifth more.
     #[test]
-    fn the_estimate_is_near_what_real_tokenizers_count() {
+    fn the_estimate_is_close_to_real_tokenizers() {
         // By o200k_base and cl100k_base of bpe-openai 0.3.2, line by line.
         let counted = [
             (24, 23),
@@ -98,29 +98,29 @@ mod tests {
         let samples: Vec<&str> = include_str!("token_cost/samples.jsonl").lines().collect();
         assert_eq!(samples.len(), counted.len());
         for (sample, (o200k, cl100k)) in samples.into_iter().zip(counted) {
-            let told = estimate_definition(sample);
+            let estimate = estimate_definition(sample);
             for real in [o200k, cl100k] {
-                assert!(told * 10 >= real * 9, "{told} for {real}: {sample}");
+                assert!(estimate * 10 >= real * 9, "{estimate} for {real}: {sample}");
                 assert!(
-                    told <= OVERHEAD + real * 6 / 5,
-                    "{told} for {real}: {sample}"
+                    estimate <= OVERHEAD + real * 6 / 5,
+                    "{estimate} for {real}: {sample}"
                 );
             }
         }
     }
 
-    /// A-49: a description that is a book is not told for the price of a line.
+    /// A-49.
     #[test]
-    fn a_long_description_counts_by_itself() {
+    fn a_long_description_is_counted() {
         let long = "word ".repeat(400);
         assert!(estimate_definition(&tool(&long, &json!({}))) > 500);
         let vector = format!(r#"{{"name":"t","embedding":[{}0.5]}}"#, "0.5,".repeat(384));
         assert_eq!(estimate_definition(&vector), 100, "no model reads it");
     }
 
-    /// Spaces within texts count, quotes and backslashes within texts end nothing.
+    /// Spaces inside strings count; escaped quotes do not end a string.
     #[test]
-    fn only_spaces_between_pieces_are_free() {
+    fn only_spaces_between_tokens_are_free() {
         for (text, count) in [
             (r#"{ "a" : 1 }"#, 7),
             (r#""a b""#, 5),
@@ -133,9 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// A-49: how a definition is laid out does not change its price, and more is never cheaper.
+        /// A-49.
         #[test]
-        fn layout_is_free_and_more_costs_more(
+        fn layout_is_free_and_longer_definitions_cost_more(
             texts in proptest::collection::vec("\\PC{0,30}", 1..6), more in "\\PC{1,200}"
         ) {
             let mut schema = json!({"type": "object", "properties": {}});

@@ -146,9 +146,12 @@ impl ToolCache {
         if self.is_pinned(&tool.tool) {
             return CacheInsertion::Pinned;
         }
-        let there = self.cached.iter().position(|one| one.tool == tool.tool);
-        if let Some(at) = there {
-            self.remove_at(at);
+        let index = self
+            .cached
+            .iter()
+            .position(|cached| cached.tool == tool.tool);
+        if let Some(index) = index {
+            self.remove_at(index);
         }
         if tool.tokens > self.cache_capacity() {
             return CacheInsertion::TooLarge;
@@ -156,7 +159,7 @@ impl ToolCache {
         self.cached.push(tool.clone());
         self.cached_tokens += tool.tokens;
         let evicted = self.evict_to_fit();
-        match there {
+        match index {
             Some(_) if evicted.is_empty() => CacheInsertion::Touched,
             _ => CacheInsertion::Added { evicted },
         }
@@ -238,18 +241,18 @@ impl ToolCache {
     }
 
     fn evict_to_fit(&mut self) -> Vec<Arc<str>> {
-        let room = self.cache_capacity();
+        let capacity = self.cache_capacity();
         let mut evicted = Vec::new();
-        while self.cached_tokens > room || self.cached.len() > CACHED_MAX {
+        while self.cached_tokens > capacity || self.cached.len() > CACHED_MAX {
             evicted.push(self.remove_at(0).tool);
         }
         evicted
     }
 
-    fn remove_at(&mut self, at: usize) -> PricedTool {
-        let gone = self.cached.remove(at);
-        self.cached_tokens -= gone.tokens;
-        gone
+    fn remove_at(&mut self, index: usize) -> PricedTool {
+        let removed = self.cached.remove(index);
+        self.cached_tokens -= removed.tokens;
+        removed
     }
 }
 

@@ -40,10 +40,11 @@ impl AddressHints {
             let hints = before.remove(&node).unwrap_or_default();
             self.nodes.insert(node, hints);
         }
-        for gone in before.into_keys() {
-            self.proven.forget(gone);
-            for at in self.names.values_mut().filter(|at| **at == Some(gone)) {
-                *at = None;
+        for node in before.into_keys() {
+            self.proven.forget(node);
+            let answered = self.names.values_mut();
+            for answer in answered.filter(|answer| **answer == Some(node)) {
+                *answer = None;
             }
         }
     }
@@ -67,8 +68,8 @@ impl AddressHints {
 
     /// Records which node answered at the address of a name.
     pub fn record_answer(&mut self, name: &str, node: NodeId) {
-        if let Some(at) = self.names.get_mut(name) {
-            *at = Some(node);
+        if let Some(answer) = self.names.get_mut(name) {
+            *answer = Some(node);
         }
     }
 
@@ -97,25 +98,26 @@ impl AddressHints {
     /// The addresses to dial for a node, the most likely first. Names of nodes that are linked already are left out.
     pub fn dial_targets(&self, node: NodeId, is_linked: impl Fn(NodeId) -> bool) -> Vec<String> {
         let hints = self.nodes.get(&node);
-        let heard = hints
+        let reported = hints
             .into_iter()
             .flat_map(|hints| hints.announced.iter().chain(&hints.reported));
         let proven = self.proven.addresses_of(node).into_iter().take(HINTS_MAX);
         let addresses = proven
-            .chain(heard.copied())
+            .chain(reported.copied())
             .map(|address| address.to_string());
-        let leads_here = |at: &Option<NodeId>| *at == Some(node);
-        let may_lead = |at: &Option<NodeId>| !at.is_some_and(&is_linked) && !leads_here(at);
-        let sure = self.names.iter().filter(|(_, at)| leads_here(at));
-        let perhaps = self.names.iter().filter(|(_, at)| may_lead(at));
-        let names = sure.chain(perhaps).map(|(name, _)| name.clone());
-        let mut places = Vec::new();
-        for place in addresses.chain(names) {
-            if places.len() < DIAL_TARGETS_MAX && !places.contains(&place) {
-                places.push(place);
+        let is_confirmed = |answer: &Option<NodeId>| *answer == Some(node);
+        let is_possible =
+            |answer: &Option<NodeId>| !answer.is_some_and(&is_linked) && !is_confirmed(answer);
+        let confirmed = self.names.iter().filter(|(_, answer)| is_confirmed(answer));
+        let possible = self.names.iter().filter(|(_, answer)| is_possible(answer));
+        let names = confirmed.chain(possible).map(|(name, _)| name.clone());
+        let mut targets = Vec::new();
+        for target in addresses.chain(names) {
+            if targets.len() < DIAL_TARGETS_MAX && !targets.contains(&target) {
+                targets.push(target);
             }
         }
-        places
+        targets
     }
 }
 
@@ -125,8 +127,8 @@ fn push_front(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
         return false;
     }
     let before = known.iter().position(|other| *other == address);
-    if let Some(at) = before {
-        known.remove(at);
+    if let Some(index) = before {
+        known.remove(index);
     }
     known.insert(0, address);
     known.truncate(HINTS_MAX);
@@ -151,7 +153,7 @@ mod tests {
     const B: NodeId = NodeId([2; 32]);
 
     #[test]
-    fn what_was_proven_comes_first_and_names_last() {
+    fn proven_addresses_come_first_and_names_last() {
         let mut hints = pinned(&[A, B]);
         hints.set_names(["a.example:1".to_owned(), "b.example:1".to_owned()].into_iter());
         assert!(hints.add_announced(A, at(1)));
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(hints.dial_targets(A, |node| node == B), expected[..3]);
     }
 
-    /// Of nodes that are not pinned nothing is kept, and of others not more than a few.
+    /// Hints of nodes that are not pinned are dropped.
     #[test]
     fn hints_are_bounded_and_only_for_pinned_nodes() {
         let mut hints = pinned(&[A]);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_of_another_machine_is_not_ours() {
+    fn reported_loopback_addresses_of_other_machines_are_ignored() {
         let mut hints = pinned(&[A]);
         let own = SocketAddr::from(([127, 0, 0, 1], 4));
         assert!(!hints.add_reported(Some(at(9)), A, own));

@@ -108,32 +108,32 @@ impl AssertionVerifier {
     pub fn authenticate(
         &mut self,
         id: AssertionId,
-        shown: Option<&SignedAssertion>,
+        presented: Option<&SignedAssertion>,
         now_ms: u64,
     ) -> Result<NodeAgent, AssertionError> {
         self.use_count += 1;
-        if let Some(known) = self.verified.get_mut(&id) {
-            if shown.is_some_and(|shown| *shown != known.signed) {
+        if let Some(stored) = self.verified.get_mut(&id) {
+            if presented.is_some_and(|presented| *presented != stored.signed) {
                 return Err(AssertionError::Reused);
             }
-            if known.expires_ms <= now_ms {
+            if stored.expires_ms <= now_ms {
                 return Err(AssertionError::Expired);
             }
-            known.last_used = self.use_count;
-            return Ok(known.agent.clone());
+            stored.last_used = self.use_count;
+            return Ok(stored.agent.clone());
         }
-        let shown = shown.ok_or(AssertionError::Unknown)?;
-        let (agent, until_ms) = self.verify(id, shown, now_ms)?;
+        let presented = presented.ok_or(AssertionError::Unknown)?;
+        let (agent, until_ms) = self.verify(id, presented, now_ms)?;
         if self.verified.len() >= ASSERTIONS_MAX {
             self.evict_one(now_ms);
         }
-        let believed = VerifiedAssertion {
-            signed: shown.clone(),
+        let stored = VerifiedAssertion {
+            signed: presented.clone(),
             agent: agent.clone(),
             expires_ms: until_ms,
             last_used: self.use_count,
         };
-        self.verified.insert(id, believed);
+        self.verified.insert(id, stored);
         Ok(agent)
     }
 
@@ -141,7 +141,7 @@ impl AssertionVerifier {
     fn verify(
         &self,
         id: AssertionId,
-        shown: &SignedAssertion,
+        presented: &SignedAssertion,
         now_ms: u64,
     ) -> Result<(NodeAgent, u64), AssertionError> {
         let LinkEnds {
@@ -149,39 +149,42 @@ impl AssertionVerifier {
             owner,
             binding,
         } = &self.ends;
-        if shown.bytes.len() > ASSERTION_BYTES_MAX {
+        if presented.bytes.len() > ASSERTION_BYTES_MAX {
             return Err(AssertionError::Unreadable);
         }
-        let read = Assertion::decode(&shown.bytes).map_err(|_| AssertionError::Unreadable)?;
-        if read.id != id {
+        let assertion =
+            Assertion::decode(&presented.bytes).map_err(|_| AssertionError::Unreadable)?;
+        if assertion.id != id {
             return Err(AssertionError::IdMismatch);
         }
-        if (read.home, read.owner, read.binding) != (home.node_id(), *owner, *binding) {
+        if (assertion.home, assertion.owner, assertion.binding)
+            != (home.node_id(), *owner, *binding)
+        {
             return Err(AssertionError::LinkMismatch);
         }
-        if read.until_ms <= now_ms {
+        if assertion.until_ms <= now_ms {
             return Err(AssertionError::Expired);
         }
-        if read.until_ms - now_ms > LIFETIME_MAX_MS {
+        if assertion.until_ms - now_ms > LIFETIME_MAX_MS {
             return Err(AssertionError::LifetimeTooLong);
         }
-        let agent = NodeAgent::from_reported(read.home, &read.agent)?;
-        let signature = <[u8; 64]>::try_from(shown.signature.as_slice());
+        let agent = NodeAgent::from_reported(assertion.home, &assertion.agent)?;
+        let signature = <[u8; 64]>::try_from(presented.signature.as_slice());
         let signature = signature.map_err(|_| AssertionError::BadSignature)?;
-        if home.verify(&shown.bytes, &Signature(signature)) {
-            Ok((agent, read.until_ms))
+        if home.verify(&presented.bytes, &Signature(signature)) {
+            Ok((agent, assertion.until_ms))
         } else {
             Err(AssertionError::BadSignature)
         }
     }
 
     fn evict_one(&mut self, now_ms: u64) {
-        self.verified.retain(|_, known| known.expires_ms > now_ms);
+        self.verified.retain(|_, stored| stored.expires_ms > now_ms);
         if self.verified.len() >= ASSERTIONS_MAX {
             let oldest = self
                 .verified
                 .iter()
-                .min_by_key(|(_, known)| known.last_used);
+                .min_by_key(|(_, stored)| stored.last_used);
             if let Some(id) = oldest.map(|(id, _)| *id) {
                 self.verified.remove(&id);
             }
@@ -252,27 +255,30 @@ impl AssertionIssuer {
     ) -> CallAssertion {
         self.use_count += 1;
         let uses = self.use_count;
-        let lasts = |made: &IssuedAssertion| {
-            let left = made.expires_ms.saturating_sub(now_ms);
+        let is_fresh = |issued: &IssuedAssertion| {
+            let left = issued.expires_ms.saturating_sub(now_ms);
             // After the clock was set back, an existing assertion would be valid for too long.
             (RENEW_BEFORE_MS..=ISSUED_LIFETIME_MS).contains(&left)
         };
-        if let Some(made) = self.issued.get_mut(agent).filter(|made| lasts(made)) {
-            made.last_used = uses;
+        if let Some(issued) = self.issued.get_mut(agent).filter(|issued| is_fresh(issued)) {
+            issued.last_used = uses;
             return CallAssertion {
-                id: made.id,
-                signed: (!made.is_accepted).then(|| Arc::clone(&made.signed)),
+                id: issued.id,
+                signed: (!issued.is_accepted).then(|| Arc::clone(&issued.signed)),
             };
         }
         if self.issued.len() >= ASSERTIONS_MAX && !self.issued.contains_key(agent) {
-            let oldest = self.issued.iter().min_by_key(|(_, made)| made.last_used);
+            let oldest = self
+                .issued
+                .iter()
+                .min_by_key(|(_, issued)| issued.last_used);
             if let Some(agent) = oldest.map(|(agent, _)| agent.clone()) {
                 self.issued.remove(&agent);
             }
         }
-        let made = self.sign(agent, now_ms.saturating_add(ISSUED_LIFETIME_MS), random);
-        let (id, signed) = (made.id, Some(Arc::clone(&made.signed)));
-        self.issued.insert(agent.clone(), made);
+        let issued = self.sign(agent, now_ms.saturating_add(ISSUED_LIFETIME_MS), random);
+        let (id, signed) = (issued.id, Some(Arc::clone(&issued.signed)));
+        self.issued.insert(agent.clone(), issued);
         CallAssertion { id, signed }
     }
 
@@ -307,9 +313,9 @@ impl AssertionIssuer {
         self.set_accepted(id, false);
     }
 
-    fn set_accepted(&mut self, id: AssertionId, taken: bool) {
-        if let Some(made) = self.issued.values_mut().find(|made| made.id == id) {
-            made.is_accepted = taken;
+    fn set_accepted(&mut self, id: AssertionId, is_accepted: bool) {
+        if let Some(issued) = self.issued.values_mut().find(|issued| issued.id == id) {
+            issued.is_accepted = is_accepted;
         }
     }
 

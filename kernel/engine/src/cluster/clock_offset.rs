@@ -37,14 +37,14 @@ pub struct PeerClock {
 
 impl ClockOffsetEstimator {
     /// Adds a sample: our wall clock at the request, the round trip by a monotonic clock, and the peer's wall clock.
-    pub fn add_sample(&mut self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
-        if way_ms > ROUND_TRIP_MAX_MS {
+    pub fn add_sample(&mut self, sent_ms: u64, round_trip_ms: u64, theirs_ms: u64) {
+        if round_trip_ms > ROUND_TRIP_MAX_MS {
             return;
         }
-        let at_answer = asked_ms.saturating_add(way_ms / 2);
+        let midpoint_ms = sent_ms.saturating_add(round_trip_ms / 2);
         let sample = Sample {
-            offset_ms: clamped_difference(theirs_ms, at_answer),
-            round_trip_ms: way_ms,
+            offset_ms: clamped_difference(theirs_ms, midpoint_ms),
+            round_trip_ms,
         };
         self.0.retain(|older| older.is_consistent_with(&sample));
         if self.0.len() >= SAMPLES_MAX {
@@ -67,16 +67,16 @@ impl ClockOffsetEstimator {
 impl Sample {
     /// False when one of the clocks was set between the two samples.
     fn is_consistent_with(&self, other: &Self) -> bool {
-        let apart = self.offset_ms.abs_diff(other.offset_ms);
-        apart <= self.round_trip_ms.div_ceil(2) + other.round_trip_ms.div_ceil(2) + DRIFT_MS
+        let difference = self.offset_ms.abs_diff(other.offset_ms);
+        difference <= self.round_trip_ms.div_ceil(2) + other.round_trip_ms.div_ceil(2) + DRIFT_MS
     }
 }
 
 /// A wrong clock must not cause a failure: the difference saturates.
 fn clamped_difference(theirs_ms: u64, ours_ms: u64) -> i64 {
     let difference = i128::from(theirs_ms) - i128::from(ours_ms);
-    let far = i128::from(i64::MAX);
-    i64::try_from(difference.clamp(-far, far)).unwrap_or(i64::MAX)
+    let limit = i128::from(i64::MAX);
+    i64::try_from(difference.clamp(-limit, limit)).unwrap_or(i64::MAX)
 }
 
 impl PeerClock {
@@ -92,8 +92,8 @@ impl PeerClock {
     /// True when the two clocks certainly differ by more than [`SKEW_MAX_MS`].
     #[must_use]
     pub fn is_skewed(self) -> bool {
-        let apart = self.offset_ms.unsigned_abs();
-        apart.saturating_sub(self.error_ms) > SKEW_MAX_MS
+        let difference = self.offset_ms.unsigned_abs();
+        difference.saturating_sub(self.error_ms) > SKEW_MAX_MS
     }
 
     /// The peer's clock at this time of our clock.
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_way_counts_and_old_ones_are_forgotten() {
+    fn the_shortest_round_trip_of_recent_samples_counts() {
         let mut clock = ClockOffsetEstimator::default();
         assert_eq!(clock.estimate(), None);
         clock.add_sample(1000, 100, 3050);
@@ -129,7 +129,7 @@ mod tests {
 
     /// FEDERATION, clocks: the first answer after it tells that a clock was set, however short the ways before.
     #[test]
-    fn what_was_measured_before_a_clock_was_set_is_forgotten() {
+    fn samples_before_a_clock_change_are_dropped() {
         let mut clock = ClockOffsetEstimator::default();
         for n in 0..SAMPLES_MAX as u64 {
             clock.add_sample(1000 * n, 2, 1000 * n + 1);
@@ -142,7 +142,7 @@ mod tests {
 
     /// No clock and no way makes an arithmetic mistake, and a way that is too long teaches nothing.
     #[test]
-    fn the_wildest_clocks_are_far_and_nothing_else() {
+    fn extreme_clocks_do_not_overflow() {
         let mut clock = ClockOffsetEstimator::default();
         clock.add_sample(0, ROUND_TRIP_MAX_MS + 1, 5);
         assert_eq!(clock.estimate(), None);

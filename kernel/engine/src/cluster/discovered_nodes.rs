@@ -60,7 +60,7 @@ impl DiscoveredNodes {
         now: MonotonicTime,
     ) -> Vec<SocketAddr> {
         self.nodes
-            .retain(|_, heard| now.duration_since(heard.last_seen) < FORGET_AFTER);
+            .retain(|_, entry| now.duration_since(entry.last_seen) < FORGET_AFTER);
         if !self.evict_for(node, same_cluster) {
             self.dropped += 1;
             return Vec::new();
@@ -69,42 +69,45 @@ impl DiscoveredNodes {
         if self.tries.0 != second {
             self.tries = (second, 0);
         }
-        let heard = self.nodes.entry(node).or_insert(DiscoveryEntry {
+        let entry = self.nodes.entry(node).or_insert(DiscoveryEntry {
             addresses: Vec::new(),
             same_cluster,
             last_seen: now,
         });
-        (heard.same_cluster, heard.last_seen) = (same_cluster, now);
-        let mut worth = Vec::new();
+        (entry.same_cluster, entry.last_seen) = (same_cluster, now);
+        let mut to_try = Vec::new();
         for address in addresses.iter().take(ADDRESSES_MAX) {
-            let at = heard.addresses.iter().position(|(at, _)| at == address);
-            let (_, last) = at.map_or((*address, None), |at| heard.addresses.remove(at));
-            let due = last.is_none_or(|last| now.duration_since(last) >= RETRY_INTERVAL);
-            let tried = due && self.tries.1 < TRIES_PER_SECOND;
-            if tried {
+            let index = entry
+                .addresses
+                .iter()
+                .position(|(known, _)| known == address);
+            let (_, last) = index.map_or((*address, None), |index| entry.addresses.remove(index));
+            let is_due = last.is_none_or(|last| now.duration_since(last) >= RETRY_INTERVAL);
+            let should_try = is_due && self.tries.1 < TRIES_PER_SECOND;
+            if should_try {
                 self.tries.1 += 1;
-                worth.push(*address);
+                to_try.push(*address);
             }
-            let last = if tried { Some(now) } else { last };
-            heard.addresses.insert(0, (*address, last));
+            let last = if should_try { Some(now) } else { last };
+            entry.addresses.insert(0, (*address, last));
         }
-        heard.addresses.truncate(ADDRESSES_MAX);
-        worth
+        entry.addresses.truncate(ADDRESSES_MAX);
+        to_try
     }
 
     /// The recently announced nodes, those that claim to be in this cluster first.
     #[must_use]
     pub fn list(&self, now: MonotonicTime) -> Vec<DiscoveredNode> {
-        let lately = self
+        let recent = self
             .nodes
             .iter()
-            .filter(|(_, heard)| now.duration_since(heard.last_seen) < FORGET_AFTER);
-        let mut all: Vec<DiscoveredNode> = lately
-            .map(|(node, heard)| DiscoveredNode {
+            .filter(|(_, entry)| now.duration_since(entry.last_seen) < FORGET_AFTER);
+        let mut all: Vec<DiscoveredNode> = recent
+            .map(|(node, entry)| DiscoveredNode {
                 node: *node,
-                addresses: heard.addresses.iter().map(|(at, _)| *at).collect(),
-                same_cluster: heard.same_cluster,
-                last_seen: heard.last_seen,
+                addresses: entry.addresses.iter().map(|(at, _)| *at).collect(),
+                same_cluster: entry.same_cluster,
+                last_seen: entry.last_seen,
             })
             .collect();
         all.sort_by_key(|seen| (!seen.same_cluster, seen.node));
@@ -123,15 +126,15 @@ impl DiscoveredNodes {
         if self.nodes.len() < NODES_MAX || self.nodes.contains_key(&node) {
             return true;
         }
-        let strangers = self
+        let evictable = self
             .nodes
             .iter()
-            .filter(|(_, heard)| !heard.same_cluster && same_cluster);
-        let oldest = strangers.min_by_key(|(_, heard)| heard.last_seen);
-        let Some(gone) = oldest.map(|(node, _)| *node) else {
+            .filter(|(_, entry)| !entry.same_cluster && same_cluster);
+        let oldest = evictable.min_by_key(|(_, entry)| entry.last_seen);
+        let Some(evicted) = oldest.map(|(node, _)| *node) else {
             return false;
         };
-        self.nodes.remove(&gone);
+        self.nodes.remove(&evicted);
         true
     }
 }
@@ -154,10 +157,9 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(secs))
     }
 
-    /// PRJ-012, FED-014: whoever floods the network fills a table, takes no room of the cluster's own, and has this node
-    /// try a bounded number of addresses.
+    /// PRJ-012, FED-014: nodes of the cluster are not evicted, and the number of tried addresses is bounded.
     #[test]
-    fn a_flood_fills_the_table_and_nothing_else() {
+    fn a_flood_of_announcements_is_bounded() {
         let mut seen = DiscoveredNodes::default();
         assert_eq!(
             seen.record_announcement(node(0), &[at(1)], true, secs(1)),
@@ -173,7 +175,7 @@ mod tests {
         let all = seen.list(secs(2));
         assert_eq!((all.len(), all[0].node), (NODES_MAX, node(0)));
         assert!(seen.dropped_count() > 9000);
-        // One of the cluster is heard all the same.
+        // A node of the cluster is recorded.
         assert_eq!(
             seen.record_announcement(node(20_000), &[at(9)], true, secs(3)),
             [at(9)]
@@ -182,9 +184,9 @@ mod tests {
         assert_eq!((all.len(), all[1].node), (NODES_MAX, node(20_000)));
     }
 
-    /// One node has a few addresses, the newest, and each is tried again only after a while.
+    /// Only the newest addresses of a node are stored.
     #[test]
-    fn an_address_is_tried_once_until_it_is_time_again() {
+    fn an_address_is_retried_after_the_interval() {
         let mut seen = DiscoveredNodes::default();
         assert_eq!(
             seen.record_announcement(node(1), &[at(1)], false, secs(1)),
@@ -207,9 +209,9 @@ mod tests {
         assert!(seen.list(secs(780) + FORGET_AFTER).is_empty());
     }
 
-    /// What was left out for the pace is tried when it is heard again.
+    /// Addresses skipped by the rate limit are tried at their next announcement.
     #[test]
-    fn what_is_left_out_comes_later() {
+    fn skipped_addresses_are_tried_later() {
         let mut seen = DiscoveredNodes::default();
         for n in 0..usize::try_from(TRIES_PER_SECOND).unwrap() {
             assert_eq!(

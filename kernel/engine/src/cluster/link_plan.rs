@@ -43,14 +43,14 @@ pub struct LinkTraits {
 /// two links dialed at once by both ends, the one dialed by the smaller id stays. A later link of the same dialer, or
 /// of another instance of the peer, means that the earlier one is lost, even if that was not noticed.
 #[must_use]
-pub fn should_replace(own: NodeId, peer: NodeId, held: LinkTraits, new: LinkTraits) -> bool {
-    if held.instance == new.instance && held.relayed != new.relayed {
-        return held.relayed;
+pub fn should_replace(local: NodeId, peer: NodeId, current: LinkTraits, new: LinkTraits) -> bool {
+    if current.instance == new.instance && current.relayed != new.relayed {
+        return current.relayed;
     }
-    if held.instance != new.instance || held.dialed == new.dialed {
+    if current.instance != new.instance || current.dialed == new.dialed {
         return true;
     }
-    new.dialed == (own < peer)
+    new.dialed == (local < peer)
 }
 
 /// When one node is dialed.
@@ -66,8 +66,8 @@ pub struct DialBackoff {
 impl DialBackoff {
     /// The wait before a first dial.
     #[must_use]
-    pub fn initial_delay(own: NodeId, peer: NodeId) -> Duration {
-        if own < peer {
+    pub fn initial_delay(local: NodeId, peer: NodeId) -> Duration {
+        if local < peer {
             Duration::ZERO
         } else {
             DIAL_HEAD_START
@@ -90,14 +90,14 @@ impl DialBackoff {
 
     /// The relays to ask in the next dial. They rotate, so that each one is asked after enough dials.
     #[must_use]
-    pub fn pick_relays(&self, mut able: Vec<NodeId>) -> Vec<NodeId> {
-        able.sort_unstable();
-        if able.len() > RELAYS_PER_DIAL {
-            let begin = self.failures as usize * RELAYS_PER_DIAL % able.len();
-            able.rotate_left(begin);
-            able.truncate(RELAYS_PER_DIAL);
+    pub fn pick_relays(&self, mut candidates: Vec<NodeId>) -> Vec<NodeId> {
+        candidates.sort_unstable();
+        if candidates.len() > RELAYS_PER_DIAL {
+            let begin = self.failures as usize * RELAYS_PER_DIAL % candidates.len();
+            candidates.rotate_left(begin);
+            candidates.truncate(RELAYS_PER_DIAL);
         }
-        able
+        candidates
     }
 
     /// The wait after the node has rejected this one because two instances use its key.
@@ -143,35 +143,35 @@ fn jitter(wait: Duration, chance: u64) -> Duration {
 mod tests {
     use super::*;
 
-    fn facts(dialed: bool, life: u8) -> LinkTraits {
-        let life = LifeId([life; 16]);
+    fn traits(dialed: bool, instance: u8) -> LinkTraits {
+        let instance = LifeId([instance; 16]);
         LinkTraits {
             dialed,
             relayed: false,
-            instance: life,
+            instance,
         }
     }
 
-    /// Whoever dialed them, and in whatever order they come: both ends take the same one.
+    /// Both ends decide alike, whoever dialed.
     #[test]
-    fn a_direct_link_goes_before_a_relayed_one_of_the_same_life() {
+    fn a_direct_link_replaces_a_relayed_one_of_the_same_instance() {
         let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
-        for (own, peer) in [(small, large), (large, small)] {
+        for (local, peer) in [(small, large), (large, small)] {
             for (direct, relayed) in [(true, true), (true, false), (false, true), (false, false)] {
-                let direct = facts(direct, 7);
+                let direct = traits(direct, 7);
                 let relayed = LinkTraits {
                     relayed: true,
-                    ..facts(relayed, 7)
+                    ..traits(relayed, 7)
                 };
-                assert!(should_replace(own, peer, relayed, direct));
-                assert!(!should_replace(own, peer, direct, relayed));
-                let life = LifeId([8; 16]);
+                assert!(should_replace(local, peer, relayed, direct));
+                assert!(!should_replace(local, peer, direct, relayed));
+                let instance = LifeId([8; 16]);
                 assert!(should_replace(
-                    own,
+                    local,
                     peer,
                     direct,
                     LinkTraits {
-                        instance: life,
+                        instance,
                         ..relayed
                     }
                 ));
@@ -180,84 +180,90 @@ mod tests {
     }
 
     #[test]
-    fn a_relayed_node_is_dialed_directly_more_and_more_seldom() {
-        let mut plan = DialBackoff::default();
-        let waits: Vec<_> = (0..12).map(|_| plan.next_direct_delay(999)).collect();
+    fn direct_dials_to_a_relayed_node_back_off() {
+        let mut backoff = DialBackoff::default();
+        let waits: Vec<_> = (0..12).map(|_| backoff.next_direct_delay(999)).collect();
         assert!(waits.is_sorted() && waits[0] <= DIRECT_BACKOFF_MIN);
         assert!(waits[11] <= DIRECT_BACKOFF_MAX && waits[11] > DIRECT_BACKOFF_MAX / 2);
-        plan.record_link();
-        assert!(plan.next_direct_delay(0) <= DIRECT_BACKOFF_MIN);
+        backoff.record_link();
+        assert!(backoff.next_direct_delay(0) <= DIRECT_BACKOFF_MIN);
     }
 
-    /// In a large cluster the one node that both ends reach is found.
+    /// So in a large cluster, a node that both ends reach is found.
     #[test]
-    fn each_node_that_could_relay_is_asked_in_its_turn() {
-        let able: Vec<NodeId> = (0..100).map(|n| NodeId([n; 32])).collect();
-        let mut plan = DialBackoff::default();
+    fn all_possible_relays_are_asked_in_rotation() {
+        let candidates: Vec<NodeId> = (0..100).map(|n| NodeId([n; 32])).collect();
+        let mut backoff = DialBackoff::default();
         let mut asked = std::collections::BTreeSet::new();
         for _ in 0..4 {
-            let turn = plan.pick_relays(able.clone());
-            assert_eq!(turn.len(), RELAYS_PER_DIAL);
-            asked.extend(turn);
-            plan.next_delay(0);
+            let relays = backoff.pick_relays(candidates.clone());
+            assert_eq!(relays.len(), RELAYS_PER_DIAL);
+            asked.extend(relays);
+            backoff.next_delay(0);
         }
-        assert_eq!(asked.len(), able.len());
-        assert_eq!(plan.pick_relays(able[..3].to_vec()), able[..3]);
+        assert_eq!(asked.len(), candidates.len());
+        assert_eq!(
+            backoff.pick_relays(candidates[..3].to_vec()),
+            candidates[..3]
+        );
     }
 
-    /// Whatever the order in which two crossing links come to both ends, the same one stays.
+    /// In any order of arrival.
     #[test]
-    fn both_ends_keep_the_same_one_of_two_links_that_cross() {
+    fn both_ends_choose_the_same_of_two_crossing_links() {
         let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
-        let kept = |own: NodeId, peer: NodeId, order: [bool; 2]| {
-            let [held, new] = order.map(|dialed| facts(dialed, 7));
-            let taken = should_replace(own, peer, held, new);
-            // Whose dial it was.
-            let dialed = if taken { new.dialed } else { held.dialed };
-            if dialed { own } else { peer }
+        let survivor = |local: NodeId, peer: NodeId, order: [bool; 2]| {
+            let [current, new] = order.map(|dialed| traits(dialed, 7));
+            let is_replaced = should_replace(local, peer, current, new);
+            let dialed = if is_replaced {
+                new.dialed
+            } else {
+                current.dialed
+            };
+            if dialed { local } else { peer }
         };
         for order in [[true, false], [false, true]] {
-            assert_eq!(kept(small, large, order), small);
-            assert_eq!(kept(large, small, order), small);
+            assert_eq!(survivor(small, large, order), small);
+            assert_eq!(survivor(large, small, order), small);
         }
     }
 
     #[test]
-    fn a_later_link_of_the_same_dialer_or_of_another_life_takes_over() {
+    fn a_later_link_of_the_same_dialer_or_another_instance_replaces_the_first() {
         let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
         for dialed in [true, false] {
             assert!(should_replace(
                 small,
                 large,
-                facts(dialed, 7),
-                facts(dialed, 7)
+                traits(dialed, 7),
+                traits(dialed, 7)
             ));
             assert!(should_replace(
                 small,
                 large,
-                facts(dialed, 7),
-                facts(!dialed, 8)
+                traits(dialed, 7),
+                traits(!dialed, 8)
             ));
             assert!(should_replace(
                 large,
                 small,
-                facts(dialed, 7),
-                facts(!dialed, 8)
+                traits(dialed, 7),
+                traits(!dialed, 8)
             ));
         }
     }
 
     #[test]
-    fn waits_grow_to_a_bound_and_are_spread() {
-        let mut plan = DialBackoff::default();
-        let waits: Vec<_> = (0..20).map(|_| plan.next_delay(999)).collect();
+    fn backoff_is_bounded_and_has_jitter() {
+        let mut backoff = DialBackoff::default();
+        let waits: Vec<_> = (0..20).map(|_| backoff.next_delay(999)).collect();
         assert!(waits.is_sorted() && waits[0] < DIAL_BACKOFF_MIN);
         assert!(waits[19] <= DIAL_BACKOFF_MAX && waits[19] > DIAL_BACKOFF_MAX * 9 / 10);
-        assert!(plan.next_delay(0) >= DIAL_BACKOFF_MAX / 2);
-        plan.reset();
-        assert!(plan.next_delay(500) < DIAL_BACKOFF_MIN);
-        plan.record_link();
-        assert_eq!(plan, DialBackoff::default());
+        assert!(backoff.next_delay(0) >= DIAL_BACKOFF_MAX / 2);
+        backoff.reset();
+        assert!(backoff.next_delay(500) < DIAL_BACKOFF_MIN);
+        backoff.record_link();
+        assert_eq!(backoff, DialBackoff::default());
         assert!(DialBackoff::initial_delay(NodeId([1; 32]), NodeId([2; 32])).is_zero());
         assert_eq!(
             DialBackoff::initial_delay(NodeId([2; 32]), NodeId([1; 32])),
@@ -265,14 +271,14 @@ mod tests {
         );
     }
 
-    /// FEDERATION, cloned: who is kept out does not storm, whatever it hears meanwhile.
+    /// FEDERATION, cloned: `reset` does not shorten the wait.
     #[test]
-    fn who_is_kept_out_comes_seldom_until_a_link_lasts() {
-        let mut plan = DialBackoff::default();
+    fn a_node_rejected_as_duplicate_backs_off_until_it_is_linked() {
+        let mut backoff = DialBackoff::default();
         let waits: Vec<_> = (0..20)
             .map(|_| {
-                plan.reset();
-                plan.next_duplicate_delay(999)
+                backoff.reset();
+                backoff.next_duplicate_delay(999)
             })
             .collect();
         assert!(
@@ -280,10 +286,11 @@ mod tests {
                 && waits[0] > DIAL_BACKOFF_MAX / 2
                 && waits[19] > DUPLICATE_BACKOFF_MAX / 2
         );
-        assert!(waits[19] <= DUPLICATE_BACKOFF_MAX && plan.is_rejected_as_duplicate());
-        plan.record_link();
+        assert!(waits[19] <= DUPLICATE_BACKOFF_MAX && backoff.is_rejected_as_duplicate());
+        backoff.record_link();
         assert!(
-            !plan.is_rejected_as_duplicate() && plan.next_duplicate_delay(0) < DIAL_BACKOFF_MAX
+            !backoff.is_rejected_as_duplicate()
+                && backoff.next_duplicate_delay(0) < DIAL_BACKOFF_MAX
         );
     }
 }

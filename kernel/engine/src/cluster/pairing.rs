@@ -65,8 +65,8 @@ impl PairingEnds {
 
 /// Compares in constant time.
 #[must_use]
-pub fn is_valid_proof(shown: &PairingProof, expected: &PairingProof) -> bool {
-    blake3::Hash::from_bytes(shown.0) == blake3::Hash::from_bytes(expected.0)
+pub fn is_valid_proof(presented: &PairingProof, expected: &PairingProof) -> bool {
+    blake3::Hash::from_bytes(presented.0) == blake3::Hash::from_bytes(expected.0)
 }
 
 /// The terms of a ticket.
@@ -231,8 +231,8 @@ impl OpenTicket {
         };
         let proof = ends.inviter_proof(&self.secret);
         let before = self.node();
-        let renamed = before.filter(|before| before.name != request.name);
-        let called_before = match (renamed, before) {
+        let renamed_from = before.filter(|before| before.name != request.name);
+        let previous_name = match (renamed_from, before) {
             (Some(renamed), _) => Some(renamed.name.clone()),
             (None, before) => before.and_then(|before| before.previous_name.clone()),
         };
@@ -242,7 +242,7 @@ impl OpenTicket {
             node: ends.joiner,
             key: request.key,
             name: request.name.clone(),
-            previous_name: called_before,
+            previous_name,
             words,
             has_fixed_words: nonces.is_none(),
             waiting_since_ms: now_ms,
@@ -308,14 +308,14 @@ impl OpenTickets {
     /// Removes expired tickets, and returns them with the time of the next expiry. One whose admission is being
     /// stored stays until that is done.
     pub fn expire(&mut self, now_ms: u64) -> (Vec<TicketId>, Option<u64>) {
-        let over = |ticket: &OpenTicket| {
-            let busy = matches!(ticket.stage, TicketStage::Admitting(_));
-            ticket.terms.expires_ms <= now_ms && !busy
+        let is_expired = |ticket: &OpenTicket| {
+            let is_being_stored = matches!(ticket.stage, TicketStage::Admitting(_));
+            ticket.terms.expires_ms <= now_ms && !is_being_stored
         };
-        let gone = self.0.extract_if(.., |_, ticket| over(ticket));
-        let gone = gone.map(|(id, _)| id).collect();
+        let expired = self.0.extract_if(.., |_, ticket| is_expired(ticket));
+        let expired = expired.map(|(id, _)| id).collect();
         let next = self.0.values().map(|ticket| ticket.terms.expires_ms);
-        (gone, next.min())
+        (expired, next.min())
     }
 
     /// An older node presents a ticket: its words are derived without nonces.
@@ -380,19 +380,19 @@ impl OpenTickets {
         now_ms: u64,
     ) -> Result<(PairingReply, WordNonce), PairingRejection> {
         let (ticket, ends) = self.verify_request(request, now_ms)?;
-        let own = ticket.nonce_for(request, &ends);
-        let own = own.ok_or(PairingRejection::CommitmentMismatch)?;
+        let local_nonce = ticket.nonce_for(request, &ends);
+        let local_nonce = local_nonce.ok_or(PairingRejection::CommitmentMismatch)?;
         let (side, secret) = (PairingSide::Joiner, &ticket.secret);
         let committed = ends.commitment(side, &request.name, nonce, secret);
         if request.commitment != Some(committed) {
             return Err(PairingRejection::CommitmentMismatch);
         }
         let nonces = WordNonces {
-            inviter: own,
+            inviter: local_nonce,
             joiner: *nonce,
         };
-        let heard = ticket.set_waiting(request, &ends, Some(&nonces), now_ms);
-        Ok((heard, own))
+        let reply = ticket.set_waiting(request, &ends, Some(&nonces), now_ms);
+        Ok((reply, local_nonce))
     }
 
     /// The ticket, if this node may present it.
@@ -430,16 +430,17 @@ impl OpenTickets {
     pub fn approve(
         &mut self,
         id: TicketId,
-        looked_at: Option<&str>,
+        displayed_words: Option<&str>,
     ) -> Result<Option<PairingNode>, PairingRejection> {
         let ticket = self.0.get_mut(&id).ok_or(PairingRejection::NoWaitingNode)?;
-        let other = |node: &PairingNode| looked_at.is_some_and(|words| words != node.words);
+        let is_changed =
+            |node: &PairingNode| displayed_words.is_some_and(|words| words != node.words);
         match &ticket.stage {
             TicketStage::Open => Err(PairingRejection::NoWaitingNode),
             TicketStage::Waiting(node)
             | TicketStage::Admitting(node)
             | TicketStage::Admitted(node)
-                if other(node) =>
+                if is_changed(node) =>
             {
                 Err(PairingRejection::Changed)
             }
@@ -552,9 +553,9 @@ mod tests {
         ticket.node().unwrap().words.clone()
     }
 
-    /// Decision 86: nobody who knows a nonce of the other side can still change anything the words are made of.
+    /// Decision 86: a side that knows the other nonce cannot change its own any more.
     #[test]
-    fn words_are_made_of_nonces_that_both_committed_to_before_either_was_known() {
+    fn both_sides_commit_to_nonces_before_either_is_revealed() {
         let (mut tickets, _) = out(TERMS);
         let desk = asking(2);
         let nonce = |n: u8| WordNonce([n; 32]);
@@ -570,24 +571,24 @@ mod tests {
         };
         assert_eq!(tickets.reveal(&renamed, &nonce(1), 1), uncommitted);
         assert!(tickets.iter().all(|(_, ticket)| ticket.node().is_none()));
-        let (heard, own) = tickets.reveal(&first, &nonce(1), 1).unwrap();
-        assert!(heard.is_new && own == nonce(11));
+        let (reply, inviter_nonce) = tickets.reveal(&first, &nonce(1), 1).unwrap();
+        assert!(reply.is_new && inviter_nonce == nonce(11));
         let words = shown_words(&tickets);
         // A link that was lost: the same commitment has the same answer, and the words stay.
         assert_eq!(tickets.commit(&first, nonce(12), 2), Ok(committed.clone()));
-        let (heard, own) = tickets.reveal(&first, &nonce(1), 2).unwrap();
-        assert!(!heard.is_new && own == nonce(11));
+        let (reply, inviter_nonce) = tickets.reveal(&first, &nonce(1), 2).unwrap();
+        assert!(!reply.is_new && inviter_nonce == nonce(11));
         assert_eq!(shown_words(&tickets), words);
         // Who knows the inviter's nonce and commits anew meets another one.
         let again = tickets.commit(&other, nonce(13), 3).unwrap();
         assert_ne!(again.commitment, committed.commitment);
-        let (heard, own) = tickets.reveal(&other, &nonce(2), 3).unwrap();
-        assert!(heard.is_new && own == nonce(13));
+        let (reply, inviter_nonce) = tickets.reveal(&other, &nonce(2), 3).unwrap();
+        assert!(reply.is_new && inviter_nonce == nonce(13));
         assert_ne!(shown_words(&tickets), words);
     }
 
     #[test]
-    fn words_of_a_ticket_are_tried_a_bounded_number_of_times() {
+    fn nonce_draws_of_a_ticket_are_bounded() {
         let (mut tickets, _) = out(TERMS);
         let desk = asking(2);
         for n in 0..u8::try_from(NONCE_DRAWS_MAX).unwrap() {
@@ -617,7 +618,7 @@ mod tests {
 
     /// FED-016: a ticket is for one node, once.
     #[test]
-    fn the_first_node_that_proves_the_secret_has_the_ticket() {
+    fn the_first_node_that_proves_the_secret_owns_the_ticket() {
         let (mut tickets, id) = out(TERMS);
         let first = asking(2).ask(&mut tickets, 1).unwrap();
         assert!(first.is_new && !first.approved);
@@ -640,7 +641,7 @@ mod tests {
 
     /// what a person looked at is what is let in. A node that asks under another name asks anew.
     #[test]
-    fn a_yes_is_to_the_name_and_the_words_that_were_looked_at() {
+    fn an_approval_applies_to_the_displayed_name_and_words() {
         let (mut tickets, id) = out(TERMS);
         let waits = |tickets: &OpenTickets| match &tickets.iter().next().unwrap().1.stage {
             TicketStage::Waiting(node) => node.clone(),
@@ -668,9 +669,9 @@ mod tests {
         assert_eq!(tickets.approve(id, Some(&nas.words)), Ok(None));
     }
 
-    /// A proof is worth nothing over another link, for another key or with another secret.
+    /// Nor for another key, or with another secret.
     #[test]
-    fn what_was_shown_on_one_link_proves_nothing_on_another() {
+    fn a_proof_is_valid_on_one_link_only() {
         let (mut tickets, _) = out(TERMS);
         let good = asking(2);
         let request = good.request("nas", good.proof());
@@ -699,7 +700,7 @@ mod tests {
 
     /// FED-016.
     #[test]
-    fn a_ticket_ends_with_its_time_and_there_are_not_many() {
+    fn tickets_expire_and_are_bounded() {
         let (mut tickets, id) = out(TERMS);
         assert_eq!(
             asking(2).ask(&mut tickets, 1000),
@@ -715,9 +716,9 @@ mod tests {
         assert_eq!(beyond, Err(PairingRejection::TooMany));
     }
 
-    /// A name that is taken is told, and the node may come again under another one.
+    /// The node may ask again under another name.
     #[test]
-    fn what_cannot_be_written_down_uses_no_ticket_up() {
+    fn a_failed_admission_does_not_use_up_the_ticket() {
         let (mut tickets, id) = out(TERMS);
         asking(2).ask(&mut tickets, 1).unwrap();
         tickets.approve(id, None).unwrap();
@@ -732,7 +733,7 @@ mod tests {
 
     /// FED-018.
     #[test]
-    fn a_ticket_that_was_approved_before_needs_no_person() {
+    fn a_preapproved_ticket_needs_no_approval() {
         let approved_before = true;
         let (mut tickets, _) = out(TicketTerms {
             preapproved: approved_before,

@@ -43,12 +43,13 @@ impl ProvenAddresses {
     /// The proven addresses of a node, latest first.
     #[must_use]
     pub(crate) fn addresses_of(&self, node: NodeId) -> Vec<SocketAddr> {
-        let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
-        let mut own: Vec<_> = own
+        let proofs = self.nodes.iter();
+        let proofs = proofs.filter(|(_, (proven, _))| *proven == node);
+        let mut proofs: Vec<_> = proofs
             .map(|(address, (_, proof))| (*proof, *address))
             .collect();
-        own.sort_unstable_by(|a, b| b.cmp(a));
-        own.into_iter().map(|(_, address)| address).collect()
+        proofs.sort_unstable_by(|a, b| b.cmp(a));
+        proofs.into_iter().map(|(_, address)| address).collect()
     }
 
     /// Removes all addresses of a revoked node.
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_proof_takes_the_place_of_the_older_one() {
+    fn a_new_proof_replaces_the_older_one() {
         let (a, b) = (NodeId([1; 32]), NodeId([2; 32]));
         let mut proven = ProvenAddresses::default();
         assert_eq!(proven.record(at(1), a), None);
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_proof_makes_room() {
+    fn the_oldest_proof_is_evicted() {
         let mut proven = ProvenAddresses::default();
         for port in 0..=ADDRESSES_MAX {
             proven.record(at(u16::try_from(port).unwrap()), NodeId([1; 32]));

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_row_is_closed_to_other_nodes_and_to_nobody_else() {
+    fn unlisted_requests_are_closed_to_other_nodes_only() {
         let (alice, node) = (alice(), AgentId::for_node(NodeId([7; 32])));
         for target in [
             RemoteTarget::Method("mgp/next/thing"),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_itself_lists_and_its_agents_call() {
+    fn a_node_lists_and_its_agents_call() {
         let (alice, node) = (alice(), AgentId::for_node(NodeId([7; 32])));
         assert!(is_allowed(&alice, RemoteTarget::Method("tools/list")));
         assert!(is_allowed(&node, RemoteTarget::Method("tools/list")));

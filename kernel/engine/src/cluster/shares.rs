@@ -145,10 +145,10 @@ impl Shares {
     /// The audience of a node: its own if a rule names it, else that of the cluster.
     #[must_use]
     pub(crate) fn audience_for(&self, node: NodeId) -> ShareAudience {
-        let own = ShareAudience::Node(node);
+        let node_audience = ShareAudience::Node(node);
         let mut audiences = self.rules.values().flatten().map(|(to, _)| *to);
-        if audiences.any(|to| to == own) {
-            own
+        if audiences.any(|to| to == node_audience) {
+            node_audience
         } else {
             ShareAudience::Cluster
         }

@@ -27,7 +27,7 @@ pub enum Stage {
 /// When the last message of one node arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staleness {
-    last_heard: MonotonicTime,
+    last_message: MonotonicTime,
     /// The age at that time: data loaded from before the kernel's start.
     previous_age: Duration,
     is_link_lost: bool,
@@ -38,7 +38,7 @@ impl Staleness {
     #[must_use]
     pub(crate) fn new(now: MonotonicTime) -> Self {
         Self {
-            last_heard: now,
+            last_message: now,
             previous_age: Duration::ZERO,
             is_link_lost: false,
         }
@@ -48,7 +48,7 @@ impl Staleness {
     #[must_use]
     pub(crate) fn from_age(age: Duration, now: MonotonicTime) -> Self {
         Self {
-            last_heard: now,
+            last_message: now,
             previous_age: age,
             is_link_lost: true,
         }
@@ -56,13 +56,13 @@ impl Staleness {
 
     /// A message arrived over the node's own link.
     pub(crate) fn refresh(&mut self, now: MonotonicTime) {
-        *self = Self::new(now.max(self.last_heard));
+        *self = Self::new(now.max(self.last_message));
     }
 
     /// Its link is lost. The age still counts from its last message.
     pub(crate) fn mark_link_lost(&mut self, now: MonotonicTime) {
         self.previous_age = self.age(now);
-        self.last_heard = now.max(self.last_heard);
+        self.last_message = now.max(self.last_message);
         self.is_link_lost = true;
     }
 
@@ -70,7 +70,7 @@ impl Staleness {
     #[must_use]
     pub(crate) fn age(&self, now: MonotonicTime) -> Duration {
         self.previous_age
-            .saturating_add(now.duration_since(self.last_heard))
+            .saturating_add(now.duration_since(self.last_message))
     }
 
     /// The current stage.
@@ -107,9 +107,9 @@ mod tests {
         MonotonicTime::new(Duration::from_millis(millis))
     }
 
-    /// PRJ-007, FED-030: a missing node's tools go stale, are hidden, are dropped.
+    /// PRJ-007, FED-030.
     #[test]
-    fn a_node_that_is_not_heard_goes_stale_then_hidden_then_away() {
+    fn a_silent_node_becomes_stale_then_hidden_then_dropped() {
         let mut node = Staleness::new(at(0));
         for (millis, stage) in [
             (2_999, Stage::Fresh),
@@ -140,23 +140,23 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model of two facts: when it was last heard, and whether the link was lost since.
+        /// Against a model: the time of the last message, and whether the link was lost since.
         #[test]
-        fn only_the_last_hearing_and_the_loss_since_count(
+        fn only_the_last_message_and_a_lost_link_count(
             events in proptest::collection::vec(
                 (0..100_000_000_u64, prop_oneof![Just(Event::Heard), Just(Event::Lost), Just(Event::Nothing)]), 1..12)
         ) {
             let mut events = events;
             events.sort_by_key(|(millis, _)| *millis);
             let mut node = Staleness::new(at(0));
-            let (mut heard, mut lost) = (0, false);
+            let (mut last, mut lost) = (0, false);
             for (millis, event) in events {
                 match event {
-                    Event::Heard => { node.refresh(at(millis)); (heard, lost) = (millis, false); }
+                    Event::Heard => { node.refresh(at(millis)); (last, lost) = (millis, false); }
                     Event::Lost => { node.mark_link_lost(at(millis)); lost = true; }
                     Event::Nothing => {}
                 }
-                let age = Duration::from_millis(millis - heard);
+                let age = Duration::from_millis(millis - last);
                 let stage = if age >= DROPPED_AFTER { Stage::Dropped }
                     else if age >= HIDDEN_AFTER { Stage::Hidden }
                     else if age >= STALE_AFTER || lost { Stage::Stale }

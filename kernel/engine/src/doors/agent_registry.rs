@@ -193,15 +193,17 @@ impl AgentRegistry {
     /// # Errors
     /// [`AgentChangeError`].
     pub fn check(&self, change: &AgentChange) -> Result<(), AgentChangeError> {
-        let known = self.agents.contains_key(change.agent());
+        let is_known = self.agents.contains_key(change.agent());
         match change {
-            AgentChange::Added { agent, .. } if known => {
+            AgentChange::Added { agent, .. } if is_known => {
                 Err(AgentChangeError::AlreadyExists(agent.clone()))
             }
             AgentChange::Added { .. } if self.agents.len() >= MAX_AGENTS => {
                 Err(AgentChangeError::Full)
             }
-            AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. } if !known => {
+            AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. }
+                if !is_known =>
+            {
                 Err(AgentChangeError::Unknown(agent.clone()))
             }
             AgentChange::Added { digest, .. } | AgentChange::Renewed { digest, .. }
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_before_its_end_only() {
+    fn a_token_is_valid_until_its_expiry() {
         let mut registry = AgentRegistry::default();
         registry.apply(&added("one", Some(100))).unwrap();
         assert!(registry.authenticate(TokenDigest::new("one"), 99).is_ok());
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registry_has_a_bound() {
+    fn the_registry_is_bounded() {
         let mut registry = AgentRegistry::default();
         let nth = |n: usize| AgentChange::Added {
             agent: AgentId::parse(&format!("a{n}")).unwrap(),
@@ -373,9 +375,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plainest thing there could be: a list of pairs.
+        /// Against a list of pairs.
         #[test]
-        fn a_registry_is_a_list_of_names_and_tokens(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
+        fn the_registry_behaves_like_a_simple_model(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
             let (mut registry, mut list) = (AgentRegistry::default(), Vec::<(AgentId, TokenDigest)>::new());
             for (what, who, token) in steps {
                 let agent = AgentId::parse(&format!("a{who}")).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uri_goes_before_the_host_and_the_host_before_the_common_name() {
+    fn a_uri_wins_over_a_host_name_and_that_over_a_common_name() {
         let alice = Ok("agent.alice".to_owned());
         assert_eq!(named(&["mgp:agent:alice"], &["b"], &["c"]), alice);
         assert_eq!(named(&["MGP:agent:agent.alice"], &[], &[]), alice);
@@ -91,9 +91,9 @@ mod tests {
         assert_eq!(host, Ok("agent.build.example".to_owned()));
     }
 
-    /// Nobody is guessed, and nobody is the operator by the name on a certificate.
+    /// No certificate names the operator.
     #[test]
-    fn several_names_none_and_names_of_the_kernel_are_nobody() {
+    fn missing_ambiguous_and_reserved_names_are_rejected() {
         assert_eq!(named(&[], &[], &[]), Err(CertificateNameError::NoName));
         let two = ["mgp:agent:alice", "mgp:agent:bob"];
         assert_eq!(named(&two, &[], &[]), Err(CertificateNameError::Ambiguous));

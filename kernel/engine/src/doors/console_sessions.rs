@@ -155,9 +155,9 @@ mod tests {
         (console, browser)
     }
 
-    /// Decision 0067: a link is good once, for a minute, and no other one is.
+    /// Decision 0067: after a minute.
     #[test]
-    fn a_link_is_good_once_and_not_for_long() {
+    fn a_link_is_valid_once_and_expires() {
         let (mut console, _) = signed_in(0);
         let again = console.sign_in(digest("code"), secrets("c", "k"), 1);
         assert_eq!(again.unwrap_err(), BadSignInLink);
@@ -170,9 +170,9 @@ mod tests {
         assert_eq!(guessed.unwrap_err(), BadSignInLink);
     }
 
-    /// Decision 0067: neither secret opens anything without the other, nor with that of another browser.
+    /// Decision 0067: of the same browser.
     #[test]
-    fn a_browser_shows_both_its_secrets() {
+    fn a_browser_needs_both_secrets() {
         let (mut console, browser) = signed_in(0);
         console.add_link(digest("two"), 0);
         console
@@ -191,9 +191,9 @@ mod tests {
         }
     }
 
-    /// Decision 0067: a sign-in ends by time, by its number, and with all others.
+    /// Decision 0067: or is ended by its number, or with all others.
     #[test]
-    fn a_sign_in_ends() {
+    fn a_session_expires() {
         let (mut console, browser) = signed_in(0);
         let judge =
             |console: &ConsoleSessions, at| console.authenticate(secrets("cookie", "key"), at);
@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(open.unwrap_err(), BadSignInLink);
     }
 
-    /// Decision 0067: at the bounds the oldest link and the oldest browser make room.
+    /// Decision 0067.
     #[test]
-    fn the_oldest_make_room() {
+    fn the_oldest_links_and_sessions_are_evicted() {
         let mut console = ConsoleSessions::default();
         for number in 0..=MAX_LINKS {
             console.add_link(digest(&number.to_string()), 0);

@@ -165,8 +165,8 @@ impl NameResolver {
             unknown,
         } = self.resolve_server(server)?;
         let Some(tool) = tool else {
-            let it = ServerOrTool { server, tool: None };
-            return Ok(ResolvedName { value: it, unknown });
+            let value = ServerOrTool { server, tool: None };
+            return Ok(ResolvedName { value, unknown });
         };
         let unknown = match (unknown, self.servers.get(&server)) {
             (None, Some(Some(tools))) if tools.contains(tool) => None,
@@ -181,8 +181,8 @@ impl NameResolver {
             }
         };
         let tool = Some(tool.to_owned());
-        let it = ServerOrTool { server, tool };
-        Ok(ResolvedName { value: it, unknown })
+        let value = ServerOrTool { server, tool };
+        Ok(ResolvedName { value, unknown })
     }
 
     /// Resolves a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or `SERVER__TOOL` as agents see
@@ -199,16 +199,16 @@ impl NameResolver {
             return self.resolve_parts(server.as_str(), tool);
         }
         if let Some((server, tool)) = typed.split_once(['/', ':']) {
-            let mut meant = self.resolve_parts(server, Some(tool))?;
-            if let Some(UnknownName::Server(_, near @ None)) = &mut meant.unknown {
+            let mut resolved = self.resolve_parts(server, Some(tool))?;
+            if let Some(UnknownName::Server(_, near @ None)) = &mut resolved.unknown {
                 *near = self.nearest_node_path(typed);
             }
-            return Ok(meant);
+            return Ok(resolved);
         }
         let mut tools = self.tools_with_visible_name(typed);
         let first = tools.next();
-        let whole = self.servers.contains_key(typed);
-        match (first, tools.next(), whole) {
+        let is_server = self.servers.contains_key(typed);
+        match (first, tools.next(), is_server) {
             (Some(one), Some(other), _) => Err(NameError::Ambiguous(
                 typed.into(),
                 one.canonical_name(),
@@ -238,14 +238,14 @@ impl NameResolver {
             return self.resolve_server_or_tool(typed);
         }
         let mut owners = self.servers_with_tool(typed);
-        let place = |server: &ServerId| ServerOrTool {
+        let to_tool = |server: &ServerId| ServerOrTool {
             server: server.clone(),
             tool: Some(typed.to_owned()),
         };
         match (owners.next(), owners.next()) {
-            (Some(one), None) => Ok(ResolvedName::existing(place(one))),
+            (Some(one), None) => Ok(ResolvedName::existing(to_tool(one))),
             (Some(one), Some(other)) => {
-                let [one, other] = [one, other].map(|server| place(server).canonical_name());
+                let [one, other] = [one, other].map(|server| to_tool(server).canonical_name());
                 Err(NameError::Ambiguous(typed.into(), one, other))
             }
             (None, _) => Err(NameError::NoMatch(typed.into(), self.nearest_tool(typed))),
@@ -258,7 +258,7 @@ impl NameResolver {
         &'a self,
         typed: &'a str,
     ) -> impl Iterator<Item = ServerOrTool> + 'a {
-        let whole = self.servers.contains_key(typed);
+        let is_server = self.servers.contains_key(typed);
         self.servers.iter().filter_map(move |(server, listed)| {
             let has = |own: &str| listed.as_ref().is_none_or(|tools| tools.contains(own));
             if server.is_remote() {
@@ -270,7 +270,7 @@ impl NameResolver {
                 });
             }
             let tool = match tool_names::parse(server, typed)? {
-                ToolNameForm::Plain(own) => (!whole || has(own)).then(|| own.to_owned()),
+                ToolNameForm::Plain(own) => (!is_server || has(own)).then(|| own.to_owned()),
                 ToolNameForm::Hashed => {
                     let mut tools = listed.iter().flatten();
                     let tool = tools.find(|tool| visible_name(server, tool) == typed);
@@ -287,8 +287,8 @@ impl NameResolver {
 
     /// The visible name of a tool.
     fn visible_tool_name(&self, server: &ServerId, tool: &str) -> String {
-        let of_node = self.visible_remote_tool_name(server, tool);
-        of_node.unwrap_or_else(|| visible_name(server, tool))
+        let remote_name = self.visible_remote_tool_name(server, tool);
+        remote_name.unwrap_or_else(|| visible_name(server, tool))
     }
 
     fn unknown_tool(
@@ -301,8 +301,8 @@ impl NameResolver {
         let Some(listed) = listed else {
             return UnknownName::Unlisted(server, name);
         };
-        let own = listed.iter().map(|tool| &**tool);
-        let near = nearest_name(tool, own).map(|tool| canonical_name(&server, tool));
+        let names = listed.iter().map(|tool| &**tool);
+        let near = nearest_name(tool, names).map(|tool| canonical_name(&server, tool));
         UnknownName::Tool(server, name, near.or_else(|| self.only_tool_named(tool)))
     }
 

@@ -26,11 +26,11 @@ pub fn parse(
     name: &str,
     known: &BTreeSet<PermissionType>,
 ) -> Result<Vec<PermissionType>, UnknownPermission> {
-    let meant = PermissionType::parse_all(name);
+    let permissions = PermissionType::parse_all(name);
     let is_known =
         |it: &PermissionType| matches!(it, PermissionType::Standard(_)) || known.contains(it);
-    if meant.iter().all(is_known) {
-        return Ok(meant);
+    if permissions.iter().all(is_known) {
+        return Ok(permissions);
     }
     let mut all: BTreeSet<&str> = known.iter().map(PermissionType::as_str).collect();
     for name in PermissionType::standard_names() {
@@ -57,23 +57,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permission_that_nobody_has_is_refused_with_the_nearest() {
+    fn an_unknown_permission_is_rejected_with_a_suggestion() {
         let own: BTreeSet<_> = PermissionType::parse_all("com.example.print")
             .into_iter()
             .collect();
-        let told = |name| parse(name, &own).map_err(|why| why.to_string());
-        assert_eq!(told("com.example.print").unwrap().len(), 1);
-        assert_eq!(told("filesystem").unwrap().len(), 2);
-        let why = told("netwrk.outbound").unwrap_err();
+        let resolved = |name| parse(name, &own).map_err(|why| why.to_string());
+        assert_eq!(resolved("com.example.print").unwrap().len(), 1);
+        assert_eq!(resolved("filesystem").unwrap().len(), 2);
+        let why = resolved("netwrk.outbound").unwrap_err();
         assert!(why.contains("did you mean network.outbound?"), "{why}");
-        let why = told("com.example.pint").unwrap_err();
+        let why = resolved("com.example.pint").unwrap_err();
         assert!(why.contains("did you mean com.example.print?"), "{why}");
-        let why = told("everything").unwrap_err();
+        let why = resolved("everything").unwrap_err();
         assert!(why.contains("known are camera, code_execution"), "{why}");
     }
 
     #[test]
-    fn a_custom_permission_is_no_slip() {
+    fn a_custom_permission_is_accepted() {
         assert_eq!(
             nearest_standard("netwrk.outbound"),
             Some("network.outbound")

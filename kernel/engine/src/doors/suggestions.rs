@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_words_forgive_one_slip_and_long_ones_two() {
+    fn short_words_may_have_one_mistake_and_long_ones_two() {
         let known = ["command", "args", "env", "url"];
         let near = |word| nearest(word, known);
         assert_eq!(near("comand"), Some("command"));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_one_name_is_near_and_that_of_two_is_not() {
+    fn a_unique_prefix_is_suggested() {
         let known = ["filesystem", "list_directory", "list_folders"];
         let near = |word| nearest_name(word, known.into_iter());
         assert_eq!(near("files"), Some("filesystem"));

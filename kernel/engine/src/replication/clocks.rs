@@ -1,8 +1,6 @@
-//! What the wall clocks of others show, so that a wrong one, there or here, makes nothing that was allowed last
-//! longer, and nothing that was denied end sooner, than who wrote it down meant.
+//! The wall clocks of other nodes: a wrong clock, there or here, must not extend an allow or shorten a denial.
 //!
-//! Only those who could take something back are asked: anybody else would end with its clock what it may not
-//! touch with its words.
+//! Only clocks of nodes that could revoke count: otherwise a node could end with its clock what it may not revoke.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +9,10 @@ use mgp_protocol::ids::NodeId;
 use crate::clock::MonotonicTime;
 use crate::cluster::clock_offset::PeerClock;
 
-/// To this the difference of two clocks is rounded up, so that the unrest of measuring changes nothing.
+/// Differences are rounded up to this, so that jitter of measurements changes nothing.
 const SKEW_ROUNDING_MS: u64 = 1000;
 
-/// A clock as it was seen. Its time now is counted from then by a clock that nobody sets, so that setting the one
-/// here shows at once.
+/// A measurement. The monotonic clock extrapolates it, so that setting the local wall clock takes effect at once.
 #[derive(Clone, Copy, Debug, Hash)]
 struct ClockReading {
     peer_ms: u64,
@@ -23,11 +20,11 @@ struct ClockReading {
     measured_at: MonotonicTime,
 }
 
-/// The clocks of other nodes. Kept when a link ends: who is away may still be right.
+/// The clocks of other nodes. Readings outlive their link.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct PeerClocks(BTreeMap<NodeId, ClockReading>);
 
-/// How far the clocks of others are from the one here; nothing where they differ too little to matter.
+/// How far other clocks are ahead of and behind the local one; 0 within the tolerance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ClockSkew {
     ahead_ms: u64,
@@ -35,7 +32,7 @@ pub(crate) struct ClockSkew {
 }
 
 impl PeerClocks {
-    /// The clock of a node was measured; true when it was the first time.
+    /// Records a measurement; true if it is the first of this node.
     pub(crate) fn record(
         &mut self,
         node: NodeId,
@@ -43,70 +40,73 @@ impl PeerClocks {
         now_ms: u64,
         now: MonotonicTime,
     ) -> bool {
-        let seen = ClockReading {
+        let reading = ClockReading {
             peer_ms: clock.to_peer_ms(now_ms),
             error_ms: clock.error_ms,
             measured_at: now,
         };
-        self.0.insert(node, seen).is_none()
+        self.0.insert(node, reading).is_none()
     }
 
-    /// Forgets whom nobody speaks with any more.
-    pub(crate) fn retain(&mut self, known: impl Fn(NodeId) -> bool) {
-        self.0.retain(|node, _| known(*node));
+    /// Removes the clocks of all other nodes.
+    pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
+        self.0.retain(|node, _| keep(*node));
     }
 
-    /// How far the clocks of these are from the one here, which shows `now_ms`.
+    /// The skew of these nodes' clocks to the local one, which shows `now_ms`.
     pub(crate) fn skew(
         &self,
-        of: impl Iterator<Item = NodeId>,
+        nodes: impl Iterator<Item = NodeId>,
         now_ms: u64,
         now: MonotonicTime,
     ) -> ClockSkew {
-        let mut spread = ClockSkew::default();
-        for seen in of.filter_map(|node| self.0.get(&node)) {
-            let since =
-                u64::try_from(now.duration_since(seen.measured_at).as_millis()).unwrap_or(u64::MAX);
-            let theirs_ms = seen.peer_ms.saturating_add(since);
-            let clock = PeerClock::from_clocks(theirs_ms, now_ms, seen.error_ms);
+        let mut skew = ClockSkew::default();
+        for reading in nodes.filter_map(|node| self.0.get(&node)) {
+            let since = u64::try_from(now.duration_since(reading.measured_at).as_millis())
+                .unwrap_or(u64::MAX);
+            let theirs_ms = reading.peer_ms.saturating_add(since);
+            let clock = PeerClock::from_clocks(theirs_ms, now_ms, reading.error_ms);
             if !clock.is_skewed() {
                 continue;
             }
-            let apart = clock.offset_ms.unsigned_abs().saturating_add(seen.error_ms);
-            let apart = apart
+            let difference_ms = clock
+                .offset_ms
+                .unsigned_abs()
+                .saturating_add(reading.error_ms);
+            let difference_ms = difference_ms
                 .div_ceil(SKEW_ROUNDING_MS)
                 .saturating_mul(SKEW_ROUNDING_MS);
             let side = if clock.offset_ms > 0 {
-                &mut spread.ahead_ms
+                &mut skew.ahead_ms
             } else {
-                &mut spread.behind_ms
+                &mut skew.behind_ms
             };
-            *side = apart.max(*side);
+            *side = difference_ms.max(*side);
         }
-        spread
+        skew
     }
 }
 
 impl ClockSkew {
-    /// The time by the clock that is furthest ahead: by it ends what is allowed.
+    /// The time by the clock that is furthest ahead: allows expire by it.
     #[must_use]
     pub(crate) fn latest(self, now_ms: u64) -> u64 {
         now_ms.saturating_add(self.ahead_ms)
     }
 
-    /// The time by the clock that is furthest behind: by it ends what is denied.
+    /// The time by the clock that is furthest behind: denials expire by it.
     #[must_use]
     pub(crate) fn earliest(self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.behind_ms)
     }
 
-    /// When by the clock here what is allowed until then ends.
+    /// The local time when an allow that ends at `end_ms` expires.
     #[must_use]
     pub(crate) fn allow_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_sub(self.ahead_ms)
     }
 
-    /// When by the clock here what is denied until then ends.
+    /// The local time when a denial that ends at `end_ms` expires.
     #[must_use]
     pub(crate) fn deny_expiry_ms(self, end_ms: u64) -> u64 {
         end_ms.saturating_add(self.behind_ms)
@@ -132,46 +132,46 @@ mod tests {
         }
     }
 
-    /// FED-051: up to two seconds nothing changes, beyond allows end early and denials late.
+    /// FED-051: a skew beyond two seconds ends allows early and denials late.
     #[test]
-    fn the_clock_furthest_ahead_ends_what_is_allowed_and_the_one_furthest_behind_what_is_denied() {
+    fn allows_expire_by_the_fastest_clock_and_denials_by_the_slowest() {
         let mut clocks = PeerClocks::default();
         let now_ms = 1_000_000;
-        let spread = |clocks: &PeerClocks| clocks.skew(NODES.into_iter(), now_ms, at(0));
+        let skew = |clocks: &PeerClocks| clocks.skew(NODES.into_iter(), now_ms, at(0));
         clocks.record(NODES[0], clock(2000, 0), now_ms, at(0));
         clocks.record(NODES[1], clock(-2400, 500), now_ms, at(0));
-        assert_eq!(spread(&clocks), ClockSkew::default());
+        assert_eq!(skew(&clocks), ClockSkew::default());
         clocks.record(NODES[0], clock(60_000, 10), now_ms, at(0));
         clocks.record(NODES[1], clock(-7_100, 10), now_ms, at(0));
-        let spread = spread(&clocks);
-        assert_eq!(spread.latest(now_ms), now_ms + 61_000);
-        assert_eq!(spread.earliest(now_ms), now_ms - 8_000);
-        assert_eq!(spread.allow_expiry_ms(now_ms), now_ms - 61_000);
-        assert_eq!(spread.deny_expiry_ms(now_ms), now_ms + 8_000);
+        let skew = skew(&clocks);
+        assert_eq!(skew.latest(now_ms), now_ms + 61_000);
+        assert_eq!(skew.earliest(now_ms), now_ms - 8_000);
+        assert_eq!(skew.allow_expiry_ms(now_ms), now_ms - 61_000);
+        assert_eq!(skew.deny_expiry_ms(now_ms), now_ms + 8_000);
     }
 
-    /// Who sets the clock here is found out without another measurement.
+    /// No new measurement is needed.
     #[test]
-    fn a_clock_that_was_set_here_shows_at_once() {
+    fn setting_the_local_clock_takes_effect_at_once() {
         let mut clocks = PeerClocks::default();
         clocks.record(NODES[0], clock(0, 1), 1_000_000, at(10));
-        let spread = |now_ms, now| clocks.skew(NODES.into_iter(), now_ms, now);
-        assert_eq!(spread(1_005_000, at(15)), ClockSkew::default());
-        assert_eq!(spread(945_000, at(15)).latest(0), 61_000);
-        assert_eq!(spread(1_065_000, at(15)).earliest(61_000), 0);
+        let skew = |now_ms, now| clocks.skew(NODES.into_iter(), now_ms, now);
+        assert_eq!(skew(1_005_000, at(15)), ClockSkew::default());
+        assert_eq!(skew(945_000, at(15)).latest(0), 61_000);
+        assert_eq!(skew(1_065_000, at(15)).earliest(61_000), 0);
     }
 
-    /// What a clock shows is somebody else's word: no value of it goes wrong.
+    /// Other nodes choose their clocks: no value overflows.
     #[test]
-    fn the_wildest_clock_ends_all_that_expires_and_nothing_else() {
+    fn an_extreme_clock_ends_allows_and_no_denial() {
         let mut clocks = PeerClocks::default();
         let far = PeerClock::from_clocks(u64::MAX, 0, u64::MAX / 4);
         clocks.record(NODES[0], far, 7, at(0));
-        let spread = clocks.skew(NODES.into_iter(), 7, at(9));
-        assert_eq!(spread.allow_expiry_ms(5), 0);
-        assert_eq!(spread.deny_expiry_ms(5), 5);
+        let skew = clocks.skew(NODES.into_iter(), 7, at(9));
+        assert_eq!(skew.allow_expiry_ms(5), 0);
+        assert_eq!(skew.deny_expiry_ms(5), 5);
         clocks.retain(|node| node != NODES[0]);
-        let spread = clocks.skew(NODES.into_iter(), 7, at(9));
-        assert_eq!(spread, ClockSkew::default());
+        let skew = clocks.skew(NODES.into_iter(), 7, at(9));
+        assert_eq!(skew, ClockSkew::default());
     }
 }

@@ -1,5 +1,5 @@
-//! How long what was granted elsewhere is believed: only while everyone who could take it away was heard within
-//! the lease. Then it lapses by itself. Denials and revocations never do.
+//! Leases: grants of other nodes are in force only while every node that could revoke them answered within the lease.
+//! Denials and revokes never expire.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,18 +10,16 @@ use mgp_protocol::ids::NodeId;
 use crate::clock::MonotonicTime;
 use crate::policy::grants::LogTip;
 
-/// The lease where nothing else is configured.
+/// The lease if none is configured.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-/// Questions to one node that may still be answered; an older one is given up, its answer would hardly extend
-/// anything.
+/// Pending requests to one node; older ones are dropped, as their responses would hardly extend a lease.
 const PENDING_REQUESTS_MAX: usize = 8;
 
 hex_id! {
-    /// Sent with a question and back with its answer: random, so that an answer is not older than its question.
+    /// Sent with a request and back with its response: random, so that no response is older than its request.
     Nonce, 16
 }
 
-/// A question that was sent.
 #[derive(Clone, Copy, Debug, Hash)]
 struct PendingRequest {
     nonce: Nonce,
@@ -31,15 +29,14 @@ struct PendingRequest {
 #[derive(Clone, Debug, Default, Hash)]
 struct PeerLease {
     pending: VecDeque<PendingRequest>,
-    /// From when what it has told holds.
+    /// The sending time of the latest request that counts.
     fresh_since: Option<MonotonicTime>,
-    /// It told of an operation that is not known here yet: fresh from then on, once it is.
+    /// The tip of a response that is not known here yet. Once it is, the lease runs from that time.
     pending_tip: Option<(MonotonicTime, LogTip)>,
 }
 
-/// Whom this node has heard, and when it asked. Empty after a start. All times are of a clock that goes on
-/// while the machine sleeps, and count from the sending of a question, so that no delay on the way stretches
-/// anything.
+/// The leases of all peers. Empty after a start. Times are of a clock that also runs while the machine sleeps, and
+/// count from the sending of a request, so that network delay does not extend a lease.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Leases {
     duration: Duration,
@@ -47,92 +44,90 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Nobody has been heard.
     #[must_use]
     pub(crate) fn new(duration: Duration) -> Self {
-        let peers = BTreeMap::new();
-        Self { duration, peers }
+        Self {
+            duration,
+            peers: BTreeMap::new(),
+        }
     }
 
-    /// How long what a node told is believed.
     #[must_use]
     pub(crate) fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// A question was sent.
     pub(crate) fn record_request(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
-        let heard = self.peers.entry(node).or_default();
-        heard
-            .pending
+        let peer = self.peers.entry(node).or_default();
+        peer.pending
             .push_back(PendingRequest { nonce, sent_at: at });
-        if heard.pending.len() > PENDING_REQUESTS_MAX {
-            heard.pending.pop_front();
+        if peer.pending.len() > PENDING_REQUESTS_MAX {
+            peer.pending.pop_front();
         }
     }
 
-    /// When the question of this answer was sent; None for an answer to none, and for a second one.
+    /// Removes a pending request and returns its sending time; None if there is none with this nonce.
     pub(crate) fn take_request(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
-        let heard = self.peers.get_mut(&node)?;
-        let at = heard
+        let peer = self.peers.get_mut(&node)?;
+        let index = peer
             .pending
             .iter()
-            .position(|asked| asked.nonce == nonce)?;
-        heard.pending.remove(at).map(|asked| asked.sent_at)
+            .position(|request| request.nonce == nonce)?;
+        peer.pending.remove(index).map(|request| request.sent_at)
     }
 
-    /// Questions to this node are forgotten: their answers prove nothing any more.
+    /// Drops the pending requests to a node, so that their responses do not count.
     pub(crate) fn discard_requests(&mut self, node: NodeId) {
-        if let Some(heard) = self.peers.get_mut(&node) {
-            heard.pending.clear();
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.pending.clear();
         }
     }
 
-    /// A node has told the end of its own log in answer to a question of then.
-    pub(crate) fn record_tip(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
-        let heard = self.peers.entry(node).or_default();
-        if heard.pending_tip.is_none_or(|(at, _)| at < asked_at) {
-            heard.pending_tip = Some((asked_at, own));
+    /// Records the tip of a node's own log from the response to a request of `asked_at`.
+    pub(crate) fn record_tip(&mut self, node: NodeId, asked_at: MonotonicTime, tip: LogTip) {
+        let peer = self.peers.entry(node).or_default();
+        if peer.pending_tip.is_none_or(|(at, _)| at < asked_at) {
+            peer.pending_tip = Some((asked_at, tip));
         }
     }
 
-    /// Takes into account what is known here by now of the logs.
-    pub(crate) fn apply_known_tips(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
-        for (node, heard) in &mut self.peers {
-            if let Some((at, tip)) = heard.pending_tip
-                && knows(*node, tip)
+    /// Renews the leases whose pending tips are known here now.
+    pub(crate) fn apply_known_tips(&mut self, is_known: impl Fn(NodeId, LogTip) -> bool) {
+        for (node, peer) in &mut self.peers {
+            if let Some((at, tip)) = peer.pending_tip
+                && is_known(*node, tip)
             {
-                heard.pending_tip = None;
-                heard.fresh_since = heard.fresh_since.max(Some(at));
+                peer.pending_tip = None;
+                peer.fresh_since = peer.fresh_since.max(Some(at));
             }
         }
     }
 
-    /// Forgets what a node told: it is not believed any more.
+    /// Ends the lease of a node.
     pub(crate) fn expire(&mut self, node: NodeId) {
         self.peers.remove(&node);
     }
 
-    /// Until when what this node could take away is known; None when it is not.
+    /// The end of a node's lease; None if it is not valid now.
     #[must_use]
     pub(crate) fn valid_until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
         let fresh = self.peers.get(&node)?.fresh_since?;
         (now.duration_since(fresh) < self.duration).then(|| fresh + self.duration)
     }
 
-    /// When what this node told last ends, or has ended; None when it has told nothing since this one's start.
+    /// The end of a node's last lease, also if it has expired; None if it has not answered since this node's start.
     #[must_use]
     pub(crate) fn last_expiry(&self, node: NodeId) -> Option<MonotonicTime> {
         let fresh = self.peers.get(&node)?.fresh_since?;
         Some(fresh + self.duration)
     }
 
-    /// True when the node has answered since this one's start.
+    /// True if the node has answered since this node's start.
     #[must_use]
     pub(crate) fn has_responded(&self, node: NodeId) -> bool {
         self.peers
             .get(&node)
-            .is_some_and(|heard| heard.fresh_since.is_some())
+            .is_some_and(|peer| peer.fresh_since.is_some())
     }
 }
 
@@ -147,15 +142,15 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(seconds))
     }
 
-    /// FED-050: the age runs from the question, and only an answer to it counts.
+    /// FED-050: the lease runs from the request, and only a response to it counts.
     #[test]
-    fn a_lease_ends_its_length_after_the_question_however_late_the_answer() {
+    fn a_lease_runs_from_the_request_however_late_the_response() {
         let mut leases = Leases::new(DEFAULT_LEASE);
         let nonce = Nonce([1; 16]);
         assert_eq!(
             leases.valid_until(NODE, at(0)),
             None,
-            "a start begins unconfirmed"
+            "no lease after a start"
         );
         leases.record_request(NODE, nonce, at(5));
         assert_eq!(leases.take_request(NODE, Nonce([2; 16])), None);
@@ -163,7 +158,7 @@ mod tests {
         assert_eq!(
             leases.take_request(NODE, nonce),
             None,
-            "an answer counts once"
+            "a response counts once"
         );
         leases.record_tip(NODE, asked, LogTip::EMPTY);
         leases.apply_known_tips(|_, _| true);
@@ -172,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_counts_once_it_is_known_here() {
+    fn a_response_counts_once_its_tip_is_known_here() {
         let mut leases = Leases::new(DEFAULT_LEASE);
         let tip = LogTip {
             next: 3,
@@ -186,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn old_questions_are_given_up() {
+    fn old_requests_are_dropped() {
         let mut leases = Leases::new(DEFAULT_LEASE);
         for n in 0..100 {
             leases.record_request(NODE, Nonce([n; 16]), at(u64::from(n)));
@@ -195,9 +190,8 @@ mod tests {
         assert_eq!(leases.take_request(NODE, Nonce([92; 16])), Some(at(92)));
     }
 
-    /// What was asked before a node was taken for another life proves nothing.
     #[test]
-    fn a_forgotten_question_has_no_answer() {
+    fn a_response_to_a_discarded_request_does_not_count() {
         let mut leases = Leases::new(DEFAULT_LEASE);
         let (first, second) = (Nonce([1; 16]), Nonce([2; 16]));
         leases.record_request(NODE, first, at(5));
@@ -207,9 +201,9 @@ mod tests {
         assert_eq!(leases.take_request(NODE, second), Some(at(6)));
     }
 
-    /// Answers overtake each other: the one to the latest question counts, and a lease never gets shorter.
+    /// Responses may overtake each other, and a lease never gets shorter.
     #[test]
-    fn the_latest_question_decides_whatever_comes_last() {
+    fn the_latest_request_decides_whatever_the_order_of_responses() {
         let tip = |next| LogTip {
             next,
             id: OperationId([3; 32]),
@@ -222,7 +216,7 @@ mod tests {
         assert_eq!(
             leases.last_expiry(NODE),
             None,
-            "an older answer, or a second one"
+            "an older response, or a second one"
         );
         leases.apply_known_tips(|_, known| known == tip(4));
         assert_eq!(leases.last_expiry(NODE), Some(at(38)));
@@ -234,13 +228,13 @@ mod tests {
         assert_eq!(leases.valid_until(NODE, at(9)), Some(at(39)));
     }
 
-    /// What has lapsed is told from what never began: until the node is not believed any more.
+    /// Distinguishes an expired lease from none.
     #[test]
-    fn a_lapsed_lease_is_remembered_until_its_node_is_forgotten() {
+    fn an_expired_lease_is_stored_until_it_is_ended() {
         let mut leases = Leases::new(DEFAULT_LEASE);
         assert_eq!(leases.duration(), DEFAULT_LEASE);
         leases.record_request(NODE, Nonce([1; 16]), at(5));
-        assert!(!leases.has_responded(NODE), "a question is no answer");
+        assert!(!leases.has_responded(NODE), "a request is no response");
         assert_eq!(leases.last_expiry(NODE), None);
         leases.record_tip(NODE, at(5), LogTip::EMPTY);
         leases.apply_known_tips(|_, _| true);

@@ -1,8 +1,8 @@
-//! The log this node writes itself: when it may write, and what it owes.
+//! This node's own log: whether it may sign, and the revokes that wait for it.
 //!
-//! A node whose disk was lost, or put back from a copy, would sign a second operation for a place that others
-//! know already. So it signs nothing after a start until others have shown that they know exactly as much of its
-//! log as it does. What it is asked to revoke meanwhile counts here at once, and is signed as soon as it may.
+//! A node whose disk was lost or restored from a backup would sign a second operation for a sequence number that others
+//! know already, and fork its log. So after a start it signs nothing until others have confirmed that they know exactly
+//! as much of its log. Revokes of that time are in force here at once, and are signed as soon as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,37 +13,37 @@ use super::logs::LogHead;
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{CausalContext, Revoke};
 
-/// Revocations owed at most; further ones are refused until these are signed. A person makes one at a time.
+/// Most pending revokes; more are rejected until these are signed. A person makes one at a time.
 pub(crate) const PENDING_REVOKES_MAX: usize = 1024;
 
-/// A revocation that was accepted while nothing could be signed.
+/// A revoke that was accepted while nothing could be signed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingRevoke {
-    /// What it revokes.
+    /// The revoke.
     pub revoke: Revoke,
-    /// Who asked for it.
+    /// The author.
     pub author: String,
-    /// When, in milliseconds since 1970.
+    /// The time of the request, in milliseconds since 1970.
     pub requested_at_ms: u64,
-    /// What was known then.
+    /// The operations known at that time.
     pub context: CausalContext,
 }
 
-/// What is known of this node's own log elsewhere.
+/// What other nodes report about this node's own log.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct LocalLog {
     confirmed: bool,
     /// The disk was restored from a backup: one node alone may hold what came after it, so each must confirm.
     requires_all: bool,
     confirmed_by: BTreeSet<NodeId>,
-    /// Who said to know more of it, and since when.
+    /// The nodes that report unknown entries of it, and since when.
     claims: BTreeMap<NodeId, MonotonicTime>,
-    /// In the order in which they were asked for.
+    /// In the order of their requests.
     pending: Vec<PendingRevoke>,
 }
 
 impl LocalLog {
-    /// After a start, with what was owed before.
+    /// Restores the pending revokes after a start.
     #[must_use]
     pub(crate) fn new(pending: Vec<PendingRevoke>) -> Self {
         Self {
@@ -52,28 +52,28 @@ impl LocalLog {
         }
     }
 
-    /// From now on, every other node must confirm this log.
+    /// Requires a confirmation from every other node.
     pub(crate) fn require_all_confirmations(&mut self) {
         self.requires_all = true;
         self.confirmed = false;
     }
 
-    /// A node has told what it has of this log; `knows` is true when all of that is known here. Only an equal
-    /// head confirms; a shorter one says nothing, it is pushed to.
+    /// Records a node's head of this log; `is_known` is true if all of it is known here. Only an equal head confirms. A
+    /// node with a shorter one is sent the rest.
     pub(crate) fn handle_head(
         &mut self,
         by: NodeId,
         theirs: LogHead,
         mine: LogHead,
-        knows: bool,
+        is_known: bool,
         now: MonotonicTime,
     ) {
         if theirs == mine {
             self.claims.remove(&by);
             self.confirmed_by.insert(by);
-        } else if !knows {
+        } else if !is_known {
             self.claims.entry(by).or_insert(now);
-            // Somebody else writes with this key, or something of it is lost.
+            // Another node signs with this key, or entries are lost here.
             self.confirmed = false;
             self.confirmed_by.clear();
         } else {
@@ -82,19 +82,19 @@ impl LocalLog {
         }
     }
 
-    /// The log has grown by what others sent: what was equal to the old end confirms nothing.
+    /// Drops confirmations of the old head after others sent entries of this log.
     pub(crate) fn reset_confirmations(&mut self) {
         self.confirmed_by.clear();
     }
 
-    /// True when nothing is to be judged: who has confirmed the log stands, and nobody says to know more.
+    /// True if the log is confirmed and no node reports unknown entries.
     #[must_use]
     pub(crate) fn is_settled(&self) -> bool {
         self.confirmed && self.claims.is_empty()
     }
 
-    /// Judges anew. `others` are in the cluster now. Half of them must have confirmed, of a restored node
-    /// all; a node that is alone needs nobody. Who says to know more and does not send it within a lease is not waited for.
+    /// Updates the confirmation. `others` are the other active members: half of them must have confirmed, or all after a
+    /// restore. A node that reports unknown entries and does not send them within a lease is ignored.
     pub(crate) fn update_confirmation(
         &mut self,
         others: &BTreeSet<NodeId>,
@@ -103,47 +103,45 @@ impl LocalLog {
     ) {
         self.claims
             .retain(|by, since| others.contains(by) && now.duration_since(*since) < lease);
-        let equal = self.confirmed_by.intersection(others).count();
-        let needed = if self.requires_all {
+        let confirmations = self.confirmed_by.intersection(others).count();
+        let required = if self.requires_all {
             others.len()
         } else {
             others.len().div_ceil(2)
         };
-        if self.claims.is_empty() && equal >= needed {
+        if self.claims.is_empty() && confirmations >= required {
             self.confirmed = true;
             self.requires_all = false;
         }
     }
 
-    /// True after a restore until every other node has confirmed this log.
     #[must_use]
     pub(crate) fn requires_all(&self) -> bool {
         self.requires_all
     }
 
-    /// True when the node may sign.
     #[must_use]
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Accepts a revocation that cannot be signed now; false when there are [`PENDING_REVOKES_MAX`].
+    /// Adds a revoke that cannot be signed now; false if there are [`PENDING_REVOKES_MAX`].
     #[must_use]
-    pub(crate) fn defer_revoke(&mut self, owed: PendingRevoke) -> bool {
-        let room = self.pending.len() < PENDING_REVOKES_MAX;
-        if room {
-            self.pending.push(owed);
+    pub(crate) fn defer_revoke(&mut self, revoke: PendingRevoke) -> bool {
+        let has_capacity = self.pending.len() < PENDING_REVOKES_MAX;
+        if has_capacity {
+            self.pending.push(revoke);
         }
-        room
+        has_capacity
     }
 
-    /// What is owed, in order.
+    /// The pending revokes, in order.
     #[must_use]
     pub(crate) fn pending(&self) -> &[PendingRevoke] {
         &self.pending
     }
 
-    /// The first of what was owed is signed and on disk.
+    /// Removes the first pending revoke after it was signed.
     pub(crate) fn pop_pending(&mut self) {
         if !self.pending.is_empty() {
             self.pending.remove(0);

@@ -1,4 +1,4 @@
-//! What one node sends another one of its logs, by what the other said it has.
+//! Batches of log entries for another node, according to its heads.
 
 use std::sync::Arc;
 
@@ -7,32 +7,31 @@ use mgp_protocol::ids::NodeId;
 use super::logs::{ClusterLogs, LogHead, LogHeads, UnstoredEntries};
 use crate::policy::grants::LogKey;
 
-/// Most entries in one message; the next ones follow when the other has stored these.
+/// Most entries in one message; the next ones follow when the receiver has stored these.
 pub const BATCH_ENTRIES: usize = 256;
-/// Most bytes of entries in one message, a first one aside: it takes no longer than a call to send.
+/// Most bytes in one message, unless its first entry is larger: sending it takes no longer than a call.
 pub(crate) const BATCH_BYTES: usize = 512 << 10;
-/// How far behind the end of two logs that differ the difference is looked for at a time.
+/// How many entries before the end of two different logs are sent at a time to find the fork.
 const LOOKBACK_ENTRIES: u64 = 64;
 
-/// Where the entries behind the certain end go on, the next time.
+/// Where the next batch of uncertain entries starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UncertainCursor {
     issuer: NodeId,
     key: LogKey,
 }
 
-/// Entries to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogBatch {
-    /// In the order in which they are best taken.
+    /// In the best order to merge them.
     pub(crate) entries: Vec<Arc<[u8]>>,
-    /// Where to go on behind the certain ends; None when all of that was sent.
+    /// Where the next batch of uncertain entries starts; None if all were sent.
     pub(crate) cursor: Option<UncertainCursor>,
     bytes: usize,
 }
 
 impl LogBatch {
-    /// True when it has taken it.
+    /// Adds the entry if it fits.
     fn try_add(&mut self, entry: &Arc<[u8]>) -> bool {
         let fits = self.bytes + entry.len() <= BATCH_BYTES && self.entries.len() < BATCH_ENTRIES;
         let fits = fits || self.entries.is_empty();
@@ -44,19 +43,19 @@ impl LogBatch {
     }
 }
 
-/// What this node has.
+/// The logs of this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalLogs<'a> {
-    /// All that it knows.
+    /// All known entries.
     pub logs: &'a ClusterLogs,
-    /// What of it is not on disk yet.
+    /// The ones that are not on disk yet.
     pub(crate) unstored: &'a UnstoredEntries,
-    /// The heads of the rest.
+    /// The heads of the stored ones.
     pub(crate) heads: &'a LogHeads,
 }
 
-/// What somebody who told these heads lacks, as far as it is on disk here and fits a message. What is certain
-/// comes first; what lies behind it goes on at the cursor.
+/// Builds a batch of stored entries that a node with these heads lacks. Certain entries come first; uncertain ones
+/// continue at the cursor.
 #[must_use]
 pub(crate) fn build_batch(
     mine: LocalLogs<'_>,
@@ -84,23 +83,23 @@ pub(crate) fn build_batch(
             }
         }
     }
-    let lacks_behind = |(issuer, mine): &(&NodeId, &LogHead)| {
+    let lacks_uncertain = |(issuer, mine): &(&NodeId, &LogHead)| {
         let theirs = theirs.get(issuer).copied().unwrap_or(LogHead::EMPTY);
         mine.behind.is_some() && theirs.behind != mine.behind
     };
-    for (issuer, mine) in mine.iter().filter(lacks_behind) {
+    for (issuer, mine) in mine.iter().filter(lacks_uncertain) {
         if cursor.is_some_and(|cursor| *issuer < cursor.issuer) {
             continue;
         }
         for (key, entry) in logs.entries_from(*issuer, mine.tip.next) {
-            let at = UncertainCursor {
+            let next = UncertainCursor {
                 issuer: *issuer,
                 key,
             };
-            let sent = cursor.is_some_and(|cursor| *issuer == cursor.issuer && key < cursor.key);
-            let not_stored = unstored.get(issuer).is_some_and(|keys| keys.contains(&key));
-            if !sent && !not_stored && !batch.try_add(&entry) {
-                return with_cursor(batch, Some(at));
+            let is_sent = cursor.is_some_and(|cursor| *issuer == cursor.issuer && key < cursor.key);
+            let is_unstored = unstored.get(issuer).is_some_and(|keys| keys.contains(&key));
+            if !is_sent && !is_unstored && !batch.try_add(&entry) {
+                return with_cursor(batch, Some(next));
             }
         }
     }
@@ -111,7 +110,7 @@ fn with_cursor(batch: LogBatch, cursor: Option<UncertainCursor>) -> LogBatch {
     LogBatch { cursor, ..batch }
 }
 
-/// The first certain operation that the other one lacks, or that shows it a fork.
+/// The first certain operation that the other node lacks, or that may prove a fork to it.
 fn first_missing(
     logs: &ClusterLogs,
     issuer: NodeId,
@@ -126,11 +125,11 @@ fn first_missing(
     if shared == theirs.tip.next && here != Some(theirs.tip) {
         return Some(shared.saturating_sub(LOOKBACK_ENTRIES));
     }
-    // Who has more of it sends back what shows a fork, if there is one.
+    // The node with the longer log sends the entries that prove a fork.
     (theirs.tip.next < mine.tip.next).then_some(shared)
 }
 
-/// True when the other one has something of a log that is not known here.
+/// True if the other node has entries that are not known here.
 #[must_use]
 pub(crate) fn has_unknown_entries(logs: &ClusterLogs, theirs: &LogHeads, mine: &LogHeads) -> bool {
     if theirs == mine {
@@ -138,7 +137,7 @@ pub(crate) fn has_unknown_entries(logs: &ClusterLogs, theirs: &LogHeads, mine: &
     }
     theirs.iter().any(|(issuer, theirs)| {
         let mine = mine.get(issuer).copied().unwrap_or(LogHead::EMPTY);
-        let known = logs.grants().tip_at(*issuer, theirs.tip.next) == Some(theirs.tip);
-        !known || (theirs.behind.is_some() && theirs.behind != mine.behind)
+        let is_known = logs.grants().tip_at(*issuer, theirs.tip.next) == Some(theirs.tip);
+        !is_known || (theirs.behind.is_some() && theirs.behind != mine.behind)
     })
 }

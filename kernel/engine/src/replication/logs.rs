@@ -1,5 +1,5 @@
-//! The logs of all admins of one cluster, as they are known at one node: what they add up to, who may issue, and
-//! the entries themselves, as they came, for other nodes.
+//! The logs of all admins of one cluster at one node: the grants and members derived from them, and the unchanged
+//! entries for other nodes.
 
 mod archive;
 #[cfg(test)]
@@ -22,52 +22,52 @@ use crate::policy::grants::{
 use crate::store::journal::JOURNAL_MAX;
 
 hex_id! {
-    /// The hash of the places and ids of operations, in their order.
+    /// The hash of the sequence numbers and ids of operations, in order.
     BehindDigest, 32
 }
 
-/// Bytes of entries from which on a node writes nothing that gives. It is half of the file they are in: what takes
-/// away has the other half, of all admins together.
+/// Bytes of entries from which a node signs no more grants. Half of the file: revokes and denials of all admins have
+/// the other half.
 pub(crate) const GRANTS_BYTES_MAX: u64 = JOURNAL_MAX / 2;
 
-/// What a node says it has of a log.
+/// The state of one log at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogHead {
     /// The end of the certain part.
     pub tip: LogTip,
-    /// What lies behind it: ahead of a gap, or on the branches of a fork.
+    /// The uncertain operations: after a gap, or on the branches of a fork.
     pub behind: Option<BehindDigest>,
 }
 
 impl LogHead {
-    /// Of a log of which nothing is known.
+    /// The head of an unknown log.
     pub(crate) const EMPTY: Self = Self {
         tip: LogTip::EMPTY,
         behind: None,
     };
 }
 
-/// The heads of all logs that a node has something of.
+/// The heads of all logs that a node has entries of.
 pub type LogHeads = BTreeMap<NodeId, LogHead>;
 
 /// Entries that are not on disk yet.
 pub type UnstoredEntries = BTreeMap<NodeId, BTreeSet<LogKey>>;
 
-/// Why an entry was not taken. Nothing has changed.
+/// Why an entry was not merged. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MergeError {
-    /// Of another cluster, or of none.
+    /// It names another cluster, or none.
     #[error("it belongs to another cluster")]
     ForeignCluster,
-    /// Nobody who may has admitted its issuer as far as is known here.
+    /// As far as is known here, no possible issuer has admitted its issuer.
     #[error("its issuer is not known to be an admin")]
     IssuerNotAdmitted,
-    /// The log refuses it.
+    /// The log rejects it.
     #[error(transparent)]
     Rejected(#[from] ApplyError),
 }
 
-/// All that a node knows of its cluster's logs.
+/// The logs of a cluster, as known at one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLogs {
     local_node: NodeId,
@@ -78,7 +78,7 @@ pub struct ClusterLogs {
     entries: BTreeMap<NodeId, EntryArchive>,
 }
 
-/// All of it follows from which operations are known.
+/// The state follows from the set of known operations.
 impl Hash for ClusterLogs {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.local_node, self.cluster).hash(state);
@@ -92,7 +92,7 @@ impl Hash for ClusterLogs {
 }
 
 impl ClusterLogs {
-    /// Nothing is known yet but which cluster it is.
+    /// Creates empty logs.
     #[must_use]
     pub fn new(local_node: NodeId, cluster: ClusterId) -> Self {
         Self {
@@ -105,23 +105,23 @@ impl ClusterLogs {
         }
     }
 
-    /// Takes an entry whose signature was verified. In any order, any number of times; one whose issuer's
-    /// admission is not known yet must be offered again.
+    /// Merges an entry whose signature was verified. In any order, any number of times; an entry whose issuer is not
+    /// admitted yet must be merged again later.
     ///
     /// # Errors
     /// [`MergeError`]; then nothing has changed.
     pub(crate) fn merge(&mut self, signed: &SignedOperation) -> Result<ApplyOutcome, MergeError> {
         let mut outdated = false;
-        let taken = self.insert(signed, &mut outdated);
+        let merged = self.insert(signed, &mut outdated);
         self.update_members(outdated);
-        let is_new = matches!(taken, Ok(applied) if applied != ApplyOutcome::Duplicate);
+        let is_new = matches!(merged, Ok(outcome) if outcome != ApplyOutcome::Duplicate);
         if is_new && self.can_expire_grants(signed) {
             self.grants.prune(&self.authority);
         }
-        taken
+        merged
     }
 
-    /// Takes all that can be taken, in whatever order they are; returns those that were new.
+    /// Merges all entries that can be merged, in whatever order; returns the new ones.
     pub(crate) fn merge_all<'a>(
         &mut self,
         signed: impl IntoIterator<Item = &'a SignedOperation>,
@@ -138,7 +138,7 @@ impl ClusterLogs {
                     false
                 }
                 Err(MergeError::IssuerNotAdmitted) => true,
-                // It comes again with what is missing before it, or is none of this cluster.
+                // It is sent again after the missing entries, or belongs to another cluster.
                 Err(_) => false,
             });
             if left.len() == before || left.is_empty() {
@@ -151,38 +151,38 @@ impl ClusterLogs {
         }
     }
 
-    /// Takes an entry. `outdated` is true while the members are not judged by all that was taken.
+    /// Inserts an entry. `outdated` is true while the members do not reflect all inserted entries.
     fn insert(
         &mut self,
         signed: &SignedOperation,
         outdated: &mut bool,
     ) -> Result<ApplyOutcome, MergeError> {
-        let written = signed.encoded();
-        let operation = written.operation();
-        let founds = written.id().0 == self.cluster.0;
-        if !founds && operation.cluster != Some(self.cluster) {
+        let encoded = signed.encoded();
+        let operation = encoded.operation();
+        let is_founding = encoded.id().0 == self.cluster.0;
+        if !is_founding && operation.cluster != Some(self.cluster) {
             return Err(MergeError::ForeignCluster);
         }
-        let issuer = written.issuer();
-        // Who is heard stays so, whatever comes: only who is not is judged anew.
-        if !founds && !self.members.can_possibly_issue(issuer) {
+        let issuer = encoded.issuer();
+        // A possible issuer remains one: the members are updated only for others.
+        if !is_founding && !self.members.can_possibly_issue(issuer) {
             self.update_members(std::mem::take(outdated));
             if !self.members.can_possibly_issue(issuer) {
                 return Err(MergeError::IssuerNotAdmitted);
             }
         }
-        let key = (written.position().sequence, written.id());
+        let key = (encoded.position().sequence, encoded.id());
         if self.grants.is_known(issuer, key) {
             return Ok(ApplyOutcome::Duplicate);
         }
         let before = self.grants.tip(issuer);
-        let applied = self.grants.apply(written)?;
-        if applied != ApplyOutcome::Duplicate {
-            let of_issuer = self.entries.entry(issuer).or_default();
-            of_issuer.insert(key, signed.entry_bytes(), self.grants.tip(issuer).next);
+        let outcome = self.grants.apply(encoded)?;
+        if outcome != ApplyOutcome::Duplicate {
+            let archive = self.entries.entry(issuer).or_default();
+            archive.insert(key, signed.entry_bytes(), self.grants.tip(issuer).next);
             *outdated = *outdated || self.affects_members(&operation.change, issuer, before);
         }
-        Ok(applied)
+        Ok(outcome)
     }
 
     fn update_members(&mut self, outdated: bool) {
@@ -192,65 +192,65 @@ impl ClusterLogs {
         }
     }
 
-    /// Whether the members may have changed: by what it says, or by what became certain or uncertain with it.
+    /// Whether an entry may change the members: by its content, or because it makes others certain or uncertain.
     fn affects_members(&self, change: &LogChange, issuer: NodeId, before: LogTip) -> bool {
-        let one_more = self.grants.tip(issuer).next == before.next + 1;
-        let cut = self
+        let has_grown_by_one = self.grants.tip(issuer).next == before.next + 1;
+        let is_cut = self
             .members
             .get(issuer)
             .is_some_and(|member| member.cut_at.is_some());
         match change {
             LogChange::Members(MemberChange::Rest {})
             | LogChange::Grants(_)
-            | LogChange::Unknown(_) => !one_more || cut,
+            | LogChange::Unknown(_) => !has_grown_by_one || is_cut,
             LogChange::Members(_) => true,
         }
     }
 
-    /// Which node this is.
+    /// The local node.
     #[must_use]
     pub fn local_node(&self) -> NodeId {
         self.local_node
     }
 
-    /// Which cluster it is.
+    /// The cluster.
     #[must_use]
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
 
-    /// What was granted and revoked.
+    /// The grants and revokes of all logs.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// Who is in.
+    /// The members, derived from the logs.
     #[must_use]
     pub fn members(&self) -> &ClusterMembers {
         &self.members
     }
 
-    /// What grants are judged by here.
+    /// The authority by which grants are evaluated here.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// True when this entry is known.
+    /// True if the entry is known.
     #[must_use]
     pub fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
         self.grants.is_known(issuer, key)
     }
 
-    /// The bytes of an entry, as they came.
+    /// The unchanged bytes of an entry.
     #[must_use]
     pub fn entry(&self, issuer: NodeId, key: LogKey) -> Option<Arc<[u8]>> {
-        let known = self.is_known(issuer, key);
-        known.then(|| self.entries.get(&issuer)?.reader().read(key))?
+        self.is_known(issuer, key)
+            .then(|| self.entries.get(&issuer)?.reader().read(key))?
     }
 
-    /// The bytes of all entries, as they came, log by log.
+    /// The unchanged bytes of all entries, log by log.
     pub fn entries(&self) -> impl Iterator<Item = (NodeId, LogKey, Arc<[u8]>)> {
         let logs = self.grants.issuers();
         logs.flat_map(move |issuer| {
@@ -259,7 +259,7 @@ impl ClusterLogs {
         })
     }
 
-    /// Those of one log, from this place on.
+    /// The entries of one log from this sequence number on.
     pub fn entries_from(
         &self,
         issuer: NodeId,
@@ -270,56 +270,56 @@ impl ClusterLogs {
         keys.filter_map(move |key| Some((key, reader.as_mut()?.read(key)?)))
     }
 
-    /// How many entries are known.
+    /// The number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.entries.values().map(EntryArchive::count).sum()
     }
 
-    /// How many bytes all entries have, as they came.
+    /// The bytes of all entries, uncompressed.
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {
         self.entries.values().map(EntryArchive::entry_bytes).sum()
     }
 
-    /// How many bytes of memory all of it takes, nearly.
+    /// The approximate bytes of memory used.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let entries = self.entries.values().map(EntryArchive::memory_bytes);
         self.grants.memory_bytes() + entries.sum::<usize>()
     }
 
-    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    /// The grant with this id, in force or not; an arbitrary one if a forked log has two.
     #[must_use]
     pub fn find_grant(&self, id: GrantId) -> Option<LoggedGrant> {
-        let whole = self.grants.get(id).cloned();
-        whole.or_else(|| self.restore_grant(self.grants.pruned_key(id)?))
+        let retained = self.grants.get(id).cloned();
+        retained.or_else(|| self.restore_grant(self.grants.pruned_key(id)?))
     }
 
-    /// Every grant of a subject, whether it counts or not.
+    /// All grants of a subject, in force or not.
     #[must_use]
     pub(crate) fn grants_for(&self, subject: &Subject) -> Vec<LoggedGrant> {
-        let whole = self.grants.for_subject(subject).cloned();
-        whole.chain(self.pruned_grants(Some(subject))).collect()
+        let retained = self.grants.for_subject(subject).cloned();
+        retained.chain(self.pruned_grants(Some(subject))).collect()
     }
 
-    /// Every grant of everyone, whether it counts or not.
+    /// All grants, in force or not.
     #[must_use]
     pub fn all_grants(&self) -> Vec<LoggedGrant> {
-        let whole = self.grants.iter().cloned();
-        whole.chain(self.pruned_grants(None)).collect()
+        let retained = self.grants.iter().cloned();
+        retained.chain(self.pruned_grants(None)).collect()
     }
 
-    /// Those that were shed, log by log: what lies together is read together.
-    fn pruned_grants(&self, of: Option<&Subject>) -> Vec<LoggedGrant> {
-        let mut keys: Vec<GrantKey> = self.grants.pruned_keys(of).collect();
-        keys.sort_unstable_by_key(|(_, place, _)| *place);
-        let logs = keys.chunk_by(|(_, one, _), (_, next, _)| one.issuer == next.issuer);
+    /// The pruned grants, read log by log, so that each block is decompressed once.
+    fn pruned_grants(&self, subject: Option<&Subject>) -> Vec<LoggedGrant> {
+        let mut keys: Vec<GrantKey> = self.grants.pruned_keys(subject).collect();
+        keys.sort_unstable_by_key(|(_, position, _)| *position);
+        let logs = keys.chunk_by(|(_, a, _), (_, b, _)| a.issuer == b.issuer);
         let granted = logs.flat_map(|keys| {
             let log = keys.first().and_then(|key| self.entries.get(&key.1.issuer));
             let mut reader = log.map(EntryArchive::reader);
-            let read = keys.iter().filter_map(move |(_, place, id)| {
-                let entry = reader.as_mut()?.read((place.sequence, *id))?;
+            let read = keys.iter().filter_map(move |(_, position, id)| {
+                let entry = reader.as_mut()?.read((position.sequence, *id))?;
                 parse_grant(&entry)
             });
             read.collect::<Vec<_>>()
@@ -327,21 +327,21 @@ impl ClusterLogs {
         granted.collect()
     }
 
-    fn restore_grant(&self, (_, place, id): GrantKey) -> Option<LoggedGrant> {
-        parse_grant(&self.entry(place.issuer, (place.sequence, id))?)
+    fn restore_grant(&self, (_, position, id): GrantKey) -> Option<LoggedGrant> {
+        parse_grant(&self.entry(position.issuer, (position.sequence, id))?)
     }
 
-    /// Whether a grant may have ended for good with this entry.
+    /// Whether this entry may end grants for good.
     fn can_expire_grants(&self, signed: &SignedOperation) -> bool {
         match &signed.encoded().operation().change {
             LogChange::Grants(change) => self.grants.can_end_grants(change),
-            // Somebody more may take away.
+            // It may add a possible issuer.
             LogChange::Members(_) => true,
             LogChange::Unknown(_) => false,
         }
     }
 
-    /// The heads of what is known here, without what is not on disk.
+    /// The heads of all entries except the unstored ones.
     #[must_use]
     pub fn heads(&self, unstored: &UnstoredEntries) -> LogHeads {
         let logs = self.grants.issuers();
@@ -368,13 +368,12 @@ impl ClusterLogs {
     }
 }
 
-/// The grant of an entry that was taken.
 fn parse_grant(entry: &[u8]) -> Option<LoggedGrant> {
     let signed = SignedOperation::from_bytes(entry).ok()?;
     LoggedGrant::from_operation(signed.encoded())
 }
 
-/// None of no operations.
+/// None if there are no operations.
 fn uncertain_digest(keys: impl Iterator<Item = LogKey>) -> Option<BehindDigest> {
     let mut keys = keys.peekable();
     keys.peek()?;

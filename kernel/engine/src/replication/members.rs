@@ -1,10 +1,10 @@
-//! Who is in the cluster and who may issue, made of the logs alone: the same at every node that knows the same
-//! operations, in whatever order they came.
+//! The members of the cluster and the issuers, derived from the logs alone: nodes that know the same operations get
+//! the same result, in whatever order the operations arrived.
 //!
-//! Who *perhaps* may issue takes away: whoever was ever admitted by somebody who perhaps may, anywhere in a log.
-//! This set only grows, so no revocation, denial or cut is ever undone, not by cutting off who made it, and not
-//! by a fork of the log that admitted its maker. Who *certainly* may gives: whoever was admitted at a certain
-//! place below every cut by somebody who certainly may.
+//! *Possible* issuers may revoke, deny and cut: all that a possible issuer ever admitted, anywhere in a log. This set
+//! only grows, so no revoke, denial or cut is undone by cutting off its issuer, or by a fork of the log that admitted
+//! it. *Certain* issuers may also grant: those admitted by a certain issuer in the certain part of its log, below
+//! every cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,50 +16,50 @@ use crate::policy::grants::{
     MemberRole, OperationId,
 };
 
-/// What is known of a node.
+/// A node that was admitted at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMember {
-    /// Its key.
+    /// The public key.
     pub key: PublicKey,
-    /// What people call it.
+    /// The name in the cluster.
     pub name: String,
-    /// What it certainly may do; None where its admission is in doubt.
+    /// The certain role; None if the admission is not certain.
     pub role: Option<MemberRole>,
-    /// How much of its log may give, when it was cut off.
+    /// The sequence number from which its grants do not count, if it was cut off.
     pub cut_at: Option<u64>,
-    /// How much of its log may give, when it was an admin and was demoted. It takes part still, and what it took away
-    /// stays so.
+    /// The sequence number from which its grants do not count, if it was demoted from admin. It stays a member, and its
+    /// revokes stay in force.
     pub(crate) demoted_at: Option<u64>,
-    /// The most that it may do under its key, once it was demoted.
+    /// The highest role it can have under this key, if it was demoted.
     pub role_max: Option<MemberRole>,
-    /// How it came to be out.
+    /// How it left the cluster.
     pub removal: Option<MemberRemoval>,
-    /// True when it perhaps may issue, and so take away.
+    /// True for a possible issuer.
     pub(crate) can_revoke: bool,
 }
 
-/// How a node came to be out of the cluster: what was first written of it.
+/// How a node left the cluster, by the earliest operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberRemoval {
-    /// When, in milliseconds since 1970, by the clock of who wrote it; only shown.
+    /// Milliseconds since 1970 by the issuer's clock; only for display.
     pub at_ms: u64,
-    /// In which way.
+    /// The reason.
     pub reason: RemovalReason,
 }
 
-/// In which way a node came to be out.
+/// Why a node is not in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RemovalReason {
-    /// It said itself that it leaves.
+    /// It left.
     Left,
     /// An admin cut it off.
     CutOff,
-    /// It goes on as that node, under another key.
+    /// It has a new key, and is this node now.
     Rekeyed(NodeId),
 }
 
 impl ClusterMember {
-    /// True when it takes part: certainly admitted, and not cut off.
+    /// True if it is certainly admitted and not cut off.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.role.is_some() && self.cut_at.is_none()
@@ -74,7 +74,7 @@ pub struct ClusterMembers {
     founder: Option<NodeId>,
 }
 
-/// Everyone that is named anywhere, by a number.
+/// Numbers all nodes that the logs name.
 #[derive(Default)]
 struct NodeIndexes {
     index_of: BTreeMap<NodeId, usize>,
@@ -90,65 +90,66 @@ impl NodeIndexes {
     }
 }
 
-/// An operation about members.
+/// An operation that changes the members.
 struct MemberOperation<'a> {
-    place: LogPosition,
+    position: LogPosition,
     id: OperationId,
     change: &'a LoggedMemberChange,
     issuer: usize,
-    /// Whom it lets in, or says to go on under this key.
+    /// The node it admits, or the new key of a node.
     admits: Option<usize>,
-    /// Whom it names besides.
+    /// The node it is about otherwise.
     subject: Option<usize>,
-    /// It lies in the certain part of its log.
-    certain: bool,
+    /// True in the certain part of the log.
+    is_certain: bool,
 }
 
 impl<'a> MemberOperation<'a> {
-    fn collect(grants: &'a Grants, numbers: &mut NodeIndexes) -> Vec<Self> {
-        // They come log by log.
+    fn collect(grants: &'a Grants, indexes: &mut NodeIndexes) -> Vec<Self> {
+        // Operations are ordered by log.
         let mut log: Option<(NodeId, usize, u64)> = None;
-        let numbered = |(place, id, told): (LogPosition, OperationId, &'a LoggedMemberChange)| {
-            let issuer = place.issuer;
-            let (_, by, end) = match log {
-                Some(same @ (of, ..)) if of == issuer => same,
-                Some(_) | None => (issuer, numbers.index(issuer), grants.tip(issuer).next),
+        let to_operation =
+            |(position, id, change): (LogPosition, OperationId, &'a LoggedMemberChange)| {
+                let issuer = position.issuer;
+                let (_, by, end) = match log {
+                    Some(current @ (node, ..)) if node == issuer => current,
+                    Some(_) | None => (issuer, indexes.index(issuer), grants.tip(issuer).next),
+                };
+                log = Some((issuer, by, end));
+                let subject = match &change.change {
+                    MemberChange::Cut { node, .. }
+                    | MemberChange::Rename { node, .. }
+                    | MemberChange::Rekey { node, .. } => Some(*node),
+                    MemberChange::Found { .. }
+                    | MemberChange::Admit { .. }
+                    | MemberChange::Rest {}
+                    | MemberChange::Recover { .. } => None,
+                };
+                Self {
+                    position,
+                    id,
+                    change,
+                    issuer: by,
+                    admits: change.admitted_node.map(|node| indexes.index(node)),
+                    subject: subject.map(|node| indexes.index(node)),
+                    is_certain: position.sequence < end,
+                }
             };
-            log = Some((issuer, by, end));
-            let about = match &told.change {
-                MemberChange::Cut { node, .. }
-                | MemberChange::Rename { node, .. }
-                | MemberChange::Rekey { node, .. } => Some(*node),
-                MemberChange::Found { .. }
-                | MemberChange::Admit { .. }
-                | MemberChange::Rest {}
-                | MemberChange::Recover { .. } => None,
-            };
-            Self {
-                place,
-                id,
-                change: told,
-                issuer: by,
-                admits: told.admitted_node.map(|node| numbers.index(node)),
-                subject: about.map(|node| numbers.index(node)),
-                certain: place.sequence < end,
-            }
-        };
-        grants.member_changes().map(numbered).collect()
+        grants.member_changes().map(to_operation).collect()
     }
 
-    /// Which node it takes out, and in which way.
+    /// The node it removes, and how.
     fn removal(&self) -> Option<(usize, MemberRemoval)> {
-        let (at_ms, about) = (self.change.issued_at_ms, self.subject?);
-        let how = match &self.change.change {
+        let (at_ms, subject) = (self.change.issued_at_ms, self.subject?);
+        let reason = match &self.change.change {
             MemberChange::Rekey { .. } => RemovalReason::Rekeyed(self.change.admitted_node?),
             MemberChange::Cut {
                 stays_as: Some(_), ..
             } => return None,
             MemberChange::Cut { node, .. } => {
-                let by_itself =
-                    self.issuer == about || NodeId::parse(&self.change.author) == Some(*node);
-                if by_itself {
+                let is_own =
+                    self.issuer == subject || NodeId::parse(&self.change.author) == Some(*node);
+                if is_own {
                     RemovalReason::Left
                 } else {
                     RemovalReason::CutOff
@@ -160,21 +161,21 @@ impl<'a> MemberOperation<'a> {
             | MemberChange::Rest {}
             | MemberChange::Recover { .. } => return None,
         };
-        Some((about, MemberRemoval { at_ms, reason: how }))
+        Some((subject, MemberRemoval { at_ms, reason }))
     }
 }
 
-/// What is left of a node that was demoted.
+/// The limits of a demoted node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Demotion {
-    /// How much of its log may give.
+    /// The sequence number from which its grants do not count.
     end: u64,
-    /// The most that it may do.
+    /// The highest role.
     role: MemberRole,
 }
 
 impl Demotion {
-    /// Of two, each takes away.
+    /// The stricter of both limits.
     fn merge(self, other: Self) -> Self {
         Self {
             end: self.end.min(other.end),
@@ -183,7 +184,7 @@ impl Demotion {
     }
 }
 
-/// Where the making of the members stands: what is known of each node, by its number.
+/// Derives the members. Vectors are indexed by node number.
 struct MembershipBuilder<'a> {
     grants: &'a Grants,
     operations: Vec<MemberOperation<'a>>,
@@ -196,7 +197,7 @@ struct MembershipBuilder<'a> {
 }
 
 impl ClusterMembers {
-    /// Nobody, before the founding operation is known.
+    /// No members, before the founding operation is known.
     #[must_use]
     pub(crate) fn empty() -> Self {
         let nodes = BTreeMap::new();
@@ -207,69 +208,71 @@ impl ClusterMembers {
         }
     }
 
-    /// Those that the logs add up to.
+    /// Derives the members from the logs.
     #[must_use]
     pub fn from_grants(grants: &Grants, cluster: ClusterId) -> Self {
-        let mut numbers = NodeIndexes::default();
-        let told = MemberOperation::collect(grants, &mut numbers);
-        let founding = told.iter().find(|told| told.id.0 == cluster.0);
+        let mut indexes = NodeIndexes::default();
+        let operations = MemberOperation::collect(grants, &mut indexes);
+        let founding = operations
+            .iter()
+            .find(|operation| operation.id.0 == cluster.0);
         let Some((founder, MemberChange::Found { recovery, .. })) =
-            founding.map(|told| (told.place.issuer, &told.change.change))
+            founding.map(|operation| (operation.position.issuer, &operation.change.change))
         else {
             return Self::empty();
         };
         let recovery = recovery.node_id();
-        let (first, last) = (numbers.index(founder), numbers.index(recovery));
-        let count = numbers.nodes.len();
-        let mut making = MembershipBuilder {
+        let (founder_index, recovery_index) = (indexes.index(founder), indexes.index(recovery));
+        let count = indexes.nodes.len();
+        let mut builder = MembershipBuilder {
             grants,
-            operations: told,
-            nodes: numbers.nodes,
-            recovery: last,
+            operations,
+            nodes: indexes.nodes,
+            recovery: recovery_index,
             possible: vec![false; count],
             ends: vec![None; count],
             demotions: vec![None; count],
             roles: vec![None; count],
         };
-        making.possible[first] = true;
-        making.possible[last] = true;
-        making.roles[first] = Some(MemberRole::Admin);
-        making.find_possible_issuers();
-        making.find_certain_ends();
-        making.apply_rekeys();
-        making.find_roles();
+        builder.possible[founder_index] = true;
+        builder.possible[recovery_index] = true;
+        builder.roles[founder_index] = Some(MemberRole::Admin);
+        builder.find_possible_issuers();
+        builder.find_certain_ends();
+        builder.apply_rekeys();
+        builder.find_roles();
         Self {
-            nodes: making.build_members(),
+            nodes: builder.build_members(),
             recovery: Some(recovery),
             founder: Some(founder),
         }
     }
 
-    /// One of them.
+    /// The member, also one that was cut off.
     #[must_use]
     pub fn get(&self, node: NodeId) -> Option<&ClusterMember> {
         self.nodes.get(&node)
     }
 
-    /// All that were ever admitted, those that were cut off included.
+    /// All nodes that were ever admitted, including those that were cut off.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &ClusterMember)> {
         self.nodes.iter().map(|(node, member)| (*node, member))
     }
 
-    /// True when the node takes part.
+    /// True for an active member.
     #[must_use]
     pub fn is_member(&self, node: NodeId) -> bool {
         self.get(node).is_some_and(ClusterMember::is_active)
     }
 
-    /// True when the node takes part and may issue.
+    /// True for an active admin.
     #[must_use]
     pub fn is_admin(&self, node: NodeId) -> bool {
         let member = self.get(node);
         member.is_some_and(|member| member.is_active() && member.role == Some(MemberRole::Admin))
     }
 
-    /// True when the operations of this issuer are kept: it perhaps may issue.
+    /// True for a possible issuer, whose operations are stored.
     #[must_use]
     pub fn can_possibly_issue(&self, issuer: NodeId) -> bool {
         self.recovery == Some(issuer)
@@ -277,23 +280,23 @@ impl ClusterMembers {
             || self.get(issuer).is_some_and(|member| member.can_revoke)
     }
 
-    /// True for the key that lies in a drawer.
+    /// True for the recovery key, which is kept offline.
     #[must_use]
     pub fn is_recovery(&self, issuer: NodeId) -> bool {
         self.recovery == Some(issuer)
     }
 
-    /// Those who could still take something away, without the recovery key, which is nowhere at work.
+    /// The nodes that could still revoke, without the recovery key, which no running node has.
     pub fn possible_revokers(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        let may = |member: &ClusterMember| {
+        let can_revoke = |member: &ClusterMember| {
             member.can_revoke && member.cut_at.is_none() && member.demoted_at.is_none()
         };
         self.iter()
-            .filter(move |(_, member)| may(member))
+            .filter(move |(_, member)| can_revoke(member))
             .map(|(node, _)| node)
     }
 
-    /// The same as what grants are judged by at this node.
+    /// The authority by which this node evaluates grants.
     #[must_use]
     pub(crate) fn authority(&self, here: NodeId) -> Authority {
         let mut authority = Authority::without_issuers(here);
@@ -317,35 +320,40 @@ impl MembershipBuilder<'_> {
     /// Repeats until nothing is added.
     fn find_possible_issuers(&mut self) {
         loop {
-            let mut more = false;
-            for told in &self.operations {
-                let admits = match &told.change.change {
+            let mut changed = false;
+            for operation in &self.operations {
+                let admits = match &operation.change.change {
                     MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
-                    MemberChange::Recover { .. } => told.issuer == self.recovery,
-                    MemberChange::Rekey { .. } => told.subject.is_some_and(|of| self.possible[of]),
+                    MemberChange::Recover { .. } => operation.issuer == self.recovery,
+                    MemberChange::Rekey { .. } => {
+                        operation.subject.is_some_and(|node| self.possible[node])
+                    }
                     MemberChange::Found { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
                     | MemberChange::Rest {} => false,
                 };
-                if let Some(node) = told.admits.filter(|_| admits && self.possible[told.issuer]) {
-                    more |= !std::mem::replace(&mut self.possible[node], true);
+                if let Some(node) = operation
+                    .admits
+                    .filter(|_| admits && self.possible[operation.issuer])
+                {
+                    changed |= !std::mem::replace(&mut self.possible[node], true);
                 }
             }
-            if !more {
+            if !changed {
                 return;
             }
         }
     }
 
-    /// Cuts take away, so that those of everyone who perhaps may issue count.
+    /// Cuts of all possible issuers count.
     fn find_certain_ends(&mut self) {
-        for told in self
+        for operation in self
             .operations
             .iter()
-            .filter(|told| self.possible[told.issuer])
+            .filter(|operation| self.possible[operation.issuer])
         {
-            let (node, at, stays_as) = match &told.change.change {
+            let (node, at, stays_as) = match &operation.change.change {
                 MemberChange::Cut { node, at, stays_as } => (node, at, *stays_as),
                 MemberChange::Rekey { node, at, .. } => (node, at, None),
                 MemberChange::Found { .. }
@@ -354,41 +362,43 @@ impl MembershipBuilder<'_> {
                 | MemberChange::Rest {}
                 | MemberChange::Recover { .. } => continue,
             };
-            let Some(about) = told.subject else {
+            let Some(subject) = operation.subject else {
                 continue;
             };
-            if about == self.recovery {
+            if subject == self.recovery {
                 continue;
             }
-            let end = match told.issuer == about {
-                // It cannot name its own hash; what it says in it counts.
-                true => told.place.sequence + 1,
+            let end = match operation.issuer == subject {
+                // An operation cannot contain its own hash, and counts itself.
+                true => operation.position.sequence + 1,
                 false => self.certain_end(*node, *at),
             };
-            // No admin is left of it, whatever was written.
+            // A demoted node is no admin, whatever the operation says.
             if let Some(role) = stays_as.map(|role| role.min(MemberRole::Member)) {
                 let demotion = Demotion { end, role };
-                let known = self.demotions[about].get_or_insert(demotion);
+                let known = self.demotions[subject].get_or_insert(demotion);
                 *known = known.merge(demotion);
                 continue;
             }
-            let known = self.ends[about].get_or_insert(end);
+            let known = self.ends[subject].get_or_insert(end);
             *known = end.min(*known);
         }
     }
 
-    /// Who goes on under another key is no more under that one. Repeats until nothing is added.
+    /// A demotion also limits the node's next key. Repeats until nothing is added.
     fn apply_rekeys(&mut self) {
         loop {
-            let mut more = false;
-            for told in self
+            let mut changed = false;
+            for operation in self
                 .operations
                 .iter()
-                .filter(|told| self.possible[told.issuer])
+                .filter(|operation| self.possible[operation.issuer])
             {
-                let (MemberChange::Rekey { .. }, Some(before), Some(next)) =
-                    (&told.change.change, told.subject, told.admits)
-                else {
+                let (MemberChange::Rekey { .. }, Some(before), Some(next)) = (
+                    &operation.change.change,
+                    operation.subject,
+                    operation.admits,
+                ) else {
                     continue;
                 };
                 let Some(demotion) = self.demotions[before] else {
@@ -398,15 +408,15 @@ impl MembershipBuilder<'_> {
                 let known = self.demotions[next];
                 let both = known.map_or(carried, |known| known.merge(carried));
                 self.demotions[next] = Some(both);
-                more |= known != Some(both);
+                changed |= known != Some(both);
             }
-            if !more {
+            if !changed {
                 return;
             }
         }
     }
 
-    /// Nothing counts of a log that is certain here and another one than the cut names.
+    /// The end that a cut sets: 0 if the certain part here differs from the log that the cut names.
     fn certain_end(&self, node: NodeId, at: LogTip) -> u64 {
         match self.grants.tip_at(node, at.next) {
             Some(here) if here != at => 0,
@@ -414,32 +424,45 @@ impl MembershipBuilder<'_> {
         }
     }
 
-    fn can_grant(&self, told: &MemberOperation<'_>) -> bool {
-        let may =
-            told.issuer == self.recovery || self.roles[told.issuer] == Some(MemberRole::Admin);
-        let (end, demotion) = (self.ends[told.issuer], self.demotions[told.issuer]);
+    fn can_grant(&self, operation: &MemberOperation<'_>) -> bool {
+        let is_admin = operation.issuer == self.recovery
+            || self.roles[operation.issuer] == Some(MemberRole::Admin);
+        let (end, demotion) = (
+            self.ends[operation.issuer],
+            self.demotions[operation.issuer],
+        );
         let ends = end.into_iter().chain(demotion.map(|it| it.end));
-        may && told.certain && ends.into_iter().all(|end| told.place.sequence < end)
+        is_admin
+            && operation.is_certain
+            && ends
+                .into_iter()
+                .all(|end| operation.position.sequence < end)
     }
 
     /// Repeats until nothing is added.
     fn find_roles(&mut self) {
         loop {
             let mut found: Vec<(usize, MemberRole)> = Vec::new();
-            for told in self.operations.iter().filter(|told| self.can_grant(told)) {
-                let role = match &told.change.change {
+            for operation in self
+                .operations
+                .iter()
+                .filter(|operation| self.can_grant(operation))
+            {
+                let role = match &operation.change.change {
                     MemberChange::Admit { role, .. } => Some(*role),
-                    MemberChange::Recover { .. } if told.issuer == self.recovery => {
+                    MemberChange::Recover { .. } if operation.issuer == self.recovery => {
                         Some(MemberRole::Admin)
                     }
-                    MemberChange::Rekey { .. } => told.subject.and_then(|of| self.roles[of]),
+                    MemberChange::Rekey { .. } => {
+                        operation.subject.and_then(|node| self.roles[node])
+                    }
                     MemberChange::Found { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
                     | MemberChange::Rest {}
                     | MemberChange::Recover { .. } => None,
                 };
-                found.extend(told.admits.zip(role));
+                found.extend(operation.admits.zip(role));
             }
             found.retain(|(node, role)| self.roles[*node].is_none_or(|known| known < *role));
             if found.is_empty() {
@@ -453,13 +476,15 @@ impl MembershipBuilder<'_> {
 
     fn build_members(&self) -> BTreeMap<NodeId, ClusterMember> {
         let mut members = BTreeMap::new();
-        let (outs, names) = (self.removals(), MemberNames::collect(self));
-        for told in self
+        let (removals, names) = (self.removals(), MemberNames::collect(self));
+        for operation in self
             .operations
             .iter()
-            .filter(|told| self.possible[told.issuer])
+            .filter(|operation| self.possible[operation.issuer])
         {
-            let (Some(node), Some(key)) = (told.admits, told.change.change.admitted_key()) else {
+            let (Some(node), Some(key)) =
+                (operation.admits, operation.change.change.admitted_key())
+            else {
                 continue;
             };
             let known = self.roles[node].is_some() || self.possible[node];
@@ -475,7 +500,7 @@ impl MembershipBuilder<'_> {
                     .filter(|_| self.roles[node] == Some(MemberRole::Admin))
                     .map(|it| it.end),
                 cut_at: self.ends[node],
-                removal: outs[node],
+                removal: removals[node],
                 can_revoke: self.possible[node],
             };
             members.entry(self.nodes[node]).or_insert_with(member);
@@ -483,63 +508,67 @@ impl MembershipBuilder<'_> {
         members
     }
 
-    /// What it may do, after all that lowers it.
+    /// The role, limited by demotions.
     fn role(&self, node: usize) -> Option<MemberRole> {
         let most = self.demotions[node].map(|demotion| demotion.role);
         let role = self.roles[node]?;
         Some(most.map_or(role, |most| role.min(most)))
     }
 
-    /// How the nodes that were cut off came to be out.
+    /// How the nodes that were cut off left.
     fn removals(&self) -> Vec<Option<MemberRemoval>> {
-        let mut outs: Vec<Option<MemberRemoval>> = vec![None; self.nodes.len()];
+        let mut removals: Vec<Option<MemberRemoval>> = vec![None; self.nodes.len()];
         let possible = self
             .operations
             .iter()
-            .filter(|told| self.possible[told.issuer]);
-        let told = possible.filter_map(MemberOperation::removal);
-        for (node, out) in told.filter(|(node, _)| self.ends[*node].is_some()) {
-            let first = outs[node].get_or_insert(out);
-            *first = out.min(*first);
+            .filter(|operation| self.possible[operation.issuer]);
+        let all = possible.filter_map(MemberOperation::removal);
+        for (node, removal) in all.filter(|(node, _)| self.ends[*node].is_some()) {
+            let first = removals[node].get_or_insert(removal);
+            *first = removal.min(*first);
         }
-        outs
+        removals
     }
 }
 
-/// What the nodes are called, by their numbers.
+/// The names of nodes, by node number.
 struct MemberNames<'a> {
-    /// The last name that was certainly given; which of two is the last decides nothing.
+    /// The last name with certain authority. Concurrent names are ordered arbitrarily, but alike everywhere.
     assigned: Vec<Option<(u64, NodeId, &'a str)>>,
-    /// The node that each was under the key before.
+    /// The node under its previous key.
     predecessors: Vec<Option<usize>>,
 }
 
 impl<'a> MemberNames<'a> {
-    fn collect(making: &MembershipBuilder<'a>) -> Self {
-        let count = making.nodes.len();
+    fn collect(builder: &MembershipBuilder<'a>) -> Self {
+        let count = builder.nodes.len();
         let mut names = Self {
             assigned: vec![None; count],
             predecessors: vec![None; count],
         };
-        for told in making
+        for operation in builder
             .operations
             .iter()
-            .filter(|told| making.can_grant(told))
+            .filter(|operation| builder.can_grant(operation))
         {
-            let (node, name) = match &told.change.change {
+            let (node, name) = match &operation.change.change {
                 MemberChange::Found { name, .. }
                 | MemberChange::Admit { name, .. }
-                | MemberChange::Recover { name, .. } => (told.admits, name),
-                MemberChange::Rename { name, .. } => (told.subject, name),
+                | MemberChange::Recover { name, .. } => (operation.admits, name),
+                MemberChange::Rename { name, .. } => (operation.subject, name),
                 MemberChange::Rekey { .. } => {
-                    if let Some(next) = told.admits {
-                        names.predecessors[next] = names.predecessors[next].or(told.subject);
+                    if let Some(next) = operation.admits {
+                        names.predecessors[next] = names.predecessors[next].or(operation.subject);
                     }
                     continue;
                 }
                 MemberChange::Cut { .. } | MemberChange::Rest {} => continue,
             };
-            let name = (told.place.sequence, told.place.issuer, name.as_str());
+            let name = (
+                operation.position.sequence,
+                operation.position.issuer,
+                name.as_str(),
+            );
             if let Some(node) = node {
                 names.assigned[node] = names.assigned[node].max(Some(name));
             }
@@ -547,18 +576,18 @@ impl<'a> MemberNames<'a> {
         names
     }
 
-    /// Its name, or the one it had under the key before.
-    fn name(&self, node: usize, making: &MembershipBuilder<'_>) -> String {
+    /// The name, or the one under the previous key.
+    fn name(&self, node: usize, builder: &MembershipBuilder<'_>) -> String {
         let mut seen = BTreeSet::from([node]);
-        let mut at = node;
+        let mut current = node;
         loop {
-            if let Some((_, _, name)) = self.assigned[at] {
+            if let Some((_, _, name)) = self.assigned[current] {
                 return name.to_owned();
             }
-            match self.predecessors[at] {
-                // Keys may be said to follow each other in a circle.
-                Some(before) if seen.insert(before) => at = before,
-                Some(_) | None => return making.nodes[node].short_id(),
+            match self.predecessors[current] {
+                // Rekeys may form a cycle.
+                Some(before) if seen.insert(before) => current = before,
+                Some(_) | None => return builder.nodes[node].short_id(),
             }
         }
     }

@@ -1,100 +1,102 @@
-//! Two lives of one key: a machine that was cloned, or a copy of its files that was started beside it.
+//! Detects two running nodes with one key: a cloned machine, or a started copy of its files.
 //!
-//! Each start of a kernel has a random life. A node that was restarted goes from one life to the next and never
-//! back. Only an answer to a question proves which one lives: what else a life says that is not known may be late.
-//! So when a life that was left answers a question asked after the next one was heard, both live, and neither is
-//! believed until the node has a new key.
+//! Each start of a kernel has a random instance id. A restarted node changes from one instance to the next, and never
+//! back. Only a response to a request proves that an instance runs; any other message may be late. So if a previous
+//! instance answers a request that was sent after the next one was seen, both run, and neither is trusted until the node
+//! has a new key.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-/// Lives remembered of each node. A clone that waits while its original is restarted more often than this is
-/// noticed by its log instead.
+/// Instances remembered for each node. A clone of a node that restarts more often meanwhile is detected by its forked
+/// log.
 const PREVIOUS_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default, Hash)]
 struct InstanceHistory {
-    /// The one that answered last.
+    /// The instance that answered last.
     current: Option<LifeId>,
     previous: VecDeque<LifeId>,
     has_duplicate: bool,
 }
 
-/// What is known of the life that was heard.
+/// The status of the instance that sent a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstanceStatus {
-    /// It is the one that lives.
+    /// It answered last.
     Current,
-    /// It lives, and is not the one that did before: no question that was asked until now proves another one.
+    /// It runs in place of an earlier one: requests sent until now prove nothing about others.
     New,
-    /// It is not known whether it lives: an answer of it would prove it.
+    /// It may have stopped: it has not answered a request.
     Unproven,
-    /// The node has left it.
+    /// A later instance has replaced it.
     Previous,
 }
 
-/// The lives of all nodes that were heard.
+/// The instances of all nodes.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct NodeInstances(BTreeMap<NodeId, InstanceHistory>);
 
 impl NodeInstances {
-    /// After a start, with the nodes of which two lives were found before.
+    /// Restores the nodes with duplicate keys after a start.
     #[must_use]
-    pub(crate) fn new(twice: &BTreeSet<NodeId>) -> Self {
-        let lives = |node: &NodeId| {
-            let twice = true;
-            (
-                *node,
-                InstanceHistory {
-                    has_duplicate: twice,
-                    ..InstanceHistory::default()
-                },
-            )
+    pub(crate) fn new(duplicates: &BTreeSet<NodeId>) -> Self {
+        let history = InstanceHistory {
+            has_duplicate: true,
+            ..InstanceHistory::default()
         };
-        Self(twice.iter().map(lives).collect())
+        let nodes = duplicates.iter();
+        Self(nodes.map(|node| (*node, history.clone())).collect())
     }
 
-    /// A node was heard. `answers` is true when it answers a question that was asked after every other life of
-    /// its key had been heard; without that, a message may just be late.
-    pub(crate) fn observe(&mut self, node: NodeId, life: LifeId, answers: bool) -> InstanceStatus {
-        let lives = self.0.entry(node).or_default();
-        if lives.current == Some(life) {
+    /// Classifies a message. `is_response` is true if it answers a request that was sent after every other instance of
+    /// the key was seen; other messages may be late.
+    pub(crate) fn observe(
+        &mut self,
+        node: NodeId,
+        instance: LifeId,
+        is_response: bool,
+    ) -> InstanceStatus {
+        let history = self.0.entry(node).or_default();
+        if history.current == Some(instance) {
             return InstanceStatus::Current;
         }
-        if lives.previous.contains(&life) {
-            lives.has_duplicate |= answers;
+        if history.previous.contains(&instance) {
+            history.has_duplicate |= is_response;
             return InstanceStatus::Previous;
         }
-        if !answers {
+        if !is_response {
             return InstanceStatus::Unproven;
         }
-        lives.previous.extend(lives.current.replace(life));
-        if lives.previous.len() > PREVIOUS_MAX {
-            lives.previous.pop_front();
+        history.previous.extend(history.current.replace(instance));
+        if history.previous.len() > PREVIOUS_MAX {
+            history.previous.pop_front();
         }
         InstanceStatus::New
     }
 
-    /// True for the life that answered last.
+    /// True for the instance that answered last.
     #[must_use]
-    pub(crate) fn is_current(&self, node: NodeId, life: LifeId) -> bool {
+    pub(crate) fn is_current(&self, node: NodeId, instance: LifeId) -> bool {
         self.0
             .get(&node)
-            .is_some_and(|lives| lives.current == Some(life))
+            .is_some_and(|history| history.current == Some(instance))
     }
 
-    /// True when two lives of the node's key were found alive.
+    /// True if two running nodes have this key.
     #[must_use]
     pub(crate) fn has_duplicate(&self, node: NodeId) -> bool {
-        self.0.get(&node).is_some_and(|lives| lives.has_duplicate)
+        self.0
+            .get(&node)
+            .is_some_and(|history| history.has_duplicate)
     }
 
-    /// The nodes of which two lives were found alive.
+    /// The nodes whose keys were found to run twice.
     pub(crate) fn duplicates(&self) -> impl Iterator<Item = NodeId> {
-        let twice = self.0.iter().filter(|(_, lives)| lives.has_duplicate);
-        twice.map(|(node, _)| *node)
+        let duplicates = self.0.iter().filter(|(_, history)| history.has_duplicate);
+        duplicates.map(|(node, _)| *node)
     }
 }
 
@@ -104,57 +106,66 @@ mod tests {
 
     const NODE: NodeId = NodeId([1; 32]);
 
-    fn life(n: u8) -> LifeId {
+    fn instance(n: u8) -> LifeId {
         LifeId([n; 16])
     }
 
     /// FED-053.
     #[test]
-    fn a_restart_is_not_a_second_life() {
-        let mut lives = NodeInstances::default();
+    fn a_restart_is_no_duplicate() {
+        let mut instances = NodeInstances::default();
         for n in 0..100 {
-            lives.observe(NODE, life(n), true);
-            // Late messages of the one before.
-            lives.observe(NODE, life(n.saturating_sub(1)), false);
+            instances.observe(NODE, instance(n), true);
+            // A late message of the previous instance.
+            instances.observe(NODE, instance(n.saturating_sub(1)), false);
         }
-        assert!(!lives.has_duplicate(NODE));
+        assert!(!instances.has_duplicate(NODE));
         assert_eq!(
-            lives.observe(NODE, life(98), false),
+            instances.observe(NODE, instance(98), false),
             InstanceStatus::Previous
         );
-        assert_eq!(lives.observe(NODE, life(99), true), InstanceStatus::Current);
+        assert_eq!(
+            instances.observe(NODE, instance(99), true),
+            InstanceStatus::Current
+        );
     }
 
-    /// Whoever started later than both never heard of the first life, and hears of it last.
+    /// This node started after both instances, and gets a late message of the first.
     #[test]
-    fn a_late_message_of_a_life_that_was_never_heard_is_no_second_one() {
-        let mut lives = NodeInstances::default();
+    fn a_late_message_of_an_unknown_instance_is_no_duplicate() {
+        let mut instances = NodeInstances::default();
         assert_eq!(
-            lives.observe(NODE, life(1), false),
+            instances.observe(NODE, instance(1), false),
             InstanceStatus::Unproven
         );
-        assert_eq!(lives.observe(NODE, life(2), true), InstanceStatus::New);
         assert_eq!(
-            lives.observe(NODE, life(1), false),
+            instances.observe(NODE, instance(2), true),
+            InstanceStatus::New
+        );
+        assert_eq!(
+            instances.observe(NODE, instance(1), false),
             InstanceStatus::Unproven
         );
-        assert_eq!(lives.observe(NODE, life(2), true), InstanceStatus::Current);
-        assert!(!lives.has_duplicate(NODE));
+        assert_eq!(
+            instances.observe(NODE, instance(2), true),
+            InstanceStatus::Current
+        );
+        assert!(!instances.has_duplicate(NODE));
     }
 
     #[test]
-    fn a_life_that_answers_after_it_was_left_is_a_second_one() {
-        let mut lives = NodeInstances::default();
-        lives.observe(NODE, life(1), true);
-        lives.observe(NODE, life(2), true);
-        lives.observe(NODE, life(1), true);
-        assert!(lives.has_duplicate(NODE));
-        lives.observe(NODE, life(3), true);
-        assert!(lives.has_duplicate(NODE), "only a new key ends it");
-        let other_start = NodeInstances::new(&lives.duplicates().collect());
+    fn a_previous_instance_that_answers_is_a_duplicate() {
+        let mut instances = NodeInstances::default();
+        instances.observe(NODE, instance(1), true);
+        instances.observe(NODE, instance(2), true);
+        instances.observe(NODE, instance(1), true);
+        assert!(instances.has_duplicate(NODE));
+        instances.observe(NODE, instance(3), true);
+        assert!(instances.has_duplicate(NODE), "only a new key clears it");
+        let restarted = NodeInstances::new(&instances.duplicates().collect());
         assert!(
-            other_start.has_duplicate(NODE),
-            "nor does a start of this node"
+            restarted.has_duplicate(NODE),
+            "a restart of this node does not"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What the logs of the cluster mean at this node's servers, as rules that calls are decided by.
+//! Access rules for this node's servers, derived from the logs of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::policy::access::{
 };
 use crate::policy::grants::{GrantResource, GrantStatus, LoggedGrant, Specificity, Subject};
 
-/// What this node has to share, and what of it is shared.
+/// The servers of this node, and what is shared of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalServers {
-    /// Its servers.
+    /// All local servers.
     pub names: BTreeSet<ServerId>,
-    /// What is shared, and with whom.
+    /// The shared tools, and with which nodes.
     pub shared: SharedTools,
 }
 
-/// The rules for agents of other nodes.
+/// Builds the rules for agents of other nodes.
 #[must_use]
 pub fn foreign_rules(
     replica: &Replica,
@@ -31,13 +31,13 @@ pub fn foreign_rules(
     now: MonotonicTime,
 ) -> ForeignRules {
     let here = replica.logs().local_node();
-    let of_servers_here = |granted: &&LoggedGrant| match &granted.grant.resource {
+    let is_for_local_server = |granted: &&LoggedGrant| match &granted.grant.resource {
         GrantResource::Server(on) | GrantResource::Tool(on, _) | GrantResource::Tools(on, _) => {
             on.node == here && known.names.contains(&on.server)
         }
         GrantResource::Permission(_) => false,
     };
-    let of_others = |granted: &&LoggedGrant| match &granted.grant.subject {
+    let is_for_other_node = |granted: &&LoggedGrant| match &granted.grant.subject {
         Subject::Agent(agent) => agent.node != here,
         Subject::AgentsAt(node) => *node != here,
         Subject::AgentEverywhere(_) => true,
@@ -45,8 +45,8 @@ pub fn foreign_rules(
     };
     let all = replica.logs().grants().iter();
     let all = all
-        .filter(of_servers_here)
-        .filter(of_others)
+        .filter(is_for_local_server)
+        .filter(is_for_other_node)
         .filter(|granted| replica.grant_status(granted, now_ms) == GrantStatus::InForce)
         .map(|granted| (granted, replica.expiry_ms(granted)));
     ForeignRules::new(
@@ -57,7 +57,7 @@ pub fn foreign_rules(
     )
 }
 
-/// The other nodes whose word on their agents is taken.
+/// The other nodes whose agents' identities are trusted.
 fn trusted_nodes(replica: &Replica) -> BTreeSet<NodeId> {
     let members = replica.logs().members();
     let here = replica.logs().local_node();
@@ -70,8 +70,7 @@ fn trusted_nodes(replica: &Replica) -> BTreeSet<NodeId> {
     others.map(|(node, _)| node).collect()
 }
 
-/// Explains what these rules decide on a call of an agent of another node, or what another node's rules will by
-/// what is known here.
+/// Explains the decision of these rules on a call of an agent of another node.
 #[must_use]
 pub fn explain(
     replica: &Replica,
@@ -87,63 +86,65 @@ pub fn explain(
     let levels = entries_by_level(replica, &all, &on, tool, now_ms);
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
-    let hindrance = rules.find_denial(caller, server, tool);
+    let denial = rules.find_denial(caller, server, tool);
     explain_foreign(
         levels.into_iter(),
-        hindrance.map(|why| why.describe(name, now)),
+        denial.map(|denial| denial.describe(name, now)),
         &name,
     )
 }
 
-/// The entries for one resource, each with whether it counts.
+/// The grants for one resource, each with its status.
 type EntriesAtLevel<'a> = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>);
 
-/// All entries about an agent, by its name or by a pattern.
+/// All grants for an agent, by its name or by a pattern.
 fn grants_for_agent(replica: &Replica, caller: &NodeAgent) -> Vec<LoggedGrant> {
     let subjects = Subject::subjects_for(caller).into_iter();
     let all = subjects.flat_map(|subject| replica.logs().grants_for(&subject));
     all.collect()
 }
 
-/// Those at a server or one of its tools, the closest first, each with whether it counts.
+/// The grants for a server or one of its tools, the most specific first, each with its status.
 fn entries_by_level<'a>(
     replica: &Replica,
-    about: &'a [LoggedGrant],
+    grants: &'a [LoggedGrant],
     on: &NodeServer,
     tool: Option<&str>,
     now_ms: u64,
 ) -> Vec<EntriesAtLevel<'a>> {
     let mut all: BTreeMap<Specificity, Vec<(&LoggedGrant, GrantStatus)>> = BTreeMap::new();
-    for granted in about {
-        if let Some(closeness) = granted.grant.resource.specificity(on, tool) {
-            let of_level = all.entry(closeness).or_default();
-            of_level.push((granted, replica.grant_status(granted, now_ms)));
+    for granted in grants {
+        if let Some(specificity) = granted.grant.resource.specificity(on, tool) {
+            let level = all.entry(specificity).or_default();
+            level.push((granted, replica.grant_status(granted, now_ms)));
         }
     }
-    let mut found = |closeness| all.remove(&closeness).unwrap_or_default();
+    let mut take_level = |specificity| all.remove(&specificity).unwrap_or_default();
     let mut levels = Vec::new();
     if let Some(tool) = tool {
-        let of_tool = GrantResource::Tool(on.clone(), tool.to_owned());
-        levels.push((Source::ToolGrant, of_tool, found(Specificity::Tool)));
-        let of_several = found(Specificity::Tools);
-        let resource = of_several.first().map(|(it, _)| it.grant.resource.clone());
-        levels.extend(resource.map(|resource| (Source::ToolGrant, resource, of_several)));
+        let resource = GrantResource::Tool(on.clone(), tool.to_owned());
+        levels.push((Source::ToolGrant, resource, take_level(Specificity::Tool)));
+        let grants = take_level(Specificity::Tools);
+        let resource = grants
+            .first()
+            .map(|(granted, _)| granted.grant.resource.clone());
+        levels.extend(resource.map(|resource| (Source::ToolGrant, resource, grants)));
     }
-    let of_server = found(Specificity::Server);
+    let grants = take_level(Specificity::Server);
     let server = GrantResource::Server(on.clone());
-    levels.push((Source::ServerGrant, server, of_server));
+    levels.push((Source::ServerGrant, server, grants));
     levels
 }
 
-/// What the members call a node: the same at each of them.
+/// The name of a node in the cluster: the same at all members.
 #[must_use]
 pub(crate) fn member_name(replica: &Replica, node: NodeId) -> String {
     let member = replica.logs().members().get(node);
     member.map_or_else(|| node.short_id(), |member| member.name.clone())
 }
 
-/// Explains what the logs say of an agent at a server, which its owner decides by. Whether it is shared, and whether its
-/// owner has heard all who could deny it, is known there.
+/// Explains the grants of an agent for a server of another node. Only its owner knows whether it is shared, and
+/// whether the leases there are valid.
 #[must_use]
 pub fn explain_remote(
     replica: &Replica,
@@ -158,19 +159,18 @@ pub fn explain_remote(
     explain_foreign(levels.into_iter(), None, &name)
 }
 
-/// The entries of the cluster's logs that are in force or in conflict with a revoke, with the names that `name` gives
-/// other nodes.
+/// Lists the grants in force or in conflict with a revoke. `name` gives the names of other nodes.
 pub fn list_entries(replica: &Replica, now_ms: u64, name: impl Fn(NodeId) -> String) -> Vec<Entry> {
     let all = replica.logs().grants().iter().filter_map(|granted| {
-        let force = replica.grant_status(granted, now_ms);
-        let conflict = describe_conflict(&force, |node| member_name(replica, node));
-        (force == GrantStatus::InForce || conflict.is_some()).then_some((granted, conflict))
+        let status = replica.grant_status(granted, now_ms);
+        let conflict = describe_conflict(&status, |node| member_name(replica, node));
+        (status == GrantStatus::InForce || conflict.is_some()).then_some((granted, conflict))
     });
     list_cluster(all, replica.logs().local_node(), name)
 }
 
 impl Replica {
-    /// How long what other nodes' agents are allowed here holds.
+    /// How long grants for agents of other nodes are valid here.
     #[must_use]
     pub fn lease(&self, now: MonotonicTime) -> ForeignLease {
         if self.is_missing_entries() {
@@ -208,8 +208,8 @@ mod tests {
         Authority, Grants, LogTip, MemberRole, Operation, SignedOperation,
     };
 
-    /// Node 0, whose server it is, hears of what node 1 wrote.
-    struct OwnerOfFiles {
+    /// Node 0 owns the server, and receives operations of node 1.
+    struct Owner {
         replica: Replica,
         known: LocalServers,
         founder: LogWriter,
@@ -225,7 +225,7 @@ mod tests {
         node(1).agent(AgentId::new("a"))
     }
 
-    impl OwnerOfFiles {
+    impl Owner {
         fn new() -> Self {
             let (founding, mut founder) = found_cluster();
             let start = ReplicaConfig {
@@ -249,7 +249,7 @@ mod tests {
                 other: LogWriter::new(1, cluster_id()),
                 seconds: 0,
             };
-            owner.hear();
+            owner.renew_lease();
             owner
         }
 
@@ -261,31 +261,31 @@ mod tests {
             let mut nonce = || Nonce([7; 16]);
             let sign =
                 |_: Operation| -> SignedOperation { unreachable!("this node writes nothing") };
-            let mut means = ReplicaContext {
+            let mut cx = ReplicaContext {
                 now: self.now(),
                 now_ms: 0,
                 nonce: &mut nonce,
                 sign: &sign,
             };
-            act(&mut self.replica, &mut means)
+            act(&mut self.replica, &mut cx)
         }
 
-        fn take(&mut self, signed: SignedOperation) {
-            self.act(|replica, means| replica.handle_entries(&[signed], means));
-            self.hear();
+        fn merge(&mut self, signed: SignedOperation) {
+            self.act(|replica, cx| replica.handle_entries(&[signed], cx));
+            self.renew_lease();
         }
 
-        /// Node 1 answers: it has what is known here.
-        fn hear(&mut self) {
+        /// Node 1 answers a request with the heads known here.
+        fn renew_lease(&mut self) {
             let heads = Arc::new(self.replica.logs().heads(&Default::default()));
             let answer = LogMessage::Response {
                 instance: LifeId([1; 16]),
                 nonce: Nonce([7; 16]),
                 heads,
             };
-            self.act(|replica, means| {
-                replica.handle_link_up(node(1), means);
-                replica.handle_message(node(1), answer, means)
+            self.act(|replica, cx| {
+                replica.handle_link_up(node(1), cx);
+                replica.handle_message(node(1), answer, cx)
             });
         }
 
@@ -324,14 +324,14 @@ mod tests {
 
     /// FED-044: agents of other nodes are always opt-in, whatever the default policy at home.
     #[test]
-    fn only_a_grant_opens_a_server_to_an_agent_of_another_node() {
-        let mut owner = OwnerOfFiles::new();
+    fn only_a_grant_allows_an_agent_of_another_node() {
+        let mut owner = Owner::new();
         assert_eq!(
             owner.decide(&caller(), None),
             Err(Some(ForeignDenial::NotGranted))
         );
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         assert_eq!(owner.decide(&caller(), None), Ok(()));
         assert_eq!(owner.decide(&caller(), Some("write")), Ok(()));
         for other in [
@@ -340,13 +340,13 @@ mod tests {
         ] {
             assert!(owner.decide(&other, None).is_err(), "{other}");
         }
-        let at_home = Principal::Agent(AgentId::new("a"));
+        let local = Principal::Agent(AgentId::new("a"));
         assert!(
-            owner.table().is_server_open(&at_home, &files(), 0),
-            "its own are as before"
+            owner.table().is_server_open(&local, &files(), 0),
+            "local agents are not affected"
         );
-        let taken_back = owner.founder.write(revoke_change(1));
-        owner.take(taken_back);
+        let revoked = owner.founder.write(revoke_change(1));
+        owner.merge(revoked);
         assert_eq!(
             owner.decide(&caller(), None),
             Err(Some(ForeignDenial::NotGranted))
@@ -354,11 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_wins_over_all_that_allows() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_denial_wins_over_all_allows() {
+        let mut owner = Owner::new();
         for change in [allow_change(1), deny_change(2), allow_change(3)] {
             let written = owner.other.write(change);
-            owner.take(written);
+            owner.merge(written);
         }
         assert_eq!(owner.decide(&caller(), Some("read_it")), Err(None));
         let listed = list_entries(&owner.replica, 0, |_| "desk".to_owned());
@@ -370,18 +370,18 @@ mod tests {
         );
     }
 
-    /// A grant with a pattern lets in whom it means, at every place where grants are read.
+    /// Every reader of grants applies patterns.
     #[test]
-    fn a_pattern_opens_and_closes_for_all_that_it_means() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_pattern_allows_and_denies_all_that_it_matches() {
+        let mut owner = Owner::new();
         let admitted = owner.founder.write(admit_change(2, MemberRole::Member));
-        owner.take(admitted);
+        owner.merge(admitted);
         let other_name = node(1).agent(AgentId::new("b"));
         let other_node = node(2).agent(AgentId::new("a"));
         let at_node = owner
             .other
             .write(for_subject(allow_change(1), Subject::AgentsAt(node(1))));
-        owner.take(at_node);
+        owner.merge(at_node);
         let read = Some("read_it");
         assert_eq!(owner.decide(&caller(), read), Ok(()));
         assert_eq!(owner.decide(&other_name, read), Ok(()));
@@ -401,40 +401,40 @@ mod tests {
         let denied = owner
             .founder
             .write(for_tool_pattern(deny_change(2), "read_*"));
-        owner.take(denied);
+        owner.merge(denied);
         assert_eq!(owner.decide(&caller(), read), Err(None));
         assert_eq!(owner.decide(&caller(), Some("write")), Ok(()));
         assert_eq!(owner.decide(&other_name, read), Ok(()));
         let tool = owner.founder.write(for_tool(allow_change(3), "read_it"));
-        owner.take(tool);
+        owner.merge(tool);
         assert_eq!(
             owner.decide(&caller(), read),
             Ok(()),
-            "the tool goes before several"
+            "a tool is more specific than a pattern"
         );
         let everywhere = for_subject(allow_change(4), Subject::AgentEverywhere(AgentId::new("a")));
         let everywhere = owner.founder.write(for_tool_pattern(everywhere, "read_*"));
-        owner.take(everywhere);
+        owner.merge(everywhere);
         assert_eq!(owner.decide(&other_node, read), Ok(()));
         let who = Principal::Agent(AgentId::from_node_agent(&other_node));
         assert!(owner.table().is_server_visible(&who, &files(), 0));
         let away = owner.founder.write(cut_change(2, LogTip::EMPTY));
-        owner.take(away);
+        owner.merge(away);
         assert_eq!(
             owner.decide(&other_node, read),
             Err(Some(ForeignDenial::NotMember))
         );
-        let taken_back = owner.founder.write(revoke_change(1));
-        owner.take(taken_back);
+        let revoked = owner.founder.write(revoke_change(1));
+        owner.merge(revoked);
         assert!(owner.decide(&other_name, read).is_err());
     }
 
-    /// What is granted and not shared stays closed, and so does what is shared and not granted.
+    /// A tool must be both granted and shared.
     #[test]
-    fn a_grant_counts_as_far_as_it_is_shared() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_grant_applies_only_to_shared_tools() {
+        let mut owner = Owner::new();
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         owner.known.shared = SharedTools::default();
         owner.known.shared.add(files(), None, "read_*");
         let closed = Err(Some(ForeignDenial::NotShared));
@@ -449,23 +449,23 @@ mod tests {
         assert!(!owner.table().is_server_visible(&who, &files(), 0));
     }
 
-    /// PRJ-006: what a revoke closes that its author did not know of is shown with the way to open it again.
+    /// PRJ-006: a grant that conflicts with a revoke is shown with the remedy.
     #[test]
-    fn a_grant_in_conflict_is_listed_and_explained_with_what_to_do() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_grant_in_conflict_is_listed_with_the_remedy() {
+        let mut owner = Owner::new();
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         let unseen = owner.other.write(allow_change(2));
         owner.founder.context.logs = [(node(1), 1)].into();
-        let taken_back = owner.founder.write(revoke_change(1));
-        owner.take(unseen);
-        owner.take(taken_back);
+        let revoked = owner.founder.write(revoke_change(1));
+        owner.merge(unseen);
+        owner.merge(revoked);
         let closed = Err(Some(ForeignDenial::NotGranted));
         assert_eq!(owner.decide(&caller(), None), closed);
         let why = "in conflict with the revoke of first at 1970-01-01T00:00:00.000Z: grant again to allow it";
         let listed = list_entries(&owner.replica, 0, |_| "desk".to_owned());
-        let shown: Vec<Option<&str>> = listed.iter().map(|it| it.conflict.as_deref()).collect();
-        assert_eq!(shown, [Some(why)]);
+        let conflicts: Vec<Option<&str>> = listed.iter().map(|it| it.conflict.as_deref()).collect();
+        assert_eq!(conflicts, [Some(why)]);
         let explained = explain(
             &owner.replica,
             &owner.known,
@@ -477,16 +477,15 @@ mod tests {
         assert!(explained.considered[0].ends_with(why), "{explained:?}");
         owner.other.context.logs = [(node(0), owner.founder.tip.next)].into();
         let again = owner.other.write(allow_change(3));
-        owner.take(again);
+        owner.merge(again);
         assert_eq!(owner.decide(&caller(), None), Ok(()));
     }
 
-    /// What an agent may call elsewhere is known here by the same logs.
     #[test]
-    fn only_what_is_granted_elsewhere_is_called_allowed() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_call_to_another_node_is_allowed_only_if_granted_there() {
+        let mut owner = Owner::new();
         let (on, other) = (node(0).server(files()), node(2).server(files()));
-        let allowed = |owner: &OwnerOfFiles, on: &NodeServer| {
+        let allowed = |owner: &Owner, on: &NodeServer| {
             let tool = Some("read_it");
             let decisive = owner.replica.decisive_grant(&caller(), on, tool, 0);
             let allowed = decisive.is_some_and(|it| it.grant.permission == Permission::Allow);
@@ -494,61 +493,61 @@ mod tests {
             assert_eq!(allowed, explained.permission == Permission::Allow);
             allowed
         };
-        assert!(!allowed(&owner, &on), "nobody granted it");
+        assert!(!allowed(&owner, &on), "no grant");
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         assert!(allowed(&owner, &on) && !allowed(&owner, &other));
         let denied = owner.founder.write(deny_change(2));
-        owner.take(denied);
+        owner.merge(denied);
         assert!(!allowed(&owner, &on));
     }
 
-    /// FED-039, FED-049: only allows lapse, and only those of other nodes' agents.
+    /// FED-039, FED-049: only allows expire, and only those for agents of other nodes.
     #[test]
-    fn what_is_allowed_ends_with_the_lease_and_comes_back_with_it() {
-        let mut owner = OwnerOfFiles::new();
+    fn allows_end_with_the_lease_and_return_with_it() {
+        let mut owner = Owner::new();
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         let table = owner.table();
         let who = Principal::Agent(AgentId::from_node_agent(&caller()));
         let pass = table.lease(&table.decide(&who, &files(), None, 0)).unwrap();
         let at = |seconds| move || MonotonicTime::new(Duration::from_secs(seconds));
         assert!(table.with_expired_lease(at(29)).is_none() && table.is_lease_valid(pass, 0));
-        let lapsed = table.with_expired_lease(at(30)).unwrap();
+        let expired = table.with_expired_lease(at(30)).unwrap();
         assert!(
-            !lapsed.is_lease_valid(pass, 0),
-            "a call that waits is decided again"
+            !expired.is_lease_valid(pass, 0),
+            "a waiting call is decided again"
         );
-        assert!(!lapsed.is_server_open(&who, &files(), 0));
-        assert!(lapsed.is_server_open(&Principal::Agent(AgentId::new("a")), &files(), 0));
+        assert!(!expired.is_server_open(&who, &files(), 0));
+        assert!(expired.is_server_open(&Principal::Agent(AgentId::new("a")), &files(), 0));
         owner.seconds = 30;
-        let closed = |owner: &OwnerOfFiles| match owner.decide(&caller(), None) {
-            Err(Some(ForeignDenial::LeaseExpired(lapsed))) => {
-                lapsed.describe("nas", MonotonicTime::new(Duration::from_secs(42)))
+        let closed = |owner: &Owner| match owner.decide(&caller(), None) {
+            Err(Some(ForeignDenial::LeaseExpired(expired))) => {
+                expired.describe("nas", MonotonicTime::new(Duration::from_secs(42)))
             }
             decided => panic!("{decided:?}"),
         };
         assert_eq!(closed(&owner), "the lease of nas lapsed 12 s ago");
-        owner.hear();
+        owner.renew_lease();
         assert_eq!(owner.decide(&caller(), None), Ok(()));
     }
 
-    /// FEDERATION, clocks: calls are decided by the clock that is furthest ahead.
+    /// FEDERATION, clocks.
     #[test]
-    fn what_is_allowed_ends_by_the_clock_that_is_furthest_ahead() {
-        let mut owner = OwnerOfFiles::new();
+    fn allows_expire_by_the_clock_that_is_furthest_ahead() {
+        let mut owner = Owner::new();
         let granted = owner.other.write(expiring_at(allow_change(1), 100_000));
-        owner.take(granted);
+        owner.merge(granted);
         let who = Principal::Agent(AgentId::from_node_agent(&caller()));
-        let opens = |owner: &OwnerOfFiles, ms| owner.table().is_server_open(&who, &files(), ms);
+        let opens = |owner: &Owner, ms| owner.table().is_server_open(&who, &files(), ms);
         assert!(opens(&owner, 99_999) && !opens(&owner, 100_000));
         let (offset_ms, error_ms) = (60_000, 0);
         let ahead = PeerClock {
             offset_ms,
             error_ms,
         };
-        let changed = owner.act(|replica, means| replica.record_clock(node(1), ahead, means));
-        assert!(!changed.is_empty(), "the rules are made anew");
+        let changed = owner.act(|replica, cx| replica.record_clock(node(1), ahead, cx));
+        assert!(!changed.is_empty(), "the rules are rebuilt");
         assert!(opens(&owner, 39_999) && !opens(&owner, 40_000));
         let table = owner.table();
         let pass = table.lease(&table.decide(&who, &files(), None, 0)).unwrap();
@@ -556,13 +555,13 @@ mod tests {
     }
 
     #[test]
-    fn who_was_cut_off_and_who_never_was_in_is_nobody() {
-        let mut owner = OwnerOfFiles::new();
+    fn agents_of_a_node_that_was_cut_off_are_denied() {
+        let mut owner = Owner::new();
         let granted = owner.founder.write(allow_change(1));
-        owner.take(granted);
+        owner.merge(granted);
         assert_eq!(owner.decide(&caller(), None), Ok(()));
         let away = owner.founder.write(cut_change(1, LogTip::EMPTY));
-        owner.take(away);
+        owner.merge(away);
         assert_eq!(
             owner.decide(&caller(), None),
             Err(Some(ForeignDenial::NotMember))
@@ -571,10 +570,10 @@ mod tests {
         assert!(!owner.table().is_server_open(&itself, &files(), 0));
     }
 
-    /// A node asks for what it lists to its own agents; what is done, these do.
+    /// A node lists servers for its agents; only the agents call tools.
     #[test]
-    fn a_node_itself_lists_what_is_shared_and_calls_nothing() {
-        let owner = OwnerOfFiles::new();
+    fn a_node_lists_shared_servers_and_calls_no_tool() {
+        let owner = Owner::new();
         let table = owner.table();
         let itself = Principal::Agent(AgentId::for_node(node(1)));
         assert!(
@@ -591,38 +590,41 @@ mod tests {
         assert!(!table.is_uniform());
     }
 
-    /// A node follows resources for its agents: as long as one of them is let in, over a lease that lapses and
-    /// comes back, in which it hears nothing.
+    /// A node subscribes for its agents. A subscription stays while an agent is allowed, also while the lease is
+    /// expired.
     #[test]
-    fn a_node_itself_follows_resources_for_agents_that_are_let_in() {
-        let mut owner = OwnerOfFiles::new();
+    fn a_node_subscribes_while_one_of_its_agents_is_allowed() {
+        let mut owner = Owner::new();
         let itself = Principal::Agent(AgentId::for_node(node(1)));
-        let follows = |table: &GrantTable| {
-            let keeps = table.can_stay_subscribed(&itself, &files(), 0);
-            (table.can_subscribe(&itself, &files(), 0), keeps)
+        let subscribes = |table: &GrantTable| {
+            let can_stay = table.can_stay_subscribed(&itself, &files(), 0);
+            (table.can_subscribe(&itself, &files(), 0), can_stay)
         };
-        assert_eq!(follows(&owner.table()), (false, false), "none is let in");
+        assert_eq!(
+            subscribes(&owner.table()),
+            (false, false),
+            "no agent is allowed"
+        );
         let granted = owner.other.write(allow_change(1));
-        owner.take(granted);
-        assert_eq!(follows(&owner.table()), (true, true));
+        owner.merge(granted);
+        assert_eq!(subscribes(&owner.table()), (true, true));
         let stranger = Principal::Agent(AgentId::for_node(node(2)));
         assert!(!owner.table().can_stay_subscribed(&stranger, &files(), 0));
         let end = || MonotonicTime::new(Duration::from_secs(30));
         assert_eq!(
-            follows(&owner.table().with_expired_lease(end).unwrap()),
+            subscribes(&owner.table().with_expired_lease(end).unwrap()),
             (false, true)
         );
-        let taken_back = owner.founder.write(revoke_change(1));
-        owner.take(taken_back);
-        assert_eq!(follows(&owner.table()), (false, false));
-        let at_home = Principal::Agent(AgentId::new("a"));
-        assert!(owner.table().can_subscribe(&at_home, &files(), 0));
+        let revoked = owner.founder.write(revoke_change(1));
+        owner.merge(revoked);
+        assert_eq!(subscribes(&owner.table()), (false, false));
+        let local = Principal::Agent(AgentId::new("a"));
+        assert!(owner.table().can_subscribe(&local, &files(), 0));
     }
 
-    /// Without a cluster nobody of another node has anything, under any policy.
     #[test]
-    fn without_a_cluster_all_is_closed_to_agents_of_other_nodes() {
-        let owner = OwnerOfFiles::new();
+    fn without_a_cluster_agents_of_other_nodes_are_denied() {
+        let owner = Owner::new();
         let alone = owner.table().with_foreign(None, 3);
         for who in [
             AgentId::from_node_agent(&caller()),

@@ -1,8 +1,7 @@
-//! One node's part in the logs of its cluster: what it holds, says, believes and may write. Told the time, given
-//! randomness and a signature where it needs them; what it wants done comes out as effects.
+//! One node's replica of the cluster's logs. Time, randomness and signatures are passed in; effects come out.
 //!
-//! An entry is in force when it is taken, and said to be held only once it is on disk. So what another node says
-//! to hold is not lost by its restart.
+//! An entry is in force when it is merged, and announced to others only once it is on disk, so that a restart loses
+//! nothing that was announced.
 
 mod decisions;
 mod inbound;
@@ -28,69 +27,69 @@ use super::node_instances::NodeInstances;
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{ClusterId, LogKey, LogTip, Operation, SignedOperation};
 
-/// Nodes that tickets name, at most: a node is invited by one.
+/// Most nodes named by tickets: each ticket names the node that invites.
 const HINTS_MAX: usize = 16;
 
-/// A message to another node, by a link that proves who sent it.
+/// A message to another node, over a link that authenticates the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LogMessage {
-    /// What the sender has; to be answered at once.
+    /// Sends the sender's heads and requests those of the receiver at once.
     Request {
-        /// The sender's life.
+        /// The sender's instance.
         instance: LifeId,
-        /// Comes back with the answer.
+        /// Repeated in the response.
         nonce: Nonce,
-        /// What it has.
+        /// The sender's heads.
         heads: Arc<LogHeads>,
-        /// How long it is going to believe the answer. Older versions do not say it.
+        /// How long the sender relies on the response. Older versions do not send it.
         lease: Option<Duration>,
     },
-    /// The answer.
+    /// The response to a request.
     Response {
-        /// The sender's life.
+        /// The sender's instance.
         instance: LifeId,
-        /// Of the question.
+        /// The nonce of the request.
         nonce: Nonce,
-        /// What it has.
+        /// The sender's heads.
         heads: Arc<LogHeads>,
     },
-    /// What the sender has now; who lacks something asks.
+    /// The sender's new heads. A receiver that lacks entries requests them.
     Announce {
-        /// The sender's life.
+        /// The sender's instance.
         instance: LifeId,
-        /// What it has.
+        /// The sender's heads.
         heads: Arc<LogHeads>,
     },
-    /// Entries of any logs, as they came. Each proves by its signature whose it is.
+    /// Entries of any logs, unchanged. The signature of each proves its issuer.
     Entries(Vec<Arc<[u8]>>),
 }
 
-/// What is to be done, in this order.
+/// Effects, to be performed in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaEffect {
-    /// Put on disk, then say so with [`Replica::handle_stored`].
+    /// Write to disk, then call [`Replica::handle_stored`].
     Store {
-        /// To be named then. What was asked for earlier is stored earlier.
+        /// The argument of that call. Writes are stored in the order of their tickets.
         ticket: u64,
         /// Entries to append.
         entries: Vec<Arc<[u8]>>,
-        /// The revocations that are owed from then on, all of them; None where they stay as they are.
+        /// The complete new list of pending revokes; None if it is unchanged.
         pending_revokes: Option<Vec<PendingRevoke>>,
     },
-    /// Send.
+    /// Send a message.
     Send(NodeId, LogMessage),
-    /// What is in force may have changed.
+    /// The grants in force may have changed.
     Changed,
-    /// Two living nodes have this node's key. These are all of which that is known, to be put on disk: only another
-    /// key ends it, no restart of this node does.
+    /// Two running nodes have the key of the first one. Store the second: all nodes with duplicate keys. Only a new
+    /// key clears the mark; a restart of this node does not.
     DuplicateKey(NodeId, BTreeSet<NodeId>),
 }
 
-/// What the node lends for a moment.
+/// Time, randomness and signatures for one call.
 pub struct ReplicaContext<'a> {
-    /// The time, by a clock that goes on while the machine sleeps.
+    /// The time of a clock that also runs while the machine sleeps.
     pub now: MonotonicTime,
-    /// The time by the clock on the wall, in milliseconds since 1970.
+    /// The wall clock, in milliseconds since 1970.
     pub now_ms: u64,
     /// Makes a random number.
     pub nonce: &'a mut dyn FnMut() -> Nonce,
@@ -104,7 +103,6 @@ impl std::fmt::Debug for ReplicaContext<'_> {
     }
 }
 
-/// What is known of another node.
 #[derive(Clone, Debug, Default, Hash)]
 struct ReplicaPeer {
     heads: Arc<LogHeads>,
@@ -113,89 +111,88 @@ struct ReplicaPeer {
     their_lease: Option<GrantedLease>,
 }
 
-/// How long another node believes what this one has answered it.
+/// How long another node relies on the responses of this one.
 #[derive(Clone, Copy, Debug, Hash)]
 struct GrantedLease {
-    /// By all its questions that said it.
+    /// The latest end over all its requests that carried a lease.
     expires_at: MonotonicTime,
-    /// Whose question was the last one.
+    /// The instance that sent the last request.
     instance: LifeId,
-    /// False when that one did not say it.
+    /// False if the last request carried no lease.
     is_known: bool,
 }
 
-/// Something on its way to the disk.
 #[derive(Clone, Debug, Hash)]
 struct PendingWrite {
     ticket: u64,
     keys: Vec<(NodeId, LogKey)>,
 }
 
-/// What a replica is made with.
+/// The configuration and stored state of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
-    /// The node.
+    /// This node.
     pub node: NodeId,
     /// Its cluster.
     pub cluster: ClusterId,
-    /// Random, for this start.
+    /// Random for each config.
     pub instance: LifeId,
-    /// How long what others tell is believed.
+    /// How long a response of another node counts.
     pub lease: Duration,
-    /// The nodes that a ticket names, spoken with before the members are known.
+    /// The nodes named by a ticket, contacted before the members are known.
     pub hints: BTreeSet<NodeId>,
-    /// What was owed.
+    /// Revokes that are not signed yet.
     pub pending_revokes: Vec<PendingRevoke>,
-    /// The nodes of which two lives were found.
+    /// The nodes whose keys were found to run twice.
     pub duplicates: BTreeSet<NodeId>,
 }
 
-/// The part of one node.
+/// One node's replica of all logs.
 #[derive(Clone, Debug, Hash)]
 pub struct Replica {
     logs: ClusterLogs,
     instance: LifeId,
     hints: BTreeSet<NodeId>,
     unstored: UnstoredEntries,
-    /// What is on disk: every message says it.
+    /// The heads of what is on disk; sent with every message.
     heads: Arc<LogHeads>,
     pending_writes: VecDeque<PendingWrite>,
     last_ticket: u64,
     local_log: LocalLog,
-    /// True when this node has signed since its start that it stops.
+    /// True if this node has signed a shutdown since its config.
     has_signed_shutdown: bool,
     leases: Leases,
     instances: NodeInstances,
     clocks: PeerClocks,
     skew: ClockSkew,
     peers: BTreeMap<NodeId, ReplicaPeer>,
-    /// The ends of logs that this node had on its disk, and does not know any more.
+    /// Tips that this node had on its disk and has lost.
     lost_tips: BTreeMap<NodeId, LogTip>,
-    /// Something else that it had is lost for good.
+    /// True if data is lost that no other node has.
     has_lost_data: bool,
 }
 
 impl Replica {
-    /// With what is on disk, in the order in which it was stored.
+    /// Restores a replica from the stored entries, in the order in which they were stored.
     #[must_use]
     pub fn new<'a>(
-        start: ReplicaConfig,
+        config: ReplicaConfig,
         stored: impl IntoIterator<Item = &'a SignedOperation>,
     ) -> Self {
-        let mut logs = ClusterLogs::new(start.node, start.cluster);
+        let mut logs = ClusterLogs::new(config.node, config.cluster);
         logs.merge_all(stored);
         Self {
             heads: Arc::new(logs.heads(&UnstoredEntries::new())),
             logs,
-            instance: start.instance,
-            hints: start.hints,
+            instance: config.instance,
+            hints: config.hints,
             unstored: UnstoredEntries::new(),
             pending_writes: VecDeque::new(),
             last_ticket: 0,
-            local_log: LocalLog::new(start.pending_revokes),
+            local_log: LocalLog::new(config.pending_revokes),
             has_signed_shutdown: false,
-            leases: Leases::new(start.lease),
-            instances: NodeInstances::new(&start.duplicates),
+            leases: Leases::new(config.lease),
+            instances: NodeInstances::new(&config.duplicates),
             clocks: PeerClocks::default(),
             skew: ClockSkew::default(),
             peers: BTreeMap::new(),
@@ -204,54 +201,54 @@ impl Replica {
         }
     }
 
-    /// Names ends of logs that this node had on its disk. As long as one of them is not known, agents of other nodes
-    /// may do nothing here, and this node signs nothing if it is of its own log: other nodes bring what is missing.
-    pub fn expect_lost_tips(&mut self, held_before: impl IntoIterator<Item = (NodeId, LogTip)>) {
-        self.lost_tips.extend(held_before);
+    /// Registers tips that this node had on its disk. Until other nodes have sent the missing entries, agents of other
+    /// nodes are denied, and this node signs nothing if its own log is incomplete.
+    pub fn expect_lost_tips(&mut self, stored_tips: impl IntoIterator<Item = (NodeId, LogTip)>) {
+        self.lost_tips.extend(stored_tips);
         self.apply_known_tips();
     }
 
-    /// Something is lost that no other node has: agents of other nodes may do nothing here.
+    /// Records a loss that no other node can repair: agents of other nodes are denied.
     pub fn mark_data_lost(&mut self) {
         self.has_lost_data = true;
     }
 
-    /// The disk of this node was restored from a backup: until every other node has confirmed its log, agents of other
-    /// nodes may do nothing here, and this node signs nothing.
+    /// Records that the disk was restored from a backup. Until every other node has confirmed this node's log, agents of
+    /// other nodes are denied, and this node signs nothing.
     pub fn require_restore_confirmation(&mut self) {
         self.local_log.require_all_confirmations();
     }
 
-    /// True while that is so.
+    /// True until every other node has confirmed the log of a restored node.
     #[must_use]
     pub fn is_unconfirmed_restore(&self) -> bool {
         self.local_log.requires_all()
     }
 
-    /// True while this node lacks something that it had.
+    /// True while this node lacks entries that it had.
     #[must_use]
     pub(crate) fn is_missing_entries(&self) -> bool {
         self.has_lost_data || self.is_unconfirmed_restore() || !self.lost_tips.is_empty()
     }
 
-    /// The logs that lack something that this node had of them.
+    /// The logs that lack entries which this node had.
     pub fn incomplete_logs(&self) -> impl Iterator<Item = NodeId> {
         self.lost_tips.keys().copied()
     }
 
-    /// What is known of the logs.
+    /// The logs, with entries that are not on disk yet.
     #[must_use]
     pub fn logs(&self) -> &ClusterLogs {
         &self.logs
     }
 
-    /// What this node says to hold: what is on its disk.
+    /// The heads of what is on disk, as announced to others.
     #[must_use]
     pub fn heads(&self) -> Arc<LogHeads> {
         self.heads.clone()
     }
 
-    /// Something of this log was taken or stored.
+    /// Updates the head after entries of this log were merged or stored.
     fn update_head(&mut self, issuer: NodeId) {
         let head = self.logs.head(issuer, self.unstored.get(&issuer));
         let heads = Arc::make_mut(&mut self.heads);
@@ -266,7 +263,8 @@ impl Replica {
         self.heads.get(&issuer).copied().unwrap_or(LogHead::EMPTY)
     }
 
-    /// Whom this node speaks with: who is in, and who perhaps is; whom its ticket names, until it is in itself.
+    /// The nodes this node exchanges logs with: all members that are not cut off, and the nodes named by tickets until
+    /// the logs mention them.
     #[must_use]
     pub fn contacts(&self) -> BTreeSet<NodeId> {
         let members = self.logs.members();
@@ -279,27 +277,27 @@ impl Replica {
         all
     }
 
-    /// True when the last that is known of a node is that it shuts down: it wrote so, and has not answered since.
+    /// True if the node signed a shutdown and has not answered since.
     #[must_use]
     pub fn is_shut_down(&self, node: NodeId) -> bool {
         self.logs.grants().is_resting(node) && !self.leases.has_responded(node)
     }
 
-    /// Whether it is one of those.
+    /// Whether [`contacts`](Self::contacts) contains the node.
     fn is_contact(&self, node: NodeId) -> bool {
         let member = self.logs.members().get(node);
         let known = member.map(|member| member.cut_at.is_none());
         node != self.logs.local_node() && known.unwrap_or_else(|| self.hints.contains(&node))
     }
 
-    /// This node's ticket names another one to speak with.
+    /// Adds a node named by this node's ticket to the contacts.
     pub fn add_invite_hint(&mut self, node: NodeId) {
         if self.hints.len() < HINTS_MAX {
             self.hints.insert(node);
         }
     }
 
-    /// The other nodes that are in now.
+    /// The active members except this node.
     fn other_members(&self) -> BTreeSet<NodeId> {
         let all = self.logs.members().iter();
         let others =
@@ -307,67 +305,67 @@ impl Replica {
         others.map(|(node, _)| node).collect()
     }
 
-    /// Of those this node speaks with, whoever was not asked for so long.
-    fn peers_due_for_request(&self, since: Duration, now: MonotonicTime) -> BTreeSet<NodeId> {
+    /// The contacts that got no request for `interval`.
+    fn peers_due_for_request(&self, interval: Duration, now: MonotonicTime) -> BTreeSet<NodeId> {
         let members = self.logs.members().iter().map(|(node, _)| node);
         let all = members.chain(self.hints.iter().copied());
         let due = |node: &NodeId| {
-            let asked_at = self.peers.get(node).and_then(|peer| peer.requested_at);
-            asked_at.is_none_or(|at| now.duration_since(at) >= since)
+            let requested_at = self.peers.get(node).and_then(|peer| peer.requested_at);
+            requested_at.is_none_or(|at| now.duration_since(at) >= interval)
         };
         all.filter(|node| due(node) && self.is_contact(*node))
             .collect()
     }
 
-    /// Time has passed: asks whoever has not been asked for a third of the lease.
-    pub fn handle_timeout(&mut self, means: &mut ReplicaContext<'_>) -> Vec<ReplicaEffect> {
-        let mut effects = self.update_local_log(means);
-        effects.extend(self.update_skew(means));
+    /// Sends a request to each contact that got none for a third of the lease.
+    pub fn handle_timeout(&mut self, cx: &mut ReplicaContext<'_>) -> Vec<ReplicaEffect> {
+        let mut effects = self.update_local_log(cx);
+        effects.extend(self.update_skew(cx));
         let due = self.leases.duration() / 3;
-        for node in self.peers_due_for_request(due, means.now) {
-            effects.push(self.request_logs(node, means));
+        for node in self.peers_due_for_request(due, cx.now) {
+            effects.push(self.request_logs(node, cx));
         }
         effects
     }
 
-    /// There is a new link to this node.
+    /// Requests the heads of a node that was just linked.
     pub fn handle_link_up(
         &mut self,
         node: NodeId,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         if self.is_contact(node) {
-            vec![self.request_logs(node, means)]
+            vec![self.request_logs(node, cx)]
         } else {
             Vec::new()
         }
     }
 
-    fn request_logs(&mut self, node: NodeId, means: &mut ReplicaContext<'_>) -> ReplicaEffect {
-        let nonce = (means.nonce)();
-        self.leases.record_request(node, nonce, means.now);
-        self.peers.entry(node).or_default().requested_at = Some(means.now);
-        let ask = LogMessage::Request {
+    fn request_logs(&mut self, node: NodeId, cx: &mut ReplicaContext<'_>) -> ReplicaEffect {
+        let nonce = (cx.nonce)();
+        self.leases.record_request(node, nonce, cx.now);
+        self.peers.entry(node).or_default().requested_at = Some(cx.now);
+        let request = LogMessage::Request {
             instance: self.instance,
             nonce,
             heads: self.heads(),
             lease: Some(self.leases.duration()),
         };
-        ReplicaEffect::Send(node, ask)
+        ReplicaEffect::Send(node, request)
     }
 
-    /// Everything up to this ticket is on disk: others are told.
+    /// Announces the new heads after everything up to this ticket is on disk.
     pub fn handle_stored(
         &mut self,
         ticket: u64,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         let mut issuers = BTreeSet::new();
-        while let Some(storing) = self
+        while let Some(write) = self
             .pending_writes
             .pop_front_if(|first| first.ticket <= ticket)
         {
-            for (issuer, key) in storing.keys {
+            for (issuer, key) in write.keys {
                 issuers.insert(issuer);
                 if let Some(keys) = self.unstored.get_mut(&issuer) {
                     keys.remove(&key);
@@ -376,18 +374,16 @@ impl Replica {
         }
         self.unstored.retain(|_, keys| !keys.is_empty());
         issuers.iter().for_each(|issuer| self.update_head(*issuer));
-        let mut effects = self.update_local_log(means);
+        let mut effects = self.update_local_log(cx);
         if !issuers.is_empty() {
             let heads = self.heads();
             for node in self.contacts() {
-                let (life, heads) = (self.instance, heads.clone());
-                let entries = self.batch_for(node);
-                effects.extend(entries);
+                effects.extend(self.batch_for(node));
                 effects.push(ReplicaEffect::Send(
                     node,
                     LogMessage::Announce {
-                        instance: life,
-                        heads,
+                        instance: self.instance,
+                        heads: heads.clone(),
                     },
                 ));
             }
@@ -395,42 +391,43 @@ impl Replica {
         effects
     }
 
-    /// More of what the node lacks by what it last told: an earlier message of entries is on its way no more.
+    /// Returns the next batch for a node after the earlier one was delivered.
     pub fn handle_delivered(&mut self, node: NodeId) -> Option<ReplicaEffect> {
-        let speaks = self.is_contact(node);
-        speaks.then(|| self.batch_for(node)).flatten()
+        self.is_contact(node)
+            .then(|| self.batch_for(node))
+            .flatten()
     }
 
-    /// What the node lacks by what it last told.
+    /// The next entries that the node lacks according to its last heads.
     fn batch_for(&mut self, node: NodeId) -> Option<ReplicaEffect> {
         let peer = self.peers.get_mut(&node)?;
-        let mine = LocalLogs {
+        let local = LocalLogs {
             logs: &self.logs,
             unstored: &self.unstored,
             heads: &self.heads,
         };
-        let batch = build_batch(mine, &peer.heads, peer.cursor);
+        let batch = build_batch(local, &peer.heads, peer.cursor);
         peer.cursor = batch.cursor;
         let send = LogMessage::Entries(batch.entries);
         (send != LogMessage::Entries(Vec::new())).then_some(ReplicaEffect::Send(node, send))
     }
 
-    /// Puts entries that were taken on the way to the disk.
+    /// Returns the effect that stores merged entries and pending revokes.
     fn persist(
         &mut self,
         signed: &[SignedOperation],
-        owed: Option<Vec<PendingRevoke>>,
+        pending_revokes: Option<Vec<PendingRevoke>>,
     ) -> Option<ReplicaEffect> {
-        if signed.is_empty() && owed.is_none() {
+        if signed.is_empty() && pending_revokes.is_none() {
             return None;
         }
         self.last_ticket += 1;
         let keys = signed.iter().map(SignedOperation::encoded);
         let keys: Vec<(NodeId, LogKey)> = keys
-            .map(|written| {
+            .map(|encoded| {
                 (
-                    written.issuer(),
-                    (written.position().sequence, written.id()),
+                    encoded.issuer(),
+                    (encoded.position().sequence, encoded.id()),
                 )
             })
             .collect();
@@ -446,7 +443,7 @@ impl Replica {
         Some(ReplicaEffect::Store {
             ticket,
             entries: signed.iter().map(SignedOperation::entry_bytes).collect(),
-            pending_revokes: owed,
+            pending_revokes,
         })
     }
 }

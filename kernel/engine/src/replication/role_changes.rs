@@ -1,4 +1,4 @@
-//! Promotion and demotion of a node: which operation makes it, and when there is none.
+//! Promotion and demotion of nodes, as operations.
 
 use mgp_protocol::ids::NodeId;
 
@@ -23,12 +23,12 @@ pub enum RoleChangeError {
         "it was demoted, which is for good under its present key: `mgp nodes leave` and `mgp nodes rekey` there, a restart, then `mgp nodes join` with a ticket of `mgp nodes invite --role`"
     )]
     AlreadyDemoted,
-    /// Nobody could let nodes in or grant anything.
+    /// Nobody could admit nodes or grant anything.
     #[error("it is the last admin: `mgp nodes promote` another node first")]
     LastAdmin,
 }
 
-/// The operation by which a node may do more. It is the one that lets a node in: every build reads it.
+/// Returns the operation that promotes a node: an admission, which older versions understand.
 ///
 /// # Errors
 /// [`RoleChangeError`].
@@ -37,11 +37,11 @@ pub fn promote(
     node: NodeId,
     role: MemberRole,
 ) -> Result<MemberChange, RoleChangeError> {
-    let (member, now) = find_member(logs, node)?;
-    if role <= now {
+    let (member, current) = find_member(logs, node)?;
+    if role <= current {
         return Err(RoleChangeError::NotPromotion);
     }
-    if member.role_max.is_some_and(|most| most < role) {
+    if member.role_max.is_some_and(|max| max < role) {
         return Err(RoleChangeError::AlreadyDemoted);
     }
     Ok(MemberChange::Admit {
@@ -51,7 +51,7 @@ pub fn promote(
     })
 }
 
-/// The operation by which a node may do less.
+/// Returns the operation that demotes a node.
 ///
 /// # Errors
 /// [`RoleChangeError`].
@@ -60,13 +60,14 @@ pub fn demote(
     node: NodeId,
     role: MemberRole,
 ) -> Result<MemberChange, RoleChangeError> {
-    let (_, now) = find_member(logs, node)?;
-    if role >= now {
+    let (_, current) = find_member(logs, node)?;
+    if role >= current {
         return Err(RoleChangeError::NotDemotion);
     }
     let members = logs.members();
-    let another = |(other, _): (NodeId, &ClusterMember)| other != node && members.is_admin(other);
-    if now == MemberRole::Admin && !members.iter().any(another) {
+    let is_other_admin =
+        |(other, _): (NodeId, &ClusterMember)| other != node && members.is_admin(other);
+    if current == MemberRole::Admin && !members.iter().any(is_other_admin) {
         return Err(RoleChangeError::LastAdmin);
     }
     Ok(MemberChange::Cut {
@@ -109,7 +110,7 @@ mod tests {
         )
     }
 
-    /// At node 2, in any order.
+    /// Merges the entries at node 2, in two orders.
     fn known(entries: &[SignedOperation]) -> ClusterLogs {
         let mut logs = ClusterLogs::new(node(2), cluster_id());
         logs.merge_all(entries.iter().rev());
@@ -119,17 +120,17 @@ mod tests {
         logs
     }
 
-    fn demoted(entries: &[SignedOperation], by: &mut LogWriter, of: u8) -> SignedOperation {
-        let change = demote(&known(entries), node(of), MemberRole::Member).unwrap();
-        by.write(LogChange::Members(change))
+    fn demoted(entries: &[SignedOperation], writer: &mut LogWriter, number: u8) -> SignedOperation {
+        let change = demote(&known(entries), node(number), MemberRole::Member).unwrap();
+        writer.write(LogChange::Members(change))
     }
 
-    fn force(logs: &ClusterLogs, id: u8) -> GrantStatus {
+    fn status(logs: &ClusterLogs, id: u8) -> GrantStatus {
         let granted = logs.find_grant(GrantId([id; 16])).unwrap();
         logs.grants().status(&granted, logs.authority(), 0)
     }
 
-    /// What it took away and what it gave before stays; what it gives after counts nowhere, and nobody waits for it.
+    /// Its later grants do not count, and no lease depends on it.
     #[test]
     fn a_demoted_admin_keeps_its_revokes_and_grants_nothing_more() {
         let (mut all, mut founder, mut second) = three();
@@ -142,10 +143,10 @@ mod tests {
         assert!(members.is_member(node(1)) && !members.is_admin(node(1)));
         assert_eq!(members.get(node(1)).unwrap().role, Some(MemberRole::Member));
         let could: Vec<_> = members.possible_revokers().collect();
-        assert_eq!(could, [node(0)], "no lease waits for its word");
-        assert!(matches!(force(&logs, 1), GrantStatus::Revoked(_)));
+        assert_eq!(could, [node(0)], "no lease depends on it");
+        assert!(matches!(status(&logs, 1), GrantStatus::Revoked(_)));
         assert_eq!(
-            force(&logs, 2),
+            status(&logs, 2),
             GrantStatus::InForce,
             "it was an admin then"
         );
@@ -153,15 +154,14 @@ mod tests {
         all.push(second.write(revoke_change(2)));
         all.push(second.write(admit_change(3, MemberRole::Admin)));
         let logs = known(&all);
-        assert_eq!(force(&logs, 3), GrantStatus::NotAuthorised);
+        assert_eq!(status(&logs, 3), GrantStatus::NotAuthorised);
         assert!(
-            matches!(force(&logs, 2), GrantStatus::Revoked(_)),
-            "denies never lapse"
+            matches!(status(&logs, 2), GrantStatus::Revoked(_)),
+            "its revokes still count"
         );
         assert!(!logs.members().is_admin(node(3)));
     }
 
-    /// Nor by another key, and not by a promotion that knew nothing of it.
     #[test]
     fn a_demotion_wins_over_a_promotion_and_over_another_key() {
         let (mut all, mut founder, mut second) = three();
@@ -185,7 +185,7 @@ mod tests {
             Err(RoleChangeError::AlreadyDemoted)
         );
         all.push(second.write(grant_change(5, Permission::Allow, &[])));
-        assert_eq!(force(&known(&all), 5), GrantStatus::NotAuthorised);
+        assert_eq!(status(&known(&all), 5), GrantStatus::NotAuthorised);
     }
 
     #[test]
@@ -203,18 +203,18 @@ mod tests {
         );
     }
 
-    /// A build that knows no demotion takes it for a cut: its issuer's grants go on counting there.
+    /// An older version reads a demotion as a cut.
     #[test]
-    fn a_demotion_is_a_cut_to_an_older_build() {
+    fn an_older_version_reads_a_demotion_as_a_cut() {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Before {
+        enum OlderChange {
             Cut { node: NodeId },
         }
         let (all, _, _) = three();
         let change = demote(&known(&all), node(1), MemberRole::Member).unwrap();
         let bytes = rmp_serde::to_vec_named(&change).unwrap();
-        let Before::Cut { node: of } = rmp_serde::from_slice(&bytes).unwrap();
+        let OlderChange::Cut { node: of } = rmp_serde::from_slice(&bytes).unwrap();
         assert_eq!(of, node(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes that write logs, for tests.
+//! Writers of logs, for tests.
 
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
@@ -9,7 +9,7 @@ use crate::policy::grants::{
     LogTip, MemberChange, MemberRole, Operation, OperationId, Revoke, SignedOperation, Subject,
 };
 
-/// The key that lies in a drawer.
+/// The number of the recovery key.
 pub(super) const RECOVERY: u8 = 99;
 
 pub(super) fn key(n: u8) -> PublicKey {
@@ -26,7 +26,7 @@ pub(super) struct LogWriter {
     pub(super) node_number: u8,
     cluster: Option<ClusterId>,
     pub(super) tip: LogTip,
-    /// What it knows of other logs when it writes.
+    /// The operations of other logs that it knows.
     pub(super) context: CausalContext,
 }
 
@@ -67,19 +67,19 @@ impl LogWriter {
 
 /// Node 0 founds a cluster.
 pub(super) fn found_cluster() -> (SignedOperation, LogWriter) {
-    let mut pen = LogWriter {
+    let mut writer = LogWriter {
         node_number: 0,
         cluster: None,
         tip: LogTip::EMPTY,
         context: CausalContext::default(),
     };
-    let founding = pen.write(LogChange::Members(MemberChange::Found {
+    let founding = writer.write(LogChange::Members(MemberChange::Found {
         key: key(0),
         recovery: key(RECOVERY),
         name: "first".into(),
     }));
-    pen.cluster = Some(ClusterId(founding.encoded().id().0));
-    (founding, pen)
+    writer.cluster = Some(ClusterId(founding.encoded().id().0));
+    (founding, writer)
 }
 
 pub(super) fn cluster_id() -> ClusterId {
@@ -125,7 +125,7 @@ pub(super) fn deny_change(id: u8) -> LogChange {
     grant_change(id, Permission::Deny, &[])
 }
 
-/// The same grant, of one tool.
+/// Changes a grant to one tool.
 pub(super) fn for_tool(mut change: LogChange, tool: &str) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
         let on = node(0).server(ServerId::new("files"));
@@ -134,7 +134,7 @@ pub(super) fn for_tool(mut change: LogChange, tool: &str) -> LogChange {
     change
 }
 
-/// The same grant, of tools whose names begin alike.
+/// Changes a grant to tools that match a pattern.
 pub(super) fn for_tool_pattern(mut change: LogChange, pattern: &str) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
         let on = node(0).server(ServerId::new("files"));
@@ -144,7 +144,7 @@ pub(super) fn for_tool_pattern(mut change: LogChange, pattern: &str) -> LogChang
     change
 }
 
-/// The same grant, for others.
+/// Changes the subject of a grant.
 pub(super) fn for_subject(mut change: LogChange, subject: Subject) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
         grant.subject = subject;
@@ -152,7 +152,7 @@ pub(super) fn for_subject(mut change: LogChange, subject: Subject) -> LogChange 
     change
 }
 
-/// The same grant, until then.
+/// Adds an expiry to a grant.
 pub(super) fn expiring_at(mut change: LogChange, end_ms: u64) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
         grant.not_after_ms = Some(end_ms);

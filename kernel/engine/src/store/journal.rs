@@ -1,26 +1,24 @@
-//! How what must last stands in a file: entries that are only ever appended, each with its length, a
-//! checksum and the hash of the one before.
+//! The format of append-only journals: each entry has its length, a checksum and the hash of the previous entry.
 //!
-//! An entry is `length, previous, hash, check, payload`: the hash covers length, previous and payload,
-//! the check covers the three before it. So a length is believed only when it is as it was written,
-//! and a file that ends within an entry (a write that never finished, and so was never acknowledged)
-//! is told from one that was changed.
+//! An entry is `length, previous, hash, check, payload`: the hash covers length, previous and payload; the check covers
+//! the three fields before it. So a length is used only if it is intact, and a file that ends within an entry (an
+//! unfinished write, which was never acknowledged) is distinguished from a changed one.
 //!
-//! Entries that share one sync are a group. Before the power goes, its sectors may reach the disk in any
-//! order, and what does not reads as zeros. The next group is written only once this one is on disk, so only
-//! the last group can have such holes. Each entry of a group but the first has its distance from the beginning
-//! of the group in its check: whatever is left behind a hole says whether it belongs to the group with the hole
-//! (which is torn, and was never acknowledged) or to a later one (then this is damage).
+//! Entries that share one sync are a group. At a power cut, sectors of a group may have reached the disk in any order;
+//! missing ones read as zeros. The next group is written only once this one is on disk, so only the last group can have
+//! such holes. The check of each entry but the first of a group includes its distance from the beginning of the group:
+//! so an entry after a hole shows whether it belongs to the same group (which is torn, and was never acknowledged) or to
+//! a later one (then the hole is damage).
 
 use std::fmt;
 use std::ops::Range;
 
 /// Longest payload, in bytes: the largest operation of grants names 1,024 of them.
 pub const PAYLOAD_MAX: usize = 256 << 10;
-/// Largest journal, in bytes: it is read whole at start. Beyond, nothing more is taken.
+/// Largest journal, in bytes: it is read whole at start. Further entries are rejected.
 pub const JOURNAL_MAX: u64 = 1 << 30;
 const CHECKSUM_LEN: usize = 4;
-/// The least a disk writes whole, in bytes: what it lost begins and ends at a multiple of this.
+/// The smallest unit that a disk writes atomically, in bytes: holes begin and end at a multiple of this.
 const SECTOR_LEN: usize = 512;
 const HASHES_LEN: usize = 2 * blake3::OUT_LEN;
 const HEADER_LEN: usize = 4 + HASHES_LEN + CHECKSUM_LEN;
@@ -31,8 +29,8 @@ const HASH_CONTEXT: &str = "mgp 2026-11 journal entry";
 pub struct EntryHash([u8; blake3::OUT_LEN]);
 
 impl EntryHash {
-    /// What the first entry of a journal of this kind has before it: a file of another kind is not
-    /// mistaken for this one.
+    /// The previous hash of the first entry. It depends on the kind of journal, so that files of other kinds are
+    /// rejected.
     #[must_use]
     pub fn genesis(kind: &str) -> Self {
         Self(blake3::derive_key("mgp 2026-11 journal", kind.as_bytes()))
@@ -45,7 +43,7 @@ impl EntryHash {
     }
 }
 
-/// In hexadecimal digits, whole: what a witness of the journal records.
+/// All hexadecimal digits, as witnesses of the journal record them.
 impl fmt::Display for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -64,26 +62,26 @@ impl fmt::Debug for EntryHash {
 #[error("an entry of {0} bytes is over the limit of {PAYLOAD_MAX}")]
 pub struct PayloadTooLong(pub usize);
 
-/// Writes entries, each tied to the one before.
+/// Writes entries, each linked to the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalWriter {
     last: EntryHash,
 }
 
 impl JournalWriter {
-    /// Goes on after this entry.
+    /// Continues after this entry.
     #[must_use]
     pub fn resume(last: EntryHash) -> Self {
         Self { last }
     }
 
-    /// The last entry that was written.
+    /// The hash of the last entry.
     #[must_use]
     pub fn head(&self) -> EntryHash {
         self.last
     }
 
-    /// Appends an entry to `out` that is a group of its own.
+    /// Appends an entry to `out` as a group of its own.
     ///
     /// # Errors
     /// [`PayloadTooLong`]; then nothing was appended.
@@ -126,7 +124,7 @@ impl JournalWriter {
     }
 }
 
-/// The check of a header that stands so many bytes behind the beginning of its group.
+/// The check of a header at this distance from the beginning of its group.
 fn checksum(header: &[u8], distance: usize) -> [u8; CHECKSUM_LEN] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header);
@@ -138,26 +136,26 @@ fn checksum(header: &[u8], distance: usize) -> [u8; CHECKSUM_LEN] {
     check
 }
 
-/// What stands where no entry can be read.
+/// Why an entry cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
-    /// The file ends within a group of entries that were written together, or parts of it never came to the disk:
-    /// nothing from here on was acknowledged.
-    #[error("from byte {at} on it holds {bytes} bytes of a write that was never finished")]
+    /// The file ends within a group, or parts of the group never reached the disk: nothing from here on was
+    /// acknowledged.
+    #[error("from byte {at} on it holds {bytes} bytes of an unfinished write")]
     Torn {
         /// Where the first unfinished entry begins.
         at: u64,
-        /// How much there is from there on.
+        /// The bytes from there on.
         bytes: u64,
     },
     /// It was changed after it was written.
     #[error("entry {entry}, at byte {at}, is damaged: {what}")]
     Damaged {
-        /// Which entry, from 1.
+        /// The number of the entry, from 1.
         entry: u64,
-        /// Where it begins.
+        /// The offset of the entry.
         at: u64,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
 }
@@ -167,11 +165,11 @@ pub enum JournalFault {
 pub struct JournalReader<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Where the group of the last entry begins.
+    /// The offset of the group of the last entry.
     group_start: usize,
     entries: u64,
     last: EntryHash,
-    /// How many entries were certainly acknowledged, by a witness.
+    /// The number of entries that a witness confirms as acknowledged.
     acknowledged: Option<u64>,
 }
 
@@ -189,8 +187,8 @@ impl<'a> JournalReader<'a> {
         }
     }
 
-    /// With what a witness says: these entries were acknowledged, and no hole in them is a torn write. A later one may
-    /// be torn in any way, not only by sectors that read as zeros.
+    /// Sets the number of entries that a witness confirms as acknowledged: a hole in them is no torn write. Later ones
+    /// may be torn in any way, not only by sectors that read as zeros.
     #[must_use]
     pub fn with_acknowledged(self, entries: Option<u64>) -> Self {
         Self {
@@ -199,13 +197,13 @@ impl<'a> JournalReader<'a> {
         }
     }
 
-    /// The last entry that was read, for a [`JournalWriter`] to go on after.
+    /// The hash of the last entry, for a [`JournalWriter`] to continue.
     #[must_use]
     pub fn head(&self) -> EntryHash {
         self.last
     }
 
-    /// Where the next entry begins.
+    /// The offset of the next entry.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position as u64
@@ -219,12 +217,7 @@ impl<'a> JournalReader<'a> {
             return Err(self.torn_fault(rest));
         };
         let Some(group) = self.find_group_start(header, self.position) else {
-            return Err(self.classify_fault(
-                rest,
-                0..HEADER_LEN,
-                1,
-                "its header is not as it was written",
-            ));
+            return Err(self.classify_fault(rest, 0..HEADER_LEN, 1, "its header was changed"));
         };
         let (length, hashes) = header.split_at(4);
         let length: [u8; 4] = length.try_into().expect("split at 4");
@@ -234,13 +227,13 @@ impl<'a> JournalReader<'a> {
             return Err(self.damaged_fault("it is longer than any entry can be"));
         }
         if previous != self.last.0 {
-            return Err(self.damaged_fault("it does not belong behind the one before it"));
+            return Err(self.damaged_fault("it does not follow the entry before it"));
         }
         let payload = after.get(..size).ok_or_else(|| self.torn_fault(rest))?;
         let link = self.last.next_link(length, payload);
         if link.0 != hash {
             let end = HEADER_LEN + size;
-            let what = "its payload is not as it was written";
+            let what = "its payload was changed";
             return Err(self.classify_fault(rest, HEADER_LEN..end, end, what));
         }
         Ok(JournalEntry {
@@ -250,72 +243,73 @@ impl<'a> JournalReader<'a> {
         })
     }
 
-    /// Where the group of the entry begins whose header stands at this byte, if the header is whole: here, where that
-    /// of the last entry does, or where the next entry to be read does.
+    /// The offset of the group to which the header at `at` belongs, if the header is intact: `at`, the group of the last
+    /// entry, or the next entry to be read.
     fn find_group_start(&self, header: &[u8], at: usize) -> Option<usize> {
-        let (fields, its_check) = header.split_at(HEADER_LEN - CHECKSUM_LEN);
+        let (fields, check) = header.split_at(HEADER_LEN - CHECKSUM_LEN);
         let groups = [at, self.group_start, self.position];
-        let fits = |group: &usize| checksum(fields, at - group) == its_check;
-        groups.into_iter().find(fits)
+        let matches = |group: &usize| checksum(fields, at - group) == check;
+        groups.into_iter().find(matches)
     }
 
-    /// What it comes to that these bytes of `rest` do not read. Later entries are looked for from `behind` on.
+    /// Decides whether unreadable bytes of `rest` are torn or damaged. Later groups are searched from `search_from` on.
     fn classify_fault(
         &self,
         rest: &'a [u8],
         bytes: Range<usize>,
-        behind: usize,
+        search_from: usize,
         what: &'static str,
     ) -> JournalFault {
         let may_be_torn = match self.acknowledged {
             Some(acknowledged) => self.entries >= acknowledged,
             None => self.has_zero_sector(rest, bytes),
         };
-        if may_be_torn && !self.has_later_group(rest, behind) {
+        if may_be_torn && !self.has_later_group(rest, search_from) {
             self.torn_fault(rest)
         } else {
             self.damaged_fault(what)
         }
     }
 
-    /// Whether one of the sectors with these bytes of `rest` reads as zeros, as far as it is in `rest`: the
-    /// part of it before was there already.
+    /// Whether one of the sectors with these bytes reads as zeros, as far as it is in `rest`: the part before was
+    /// written earlier.
     fn has_zero_sector(&self, rest: &[u8], bytes: Range<usize>) -> bool {
-        let into = self.position % SECTOR_LEN;
-        let sectors = (into + bytes.start) / SECTOR_LEN..(into + bytes.end).div_ceil(SECTOR_LEN);
+        let sector_offset = self.position % SECTOR_LEN;
+        let sectors = (sector_offset + bytes.start) / SECTOR_LEN
+            ..(sector_offset + bytes.end).div_ceil(SECTOR_LEN);
         sectors.into_iter().any(|sector| {
-            let from = (sector * SECTOR_LEN).saturating_sub(into);
-            let to = ((sector + 1) * SECTOR_LEN - into).min(rest.len());
+            let from = (sector * SECTOR_LEN).saturating_sub(sector_offset);
+            let to = ((sector + 1) * SECTOR_LEN - sector_offset).min(rest.len());
             rest.get(from..to)
-                .is_some_and(|lost| !lost.is_empty() && lost.iter().all(|byte| *byte == 0))
+                .is_some_and(|sector| !sector.is_empty() && sector.iter().all(|byte| *byte == 0))
         })
     }
 
-    /// Whether a group begins in `rest` from this byte on: it was written after all before it was on disk.
+    /// Whether a group begins in `rest` from this byte on. If so, all bytes before it had reached the disk.
     fn has_later_group(&self, rest: &[u8], from: usize) -> bool {
-        let mut at = from;
-        while let Some(header) = rest.get(at..at + HEADER_LEN) {
+        let mut offset = from;
+        while let Some(header) = rest.get(offset..offset + HEADER_LEN) {
             let (length, hashes) = header.split_at(4);
             let size = u32::from_le_bytes(length.try_into().expect("split at 4")) as usize;
             let (previous, hash) = hashes[..HASHES_LEN].split_at(blake3::OUT_LEN);
-            // Seldom true of other bytes, and cheaper to see than the check.
-            let may_be_one = size <= PAYLOAD_MAX && previous.iter().any(|byte| *byte > 0);
-            let place = self.position + at;
-            match may_be_one
-                .then(|| self.find_group_start(header, place))
+            // Rules out most offsets, and is cheaper than the check.
+            let is_plausible = size <= PAYLOAD_MAX && previous.iter().any(|byte| *byte > 0);
+            let position = self.position + offset;
+            match is_plausible
+                .then(|| self.find_group_start(header, position))
                 .flatten()
             {
-                Some(group) if group == place => return true,
+                Some(group) if group == position => return true,
                 Some(_) => {
                     let previous: [u8; blake3::OUT_LEN] = previous.try_into().expect("one half");
-                    let payload = rest.get(at + HEADER_LEN..at + HEADER_LEN + size);
-                    let is_whole = payload.is_some_and(|payload| {
+                    let payload = rest.get(offset + HEADER_LEN..offset + HEADER_LEN + size);
+                    let is_intact = payload.is_some_and(|payload| {
                         let length = (size as u32).to_le_bytes();
                         EntryHash(previous).next_link(length, payload).0 == hash
                     });
-                    at += if is_whole { HEADER_LEN + size } else { 1 };
+                    offset += if is_intact { HEADER_LEN + size } else { 1 };
                 }
-                None => at += 1,
+                None => offset += 1,
             }
         }
         false
@@ -337,18 +331,17 @@ impl<'a> JournalReader<'a> {
     }
 }
 
-/// An entry as it was read.
 struct JournalEntry<'a> {
     payload: &'a [u8],
     link: EntryHash,
-    /// Where its group begins.
+    /// The offset of its group.
     group_start: usize,
 }
 
 impl<'a> Iterator for JournalReader<'a> {
     type Item = Result<&'a [u8], JournalFault>;
 
-    /// The next payload; after a fault, the same fault again.
+    /// Returns the next payload; after a fault, the same fault again.
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.bytes.get(self.position..)?;
         if rest.is_empty() {
@@ -411,9 +404,9 @@ mod tests {
         );
     }
 
-    /// FED-001: entries that change places, or one that is gone from the middle, break the chain.
+    /// FED-001: a missing entry breaks the chain.
     #[test]
-    fn an_entry_that_was_taken_out_is_missed() {
+    fn a_removed_entry_is_detected() {
         let three = [b"one".to_vec(), b"two".to_vec(), b"six".to_vec()];
         let bytes = written(&three);
         let size = bytes.len() / 3;
@@ -427,11 +420,10 @@ mod tests {
         );
     }
 
-    /// Sectors of the last entry that never came to the disk, at its beginning, in its middle or at its
-    /// end, with what was there before them untouched: the entry is torn. Zeros that no disk leaves so,
-    /// and a hole with a whole entry behind it, are damage.
+    /// An entry with missing sectors at its beginning, middle or end is torn. Zeros that are not aligned to sectors, and
+    /// a hole before an intact entry, are damage.
     #[test]
-    fn a_last_entry_torn_at_a_sector_is_no_damage() {
+    fn a_last_entry_with_missing_sectors_is_torn() {
         let payload = |byte: u8, len: usize| vec![byte; len];
         let whole = written(&[payload(1, 300), payload(2, 300)]);
         let bytes = written(&[payload(1, 300), payload(2, 300), payload(3, 1_500)]);
@@ -448,16 +440,16 @@ mod tests {
         let ends = [edges.clone(), vec![bytes.len()]].concat();
         for from in [vec![begins], edges.clone()].concat() {
             for to in ends.iter().copied().filter(|to| *to > from) {
-                let mut hurt = bytes.clone();
-                hurt[from..to].fill(0);
-                let (read, fault) = read("test", &hurt);
+                let mut damaged_bytes = bytes.clone();
+                damaged_bytes[from..to].fill(0);
+                let (read, fault) = read("test", &damaged_bytes);
                 assert_eq!((read.len(), fault), (2, torn.clone()), "{from}..{to}");
             }
         }
         for (from, to) in [(begins, begins + 90), (1_100, 1_530), (1_030, 1_400)] {
-            let mut hurt = bytes.clone();
-            hurt[from..to].fill(0);
-            let (_, fault) = read("test", &hurt);
+            let mut damaged_bytes = bytes.clone();
+            damaged_bytes[from..to].fill(0);
+            let (_, fault) = read("test", &damaged_bytes);
             assert!(
                 matches!(fault, Some(JournalFault::Damaged { .. })),
                 "{from}..{to}"
@@ -465,9 +457,9 @@ mod tests {
         }
         let more = written(&[payload(1, 300), payload(2, 1_500), payload(3, 9)]);
         for (from, to) in [(372, 512), (512, 1_024)] {
-            let mut hurt = more.clone();
-            hurt[from..to].fill(0);
-            let (read, fault) = read("test", &hurt);
+            let mut damaged_bytes = more.clone();
+            damaged_bytes[from..to].fill(0);
+            let (read, fault) = read("test", &damaged_bytes);
             assert_eq!(read.len(), 1);
             assert!(
                 matches!(fault, Some(JournalFault::Damaged { entry: 2, .. })),
@@ -496,7 +488,7 @@ mod tests {
         (before, last, writer)
     }
 
-    /// The group that ends here as a power cut may leave it: one sector or page lost, all from one on, or cut there.
+    /// States of the last group after a power cut: one sector or page lost, all from one on, or truncated there.
     fn torn_states(before: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut states = Vec::new();
         for unit in [SECTOR_LEN, 4_096] {
@@ -504,9 +496,9 @@ mod tests {
                 let from = (sector * unit).max(before);
                 let to = ((sector + 1) * unit).min(bytes.len());
                 for to in [to, bytes.len()] {
-                    let mut hurt = bytes.to_vec();
-                    hurt[from..to].fill(0);
-                    states.push(hurt);
+                    let mut damaged_bytes = bytes.to_vec();
+                    damaged_bytes[from..to].fill(0);
+                    states.push(damaged_bytes);
                 }
                 states.push(bytes[..from].to_vec());
             }
@@ -515,15 +507,15 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_was_not_acknowledged_may_be_torn_anywhere() {
+    fn a_last_group_may_be_torn_anywhere() {
         let (before, last, _) = groups();
         let bytes = [&*before, &last].concat();
         assert_eq!(read("test", &bytes), (read("test", &bytes).0, None));
-        for hurt in torn_states(before.len(), &bytes) {
-            let (read, fault) = read("test", &hurt);
+        for damaged_bytes in torn_states(before.len(), &bytes) {
+            let (read, fault) = read("test", &damaged_bytes);
             assert!(read.len() >= 5, "nothing before it is lost");
             match fault {
-                None => assert_eq!((read.len(), hurt.len()), (5, before.len())),
+                None => assert_eq!((read.len(), damaged_bytes.len()), (5, before.len())),
                 Some(fault) => {
                     assert!(matches!(fault, JournalFault::Torn { .. }), "{fault:?}");
                 }
@@ -531,17 +523,17 @@ mod tests {
         }
     }
 
-    /// A group behind it says that it was on disk: a hole in it is damage, also at the end of it.
+    /// The later group proves that this one was on disk, so a hole in it is damage, also at its end.
     #[test]
-    fn a_torn_group_with_a_later_one_behind_it_is_damage() {
+    fn a_hole_before_a_later_group_is_damage() {
         let (before, last, writer) = groups();
         let bytes = [&*before, &last].concat();
         for count in [1, 3] {
             let mut writer = writer;
             let more = group(&mut writer, &vec![vec![7; 700]; count]);
-            for hurt in torn_states(before.len(), &bytes) {
-                if hurt.len() == bytes.len() {
-                    let (_, fault) = read("test", &[&*hurt, &more].concat());
+            for damaged_bytes in torn_states(before.len(), &bytes) {
+                if damaged_bytes.len() == bytes.len() {
+                    let (_, fault) = read("test", &[&*damaged_bytes, &more].concat());
                     assert!(
                         matches!(fault, Some(JournalFault::Damaged { .. })),
                         "{fault:?}"
@@ -551,19 +543,19 @@ mod tests {
         }
     }
 
-    /// What a witness says was acknowledged is damage in any form. What it does not know yet may be torn in any
-    /// form, but for the groups before the last.
+    /// Acknowledged entries can only be damaged. Later ones may be torn in any form, except in groups before the last.
     #[test]
-    fn a_witness_tells_a_torn_group_from_a_damaged_one() {
+    fn a_witness_distinguishes_torn_from_damaged() {
         let (before, last, _) = groups();
         let bytes = [&*before, &last].concat();
-        let fault = |hurt: &[u8], acknowledged| {
-            let reader = JournalReader::new("test", hurt).with_acknowledged(Some(acknowledged));
+        let fault = |damaged_bytes: &[u8], acknowledged| {
+            let reader =
+                JournalReader::new("test", damaged_bytes).with_acknowledged(Some(acknowledged));
             reader.filter_map(Result::err).next()
         };
-        for hurt in torn_states(before.len(), &bytes) {
-            if hurt.len() == bytes.len() && !hurt.ends_with(&[0]) {
-                let found = fault(&hurt, 16);
+        for damaged_bytes in torn_states(before.len(), &bytes) {
+            if damaged_bytes.len() == bytes.len() && !damaged_bytes.ends_with(&[0]) {
+                let found = fault(&damaged_bytes, 16);
                 assert!(
                     matches!(found, Some(JournalFault::Damaged { .. })),
                     "{found:?}"
@@ -571,21 +563,20 @@ mod tests {
             }
         }
         for at in (0..bytes.len()).step_by(37) {
-            let mut hurt = bytes.clone();
-            hurt[at] ^= 0x55;
-            let is_torn = matches!(fault(&hurt, 5), Some(JournalFault::Torn { .. }));
+            let mut damaged_bytes = bytes.clone();
+            damaged_bytes[at] ^= 0x55;
+            let is_torn = matches!(fault(&damaged_bytes, 5), Some(JournalFault::Torn { .. }));
             assert_eq!(is_torn, at >= before.len(), "byte {at}");
             assert!(matches!(
-                fault(&hurt, 16),
+                fault(&damaged_bytes, 16),
                 Some(JournalFault::Damaged { .. })
             ));
         }
     }
 
-    /// Entries as long as they may be are read, a writer goes on behind what was read, and what is too long leaves no
-    /// trace in a group.
+    /// The longest entries are read, and a rejected payload does not change the group.
     #[test]
-    fn a_writer_goes_on_behind_what_was_read() {
+    fn a_writer_continues_after_the_last_entry() {
         let longest = vec![7; PAYLOAD_MAX];
         let mut bytes = written(std::slice::from_ref(&longest));
         let mut reader = JournalReader::new("test", &bytes);
@@ -612,9 +603,9 @@ mod tests {
         );
     }
 
-    /// Journals of older kernels have no groups: the first entry of one has their check, each later one adds its distance.
+    /// Journals of older versions have no groups: only later entries of a group add their distance to the check.
     #[test]
-    fn the_first_entry_of_a_group_is_written_as_ever() {
+    fn the_first_entry_of_a_group_has_the_old_format() {
         let mut writer = JournalWriter::resume(EntryHash::genesis("test"));
         let bytes = group(&mut writer, &[b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(bytes[..HEADER_LEN + 3], written(&[b"one".to_vec()]));
@@ -631,9 +622,9 @@ mod tests {
         );
     }
 
-    /// A header that is whole and names a length that no entry has was made by nobody who writes journals.
+    /// Such an intact header was not written by a [`JournalWriter`].
     #[test]
-    fn a_length_that_no_entry_has_is_damage() {
+    fn an_impossible_length_is_damage() {
         let last = EntryHash::genesis("test");
         for (size, what) in [
             (PAYLOAD_MAX + 1, "it is longer than any entry can be"),
@@ -652,9 +643,8 @@ mod tests {
         }
     }
 
-    /// A fault is the end: it is found again, and nothing behind it is read.
     #[test]
-    fn nothing_is_read_behind_a_fault() {
+    fn reading_stops_at_a_fault() {
         let mut bytes = written(&[b"one".to_vec(), b"two".to_vec()]);
         bytes[HEADER_LEN] ^= 1;
         let mut reader = JournalReader::new("test", &bytes);
@@ -675,9 +665,9 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever the file ends, all entries that were finished are read and the rest is torn.
+        /// Wherever the file ends, all complete entries are read and the rest is torn.
         #[test]
-        fn a_torn_tail_is_told_from_damage(
+        fn a_truncated_file_is_torn(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6),
             cut in any::<prop::sample::Index>(),
             zeros in 0usize..200,
@@ -689,7 +679,7 @@ mod tests {
             let end = written(&whole).len();
             let torn = JournalFault::Torn { at: end as u64, bytes: (cut - end) as u64 };
             prop_assert_eq!(fault, (cut > end).then_some(torn));
-            // A file that was made longer before its bytes were written.
+            // The file system extended the file before it wrote the bytes.
             let mut longer = bytes.clone();
             longer.resize(bytes.len() + zeros, 0);
             let (whole, fault) = read("test", &longer);
@@ -697,9 +687,9 @@ mod tests {
             prop_assert_eq!(fault.is_some(), zeros > 0);
         }
 
-        /// No byte of a whole journal can be another without being named with its entry.
+        /// Every changed byte is reported with its entry.
         #[test]
-        fn a_flipped_byte_is_damage_and_not_a_torn_tail(
+        fn a_flipped_byte_is_damage(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6),
             at in any::<prop::sample::Index>(),
             mask in 1u8..,

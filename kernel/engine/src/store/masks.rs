@@ -1,5 +1,4 @@
-//! The values that are secrets, and texts without them. What is masked stays masked: what a kernel was given once
-//! may be anywhere in what its servers say later.
+//! Secret values, and masking of texts. A value stays masked: servers may repeat a secret long after it was configured.
 
 mod json;
 mod unescape;
@@ -9,14 +8,14 @@ use std::collections::BTreeSet;
 
 use self::unescape::UnescapeRounds;
 
-/// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
+/// Shorter values of the configuration are not masked: they are hardly secrets, and would match everywhere.
 pub(crate) const SECRET_MIN: usize = 6;
-/// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
-/// configuration in force are.
+/// Most masked values: every record is searched for each of them. Beyond, only those of the current configuration are
+/// masked.
 pub(crate) const MASKED_VALUES_MAX: usize = 4_096;
-/// Stands in the place of a secret.
+/// Replaces a secret.
 pub(crate) const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
-/// Words in a name, written small and without `_` and `-`, that make its value a secret.
+/// Words in a normalized name that make its value a secret.
 const SECRET_WORDS: [&str; 10] = [
     "apikey",
     "authorization",
@@ -29,9 +28,9 @@ const SECRET_WORDS: [&str; 10] = [
     "secret",
     "token",
 ];
-/// What follows it in a text is a credential (RFC 6750).
+/// A credential follows it (RFC 6750).
 const BEARER_PREFIX: &str = "bearer ";
-/// Shorter ones are words.
+/// Shorter credentials are taken for words.
 const BEARER_LEN_MIN: usize = 8;
 
 /// The values of one kernel that are secrets.
@@ -39,7 +38,7 @@ const BEARER_LEN_MIN: usize = 8;
 pub struct Masks(Vec<String>);
 
 impl Masks {
-    /// Those under [`SECRET_MIN`] bytes are not looked for.
+    /// Masks these values, except those under [`SECRET_MIN`] bytes.
     #[must_use]
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut masks = Self::default();
@@ -47,37 +46,37 @@ impl Masks {
         masks
     }
 
-    /// These values are secrets now. Those before stay secret too: servers that were started with them
-    /// may still run, and up to [`MASKED_VALUES_MAX`] altogether there is room.
+    /// Adds values. Earlier ones stay masked, as servers that were started with them may still run, up to
+    /// [`MASKED_VALUES_MAX`] in total.
     pub fn add_secrets(&mut self, secrets: impl IntoIterator<Item = String>) {
-        let mut known: BTreeSet<String> = secrets.into_iter().collect();
-        known.retain(|s| s.len() >= SECRET_MIN);
-        let room = MASKED_VALUES_MAX.saturating_sub(known.len());
+        let mut values: BTreeSet<String> = secrets.into_iter().collect();
+        values.retain(|s| s.len() >= SECRET_MIN);
+        let capacity = MASKED_VALUES_MAX.saturating_sub(values.len());
         let before = std::mem::take(&mut self.0);
-        known.extend(before.into_iter().take(room));
-        self.0 = known.into_iter().collect();
-        // A secret that holds another is masked whole.
+        values.extend(before.into_iter().take(capacity));
+        self.0 = values.into_iter().collect();
+        // A secret that contains another one is masked first.
         self.0.sort_by_key(|s| std::cmp::Reverse(s.len()));
     }
 
-    /// What is secret to the others is to these, too.
+    /// Adds the values of other masks.
     pub fn merge(&mut self, others: &Self) {
         self.add_secrets(others.0.iter().cloned());
     }
 
-    /// How many values are looked for.
+    /// The number of masked values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when none is.
+    /// True if no value is masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A text without the values that are secrets; the same where there is none, which is nearly always.
+    /// Masks secret values in a text; borrows it if there are none, which is the usual case.
     #[must_use]
     pub(crate) fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = Cow::Borrowed(text);
@@ -87,27 +86,25 @@ impl Masks {
         out
     }
 
-    /// A text without those values, however often its characters were escaped as JSON does it, and without what
-    /// stands after `Bearer`.
+    /// Masks secret values, also in escaped JSON of any depth, and credentials after `Bearer`.
     #[must_use]
     pub fn mask_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let out = match self.mask_values(text) {
-            Cow::Borrowed(same) => mask_bearer(same),
+            Cow::Borrowed(text) => mask_bearer(text),
             Cow::Owned(masked) => mask_bearer(&masked).into_owned().into(),
         };
-        // Where one is hidden in such a way that its place cannot be told, nothing of the text is shown.
-        let hidden =
-            |loosened: Option<String>| loosened.is_none_or(|text| self.contains_secret(&text));
-        if out.contains('\\') && UnescapeRounds::new(&out).any(hidden) {
+        // The position of an escaped secret is not known, so the whole text is masked.
+        let has_secret =
+            |unescaped: Option<String>| unescaped.is_none_or(|text| self.contains_secret(&text));
+        if out.contains('\\') && UnescapeRounds::new(&out).any(has_secret) {
             MASK.into()
         } else {
             out
         }
     }
 
-    /// JSON on one line without secrets: those values in any text, names and escaped texts included, and the
-    /// values of members that are named like one. All else stays as it was written, numbers and escapes, too.
-    /// `text` is JSON.
+    /// Masks secrets in JSON and returns it on one line: secret values in any text, including names and escaped texts,
+    /// and the values of members with a secret's name. Everything else stays unchanged, also numbers and escapes.
     #[must_use]
     pub fn mask_json(&self, text: &str) -> String {
         json::mask_json_text(self, text, 0).0
@@ -125,22 +122,24 @@ impl std::fmt::Debug for Masks {
     }
 }
 
-/// A name written small and without what parts its words.
+/// A name in lower case and without word separators.
 pub(crate) fn normalize_key(key: &str) -> String {
     if key.is_ascii() {
-        let kept = key
+        let letters = key
             .bytes()
             .filter(|c| !matches!(c, b'_' | b'-' | b'.' | b' '));
-        return kept.map(|c| char::from(c.to_ascii_lowercase())).collect();
+        return letters
+            .map(|c| char::from(c.to_ascii_lowercase()))
+            .collect();
     }
-    let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
-    kept.flat_map(char::to_lowercase).collect()
+    let letters = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
+    letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Whether a name in its plain form has a word in it that makes its value a secret.
+/// Whether a normalized name contains a word that makes its value a secret.
 pub(crate) fn is_secret_key(key: &str) -> bool {
     let key = key.as_bytes();
-    // Each place is looked at once: names are too short for a search to be set up.
+    // Names are too short to set up a search.
     (0..key.len()).any(|at| {
         let rest = &key[at..];
         SECRET_WORDS
@@ -149,30 +148,30 @@ pub(crate) fn is_secret_key(key: &str) -> bool {
     })
 }
 
-/// A text without the credentials that follow `Bearer`.
+/// Masks credentials after `Bearer`.
 fn mask_bearer(text: &str) -> Cow<'_, str> {
-    let credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    let is_credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
     let mut out = String::new();
-    let (mut kept, mut from) = (0, 0);
+    let (mut copied, mut from) = (0, 0);
     while let Some(at) = find_bearer(text, from) {
         let rest = &text[at..];
-        let len = rest.find(|c| !credential(c)).unwrap_or(rest.len());
+        let len = rest.find(|c| !is_credential(c)).unwrap_or(rest.len());
         from = at;
         if len >= BEARER_LEN_MIN {
-            out.push_str(&text[kept..at]);
+            out.push_str(&text[copied..at]);
             out.push_str(MASK);
             from += len;
-            kept = from;
+            copied = from;
         }
     }
-    if kept == 0 {
+    if copied == 0 {
         return Cow::Borrowed(text);
     }
-    out.push_str(&text[kept..]);
+    out.push_str(&text[copied..]);
     Cow::Owned(out)
 }
 
-/// Where the text after the next `Bearer ` begins.
+/// The position after the next `Bearer `.
 fn find_bearer(text: &str, from: usize) -> Option<usize> {
     let bytes = &text.as_bytes()[from..];
     let found = bytes

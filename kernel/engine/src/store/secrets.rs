@@ -1,8 +1,7 @@
-//! Secrets by name: what may be a name and a value, how many there may be, and the sealed text in which all of
-//! one namespace are kept.
+//! Secrets by name: valid names and values, limits, and the encrypted file of each namespace.
 //!
-//! The whole file is one message of XChaCha20-Poly1305 under a key of its namespace: who has no key sees
-//! neither values nor names, and a file that was changed, or moved to another namespace, does not open.
+//! The whole file is one message of XChaCha20-Poly1305 under a key of its namespace: without the key, neither values nor
+//! names are readable, and a file that was changed, or moved to another namespace, does not open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,31 +14,31 @@ use serde::{Deserialize, Serialize};
 pub const VALUE_MAX: usize = 64 << 10;
 /// Longest name, in bytes: it may hold an address.
 pub const NAME_MAX: usize = 2 << 10;
-/// Longest name that a person gives, in bytes.
+/// Longest name given by a person, in bytes.
 pub(crate) const TYPED_NAME_MAX: usize = 128;
-/// Secrets of one namespace: more than a machine has servers.
+/// Most secrets of one namespace: more than a machine has servers.
 pub(crate) const SECRETS_MAX: usize = 1000;
-/// Longest sealed text, in bytes: all of it is read and written for each change.
+/// Largest file, in bytes: each change reads and writes all of it.
 pub const SEALED_MAX: usize = 4 << 20;
-/// Bytes of a nonce. It is chosen at random for each writing, and of 24 bytes none comes twice.
+/// Bytes of a nonce: random for each write, and long enough never to repeat.
 pub(crate) const NONCE_LEN: usize = 24;
-/// Begins every sealed text, and names its format.
+/// The first bytes of every file, with the version of the format.
 const PREFIX: &[u8] = b"mgp-secrets-1\n";
 
-/// A set of names. None is seen from another one.
+/// An isolated set of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Namespace {
-    /// What a person keeps with `mgp secrets set`, and the configuration refers to as `secret:NAME`.
+    /// Secrets that a person stores with `mgp secrets set`, and the configuration references as `secret:NAME`.
     Named,
-    /// Tokens that the kernel was given by authorization servers: no configuration refers to them.
+    /// Tokens from authorization servers: the configuration cannot reference them.
     Oauth,
 }
 
 impl Namespace {
-    /// All of them.
+    /// All namespaces.
     pub const ALL: [Self; 2] = [Self::Named, Self::Oauth];
 
-    /// The word it is kept under.
+    /// The name in file names and keys.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,33 +48,33 @@ impl Namespace {
     }
 }
 
-/// Why something cannot be kept. Never shows a value.
+/// Why a secret cannot be stored. Never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// No name.
+    /// The name is not valid.
     #[error("a secret has a name of 1 to {NAME_MAX} bytes without control characters")]
     InvalidName,
     /// An empty or too long value, or one with a NUL, which no variable can hold.
     #[error("the value of a secret has 1 to {VALUE_MAX} bytes and no NUL")]
     InvalidValue,
-    /// The bound on the number.
+    /// [`SECRETS_MAX`] is reached.
     #[error("{SECRETS_MAX} secrets are kept, and no more can be; remove one")]
     TooMany,
-    /// The bound on the file.
+    /// [`SEALED_MAX`] is reached.
     #[error("all secrets together would have more than {SEALED_MAX} bytes; remove one")]
     TooLong,
 }
 
-/// A text that this key did not seal, or that was changed since.
+/// The text was not sealed with this key, or was changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was not written with this key, or was changed since")]
 pub struct UnsealError;
 
-/// What is kept of one secret.
+/// One stored secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRecord {
-    /// Its value; `None` where the keyring of the desktop has it.
+    /// The value; `None` if it is in the keyring of the desktop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// When it was set, in milliseconds since 1970.
@@ -93,7 +92,7 @@ impl fmt::Debug for SecretRecord {
 pub struct SecretRecords(BTreeMap<String, SecretRecord>);
 
 impl SecretRecords {
-    /// The record of this name, letter by letter.
+    /// The record with exactly this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&SecretRecord> {
         self.0.get(name)
@@ -104,7 +103,7 @@ impl SecretRecords {
         self.0.iter().map(|(name, record)| (name.as_str(), record))
     }
 
-    /// Keeps a record in the place of an earlier one of this name.
+    /// Stores a record, and replaces an earlier one of this name.
     ///
     /// # Errors
     /// [`SecretError`]; nothing is changed then.
@@ -118,59 +117,62 @@ impl SecretRecords {
         Ok(())
     }
 
-    /// Takes a record out.
+    /// Removes a record.
     pub fn remove(&mut self, name: &str) -> Option<SecretRecord> {
         self.0.remove(name)
     }
 }
 
-/// Whether this can be the name of a secret.
+/// Validates the name of a secret.
 ///
 /// # Errors
 /// [`SecretError::InvalidName`].
 pub fn check_name(name: &str) -> Result<(), SecretError> {
-    let good = (1..=NAME_MAX).contains(&name.len()) && !name.contains(char::is_control);
-    good.then_some(()).ok_or(SecretError::InvalidName)
+    let is_valid = (1..=NAME_MAX).contains(&name.len()) && !name.contains(char::is_control);
+    is_valid.then_some(()).ok_or(SecretError::InvalidName)
 }
 
-/// Whether a person may give a secret this name: what can be typed in every shell, and looks like no other.
+/// Whether a person may use this name: easy to type in every shell, and not confusable with another.
 #[must_use]
 pub fn is_typed_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
-    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    begins && name.len() <= TYPED_NAME_MAX && name.chars().all(plain)
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
+    let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    has_valid_start && name.len() <= TYPED_NAME_MAX && name.chars().all(is_allowed)
 }
 
-/// Whether this can be the value of a secret.
+/// Validates the value of a secret.
 ///
 /// # Errors
 /// [`SecretError::InvalidValue`].
 pub fn check_value(value: &str) -> Result<(), SecretError> {
-    let good = (1..=VALUE_MAX).contains(&value.len()) && !value.contains('\0');
-    good.then_some(()).ok_or(SecretError::InvalidValue)
+    let is_valid = (1..=VALUE_MAX).contains(&value.len()) && !value.contains('\0');
+    is_valid.then_some(()).ok_or(SecretError::InvalidValue)
 }
 
 /// The key of a store of secrets.
 pub struct SecretsKey([u8; blake3::KEY_LEN]);
 
 impl SecretsKey {
-    /// Takes 32 bytes of good randomness.
+    /// Takes 32 random bytes.
     #[must_use]
     pub fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// Tells one store from another; says nothing about the key.
+    /// Identifies the store; reveals nothing about the key.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        let mark = blake3::derive_key("mgp 2026-11 secrets: mark", &self.0);
-        mark[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        let digest = blake3::derive_key("mgp 2026-11 secrets: mark", &self.0);
+        digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
-    /// The text of all secrets of a namespace.
+    /// Encrypts all secrets of a namespace.
     ///
     /// # Errors
-    /// [`SecretError::PayloadTooLong`].
+    /// [`SecretError::TooLong`].
     ///
     /// # Panics
     /// Never: records are plain structs, and shorter than the cipher's limit.
@@ -189,11 +191,11 @@ impl SecretsKey {
             aad: PREFIX,
         };
         let sealed = self.cipher(space).encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.expect("it is far shorter than the cipher's limit");
+        let sealed = sealed.expect("shorter than the cipher's limit");
         Ok([PREFIX, &nonce, &sealed].concat())
     }
 
-    /// The secrets in a text that [`SecretsKey::seal`] made for this namespace.
+    /// Decrypts a text that [`SecretsKey::seal`] made for this namespace.
     ///
     /// # Errors
     /// [`UnsealError`] for any other text.
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_changes_nothing() {
+    fn a_rejected_secret_changes_nothing() {
         let mut records = one();
         let long = "x".repeat(VALUE_MAX + 1);
         for value in ["", "a\0b", &long] {
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_file_has_a_bound() {
+    fn the_file_size_is_bounded() {
         let mut records = SecretRecords::default();
         for n in 0..70 {
             let value = "x".repeat(VALUE_MAX);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typed_name_is_plain() {
+    fn a_typed_name_has_only_plain_characters() {
         for good in [
             "github",
             "GITHUB_TOKEN",
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_debug_shows_a_secret() {
+    fn debug_output_contains_no_secret() {
         let shown = format!("{:?} {:?}", record("s3cret"), SecretsKey::new([7; 32]));
         assert_eq!(shown, "SecretRecord(…) SecretsKey(…)");
     }

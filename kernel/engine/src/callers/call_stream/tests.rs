@@ -11,12 +11,12 @@ fn ms(ms: u64) -> MonotonicTime {
     MonotonicTime::new(Duration::from_millis(ms))
 }
 
-/// A stream with a reader that gives back what it is given, or sleeps. A chunk is its own index.
+/// A stream whose reader acknowledges frames, or sleeps. Each chunk is its own index.
 #[derive(Default)]
 struct Scene {
     stream: CallStream<u64>,
     delivered: Vec<u64>,
-    told: Vec<CallStreamEffect<u64>>,
+    messages: Vec<CallStreamEffect<u64>>,
     on_the_way: Vec<usize>,
     size: usize,
     sleeps: bool,
@@ -55,7 +55,7 @@ impl Scene {
                     self.delivered.push(index);
                     self.on_the_way.push(self.size);
                 }
-                told @ (SetPace(_) | RequestResend(_)) => self.told.push(told),
+                messages @ (SetPace(_) | RequestResend(_)) => self.messages.push(messages),
             }
         }
         if !self.sleeps {
@@ -63,7 +63,7 @@ impl Scene {
         }
     }
 
-    /// The reader takes so many frames.
+    /// The reader consumes this many frames.
     fn take(&mut self, most: usize) {
         let frames = self.on_the_way.len().min(most);
         let bytes = self.on_the_way.drain(..frames).sum();
@@ -102,9 +102,9 @@ impl Scene {
     }
 }
 
-/// MGP-159: the order is that of the index, whatever order they came in.
+/// MGP-159: in any order of arrival.
 #[test]
-fn chunks_leave_in_the_order_of_their_index() {
+fn chunks_are_delivered_in_the_order_of_their_index() {
     let mut it = Scene::new();
     it.chunks([0, 2, 3]);
     assert_eq!(it.delivered, [0]);
@@ -114,7 +114,7 @@ fn chunks_leave_in_the_order_of_their_index() {
 }
 
 #[test]
-fn what_comes_twice_late_or_after_the_end_goes_no_further() {
+fn duplicate_and_late_chunks_are_dropped() {
     let mut it = Scene::new();
     it.chunks([0, 2]);
     assert_eq!(it.chunk(0, false), Err(ChunkDropReason::Duplicate));
@@ -127,14 +127,14 @@ fn what_comes_twice_late_or_after_the_end_goes_no_further() {
     assert_eq!(it.chunk(1, false), Err(ChunkDropReason::Late));
 }
 
-/// Later drafts, 12.9: the server is asked for what is missing, and after a moment the gap is left.
+/// Later drafts, 12.9.
 #[test]
-fn a_gap_is_asked_for_and_then_left() {
+fn a_gap_is_requested_and_then_skipped() {
     let mut it = Scene::new();
     it.chunks([0, 3]);
     assert_eq!(it.stream.next_timeout(), Some(ms(20)));
     it.passes(20);
-    assert_eq!(it.told, [RequestResend(vec![1, 2])]);
+    assert_eq!(it.messages, [RequestResend(vec![1, 2])]);
     it.passes(229);
     assert_eq!(it.delivered, [0]);
     it.passes(1);
@@ -147,7 +147,7 @@ fn a_gap_is_asked_for_and_then_left() {
 }
 
 #[test]
-fn the_end_of_a_call_leaves_no_chunk_waiting_for_others() {
+fn the_end_of_a_call_delivers_early_chunks() {
     let mut it = Scene::new();
     it.chunks([1, 2, 7]);
     it.finish();
@@ -156,22 +156,22 @@ fn the_end_of_a_call_leaves_no_chunk_waiting_for_others() {
 }
 
 #[test]
-fn more_early_chunks_than_can_wait_leave_the_gap_at_once() {
+fn too_many_early_chunks_skip_the_gap_at_once() {
     let mut it = Scene::new();
     it.chunks(1..=OUT_OF_ORDER_MAX as u64);
     assert_eq!(it.delivered.len(), OUT_OF_ORDER_MAX);
 }
 
-/// A reader that sleeps holds half a megabyte; the server slows down at half of it, pauses at the end,
-/// and goes on when the reader did.
+/// At most half a megabyte is buffered: the server slows down at half of it, pauses at the limit, and resumes with the
+/// reader.
 #[test]
 fn a_server_is_slowed_paused_and_resumed() {
     let mut it = Scene::new();
     (it.sleeps, it.size) = (true, 4 << 10);
     it.chunks(0..63);
-    assert_eq!(it.told, []);
+    assert_eq!(it.messages, []);
     it.chunks(63..112);
-    assert_eq!(it.told, [SetPace(Some(64)), SetPace(Some(0))]);
+    assert_eq!(it.messages, [SetPace(Some(64)), SetPace(Some(0))]);
     it.chunks(112..128);
     assert_eq!(it.chunk(128, false), Err(ChunkDropReason::BufferFull));
     assert_eq!(it.stream.buffered().1, BUFFERED_BYTES_MAX);
@@ -179,14 +179,14 @@ fn a_server_is_slowed_paused_and_resumed() {
     it.now = 1000;
     it.sleeps = false;
     it.take(1);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
     it.chunks([129]);
     assert_eq!(it.delivered, (0..128).chain([129]).collect::<Vec<_>>());
 }
 
-/// A pause that began although little waits ends by itself.
+/// It ends after a while, as little is buffered.
 #[test]
-fn a_chunk_dropped_elsewhere_pauses_the_server_for_a_moment() {
+fn a_skipped_chunk_pauses_the_server_briefly() {
     let mut it = Scene::new();
     let mut effects = Vec::new();
     it.stream.skip_chunk((0, false), ms(0), &mut effects);
@@ -194,12 +194,12 @@ fn a_chunk_dropped_elsewhere_pauses_the_server_for_a_moment() {
     assert_eq!(effects, [SetPace(Some(0))]);
     assert_eq!(it.stream.next_timeout(), Some(ms(101)));
     it.passes(101);
-    assert_eq!(it.told, [SetPace(None)]);
+    assert_eq!(it.messages, [SetPace(None)]);
     it.chunks([2]);
     assert_eq!(it.delivered, [2]);
 }
 
-/// Later drafts, 12.8: the reader's own pace is kept here, and told to the server.
+/// Later drafts, 12.8: it is applied here and sent to the server.
 #[test]
 fn a_reader_sets_its_own_pace() {
     let mut it = Scene::new();
@@ -217,19 +217,19 @@ fn a_reader_sets_its_own_pace() {
     assert_eq!(it.delivered, [0, 1, 2]);
     it.paced(1000);
     assert_eq!(it.delivered, [0, 1, 2, 3]);
-    let told: Vec<_> = [10, 0, 1000].map(|rate| SetPace(Some(rate))).into();
-    assert_eq!(it.told, told);
+    let messages: Vec<_> = [10, 0, 1000].map(|rate| SetPace(Some(rate))).into();
+    assert_eq!(it.messages, messages);
 }
 
-/// A reader cannot use up the queue of a server that others use, too; it has its pace all the same.
+/// They would fill the queue of a shared server; the pace is applied here.
 #[test]
-fn a_reader_that_goes_on_changing_its_pace_is_served_here_alone() {
+fn frequent_pace_changes_are_not_sent_to_the_server() {
     let mut it = Scene::new();
     for n in 0..1000 {
         it.paced(1 + n % 2);
     }
-    assert_eq!(it.told.len(), PACE_CHANGES_MAX + 1);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.len(), PACE_CHANGES_MAX + 1);
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
     it.paced(0);
     it.chunks(0..3);
     assert!(it.delivered.is_empty());
@@ -238,22 +238,22 @@ fn a_reader_that_goes_on_changing_its_pace_is_served_here_alone() {
 }
 
 #[test]
-fn what_is_kept_comes_again_and_the_server_is_asked_for_the_rest() {
+fn stored_chunks_are_resent_and_others_requested() {
     let mut it = Scene::new();
     it.size = 200 << 10;
     it.chunks(0..4);
     it.misses(&[0, 3, 2, 9]);
     assert_eq!(it.delivered, [0, 1, 2, 3, 3, 2]);
-    assert!(it.told.contains(&RequestResend(vec![0])));
+    assert!(it.messages.contains(&RequestResend(vec![0])));
     it.chunks([0]);
     assert_eq!(it.delivered.last(), Some(&0));
     assert_eq!(it.chunk(0, false), Err(ChunkDropReason::Duplicate));
     it.misses(&[1]);
-    assert!(it.told.contains(&RequestResend(vec![1])));
+    assert!(it.messages.contains(&RequestResend(vec![1])));
 }
 
 #[test]
-fn what_finds_no_room_is_tried_again() {
+fn a_chunk_without_capacity_is_retried() {
     let mut stream = CallStream::default();
     let mut effects = Vec::new();
     stream
@@ -269,9 +269,9 @@ fn what_finds_no_room_is_tried_again() {
     assert_eq!(effects, [Deliver(0, 0)]);
 }
 
-/// MGP-159: what comes back together keeps its order, and goes before what waited behind it.
+/// MGP-159: and come before later chunks.
 #[test]
-fn what_comes_back_keeps_its_order() {
+fn requeued_chunks_keep_their_order() {
     let mut stream = CallStream::default();
     let mut effects = Vec::new();
     for index in [1, 2, 3, 0] {
@@ -290,10 +290,9 @@ fn what_comes_back_keeps_its_order() {
     assert_eq!(effects, [1, 2, 3, 4].map(|index| Deliver(index, index)));
 }
 
-/// MGP-157: an index is a number that every reader tells from the next one; others have no place, and
-/// stop nothing.
+/// MGP-157: readers must represent it exactly. Dropping it blocks nothing.
 #[test]
-fn an_index_beyond_all_readers_has_no_place() {
+fn an_index_above_the_limit_is_dropped() {
     for beyond in [INDEX_MAX + 1, u64::MAX - 1, u64::MAX] {
         let mut it = Scene::new();
         it.chunks([0, 2]);
@@ -310,9 +309,8 @@ fn an_index_beyond_all_readers_has_no_place() {
     }
 }
 
-/// Whoever carries things out is told when a return matters, and only then.
 #[test]
-fn a_return_is_awaited_where_it_changes_something() {
+fn the_stream_is_blocked_on_its_reader_only_if_it_can_progress() {
     let mut it = Scene::new();
     (it.sleeps, it.size) = (true, 4 << 10);
     it.chunks(0..63);
@@ -329,19 +327,19 @@ fn a_return_is_awaited_where_it_changes_something() {
     it.paced(0);
     assert!(!it.stream.is_blocked_on_reader(), "its reader wants none");
     it.paced(UNPACED);
-    assert_eq!(it.told.last(), Some(&SetPace(None)));
+    assert_eq!(it.messages.last(), Some(&SetPace(None)));
 }
 
-/// MGP-164: what there was so far, in order, as far as it is kept.
+/// MGP-164: in order, as far as they are stored.
 #[test]
-fn what_came_so_far_is_known() {
+fn available_chunks_are_listed_by_index() {
     let mut it = Scene::new();
     it.chunks([0, 1, 3]);
     let so_far: Vec<u64> = it.stream.available_chunks().into_keys().collect();
     assert_eq!(so_far, [0, 1, 3]);
 }
 
-/// What may happen to a stream.
+/// An input of a stream.
 #[derive(Clone, Debug)]
 enum Step {
     Chunk(u64, bool),
@@ -363,10 +361,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The reference: a set of what came, sorted. With a reader that takes all, nothing is lost, doubled
-    /// or out of order.
+    /// Against a sorted set, with a reader that consumes everything.
     #[test]
-    fn all_that_came_is_delivered_in_order(indices in vec(0..60_u64, 1..120), last in 0..80_u64) {
+    fn all_chunks_are_delivered_in_order(indices in vec(0..60_u64, 1..120), last in 0..80_u64) {
         let mut it = Scene::new();
         let mut model = BTreeSet::new();
         let mut end = None;
@@ -386,9 +383,9 @@ proptest! {
         prop_assert_eq!(it.delivered, expected);
     }
 
-    /// Whatever happens: the bounds hold, what is new comes in order, and at the end nothing waits.
+    /// New chunks are delivered in order, and none waits at the end.
     #[test]
-    fn the_bounds_hold_and_the_order_too(steps in steps()) {
+    fn bounds_and_order_hold(steps in steps()) {
         let mut it = Scene::new();
         (it.sleeps, it.size) = (true, 20 << 10);
         let (mut came, mut missed) = (BTreeSet::new(), BTreeSet::new());

@@ -24,36 +24,36 @@ struct CompletionMessage {
 /// The equivalent params of `sampling/createMessage`; `None` where MCP cannot express the request, for instance with
 /// tools that the answering side is to call.
 #[must_use]
-pub fn to_sampling_params(asked: &Request<'_>) -> Option<String> {
+pub fn to_sampling_params(request: &Request<'_>) -> Option<String> {
     let no_tools = ["[]", "null"];
-    if asked
+    if request
         .tools
         .is_some_and(|tools| !no_tools.contains(&tools.get()))
     {
         return None;
     }
-    let messages: Vec<CompletionMessage> = serde_json::from_str(asked.messages?.get()).ok()?;
-    let (mut system, mut said) = (Vec::new(), Vec::new());
+    let messages: Vec<CompletionMessage> = serde_json::from_str(request.messages?.get()).ok()?;
+    let (mut system, mut messages_out) = (Vec::new(), Vec::new());
     for CompletionMessage { role, content } in messages {
         let text = content.as_str();
         match (role.as_str(), text) {
             ("system", Some(text)) => system.push(text.to_owned()),
             ("user" | "assistant", Some(text)) => {
-                said.push(json!({"role": role, "content": {"type": "text", "text": text}}));
+                messages_out.push(json!({"role": role, "content": {"type": "text", "text": text}}));
             }
             ("user" | "assistant", None) if content["type"].is_string() => {
-                said.push(json!({"role": role, "content": content}));
+                messages_out.push(json!({"role": role, "content": content}));
             }
             _ => return None,
         }
     }
     let mut params = json!({
-        "messages": said, "maxTokens": asked.max_tokens.unwrap_or(MAX_TOKENS),
+        "messages": messages_out, "maxTokens": request.max_tokens.unwrap_or(MAX_TOKENS),
     });
     if !system.is_empty() {
         params["systemPrompt"] = system.join("\n").into();
     }
-    if let Some(preferences) = to_model_preferences(asked.model_hints) {
+    if let Some(preferences) = to_model_preferences(request.model_hints) {
         params["modelPreferences"] = preferences;
     }
     Some(params.to_string())
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
     use mgp_protocol::mcp::parse_params;
 
-    /// A-32: a completion is asked of a client that knows sampling in its own words.
+    /// A-32: for clients with sampling.
     #[test]
-    fn a_completion_is_asked_and_answered_in_the_words_of_mcp() {
+    fn a_completion_is_converted_to_mcp_and_back() {
         let text = r#"{"callback_id":"llm-001","type":"llm_completion","messages":[
             {"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}],
             "model_hints":{"speed_priority":0.7,"provider":"deepseek"},"tools":[]}"#;
-        let asked: Request<'_> = parse_params(Some(text)).unwrap();
-        let params: Value = serde_json::from_str(&to_sampling_params(&asked).unwrap()).unwrap();
+        let request: Request<'_> = parse_params(Some(text)).unwrap();
+        let params: Value = serde_json::from_str(&to_sampling_params(&request).unwrap()).unwrap();
         assert_eq!(
             params,
             json!({
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mcp_cannot_say_is_not_asked() {
+    fn a_request_that_mcp_cannot_express_is_not_converted() {
         for members in [
             r#""messages":[],"tools":[{"name":"t"}]"#,
             r#""messages":[{"role":"wizard","content":"x"}]"#,
@@ -133,8 +133,8 @@ mod tests {
             r#""message":"x""#,
         ] {
             let text = format!(r#"{{"callback_id":"a","type":"llm_completion",{members}}}"#);
-            let asked: Request<'_> = parse_params(Some(&text)).unwrap();
-            assert_eq!(to_sampling_params(&asked), None, "{members}");
+            let request: Request<'_> = parse_params(Some(&text)).unwrap();
+            assert_eq!(to_sampling_params(&request), None, "{members}");
         }
         assert_eq!(from_sampling_result("["), None);
     }

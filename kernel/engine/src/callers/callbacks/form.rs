@@ -125,9 +125,9 @@ impl CallbackForm {
     #[must_use]
     pub fn decline_response(&self) -> Cow<'static, str> {
         let cancel = CONFIRMATION_OPTIONS[1];
-        let cancels = self.kind == CallbackKind::Confirmation
+        let has_cancel = self.kind == CallbackKind::Confirmation
             && self.options.iter().any(|option| option == cancel);
-        if cancels {
+        if has_cancel {
             quote(cancel).into()
         } else {
             "null".into()
@@ -144,12 +144,12 @@ impl CallbackForm {
                 options.push(option);
             }
         }
-        let of = match options.as_slice() {
+        let schema = match options.as_slice() {
             [] => String::new(),
             all => format!(r#","enum":[{}]"#, all.join(",")),
         };
         format!(
-            r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{"{PROPERTY}":{{"type":"string"{of}}}}},"required":["{PROPERTY}"]}}}}"#,
+            r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{"{PROPERTY}":{{"type":"string"{schema}}}}},"required":["{PROPERTY}"]}}}}"#,
             quote(message)
         )
     }
@@ -158,11 +158,11 @@ impl CallbackForm {
     #[must_use]
     pub fn parse_elicitation_result(&self, result: &str) -> CallbackAnswer {
         let accepted = member(result, "action") == Some("\"accept\"");
-        let said = member(result, "content").and_then(|content| member(content, PROPERTY));
-        let judged = said
+        let text = member(result, "content").and_then(|content| member(content, PROPERTY));
+        let answer = text
             .filter(|_| accepted)
-            .map(|said| self.parse_response(said));
-        judged
+            .map(|text| self.parse_response(text));
+        answer
             .and_then(Result::ok)
             .unwrap_or(CallbackAnswer::Declined)
     }
@@ -178,28 +178,28 @@ mod tests {
         CallbackForm::new(kind, Some(options)).unwrap()
     }
 
-    fn said(json: &str) -> Result<CallbackAnswer, FormError> {
+    fn text(json: &str) -> Result<CallbackAnswer, FormError> {
         Ok(CallbackAnswer::Response(json.into()))
     }
 
-    /// MGP-177, MGP-178, MGP-179, MGP-180: each kind takes its own answers.
+    /// MGP-177, MGP-178, MGP-179, MGP-180.
     #[test]
-    fn each_kind_takes_what_it_asks_for() {
+    fn each_kind_accepts_its_answers() {
         let confirmation = CallbackForm::new(CallbackKind::Confirmation, None).unwrap();
         assert_eq!(confirmation.options(), ["confirm", "cancel"]);
         assert_eq!(
             confirmation.parse_response(r#""confirm""#),
-            said(r#""confirm""#)
+            text(r#""confirm""#)
         );
         assert_eq!(
             confirmation.parse_response(r#""c\u006fnfirm""#),
-            said(r#""confirm""#)
+            text(r#""confirm""#)
         );
         for bad in [r#""yes""#, "true", "7", r#"["confirm"]"#] {
             assert!(confirmation.parse_response(bad).is_err(), "{bad}");
         }
         let selection = form(CallbackKind::Selection, &["a", "b"]);
-        assert_eq!(selection.parse_response(r#""b""#), said(r#""b""#));
+        assert_eq!(selection.parse_response(r#""b""#), text(r#""b""#));
         let no = selection.parse_response(r#""c""#).unwrap_err().to_string();
         assert_eq!(no, "`response` must be one of a, b");
         assert_eq!(
@@ -207,11 +207,11 @@ mod tests {
             Ok(CallbackAnswer::Declined)
         );
         let input = form(CallbackKind::Input, &["only a hint"]);
-        assert_eq!(input.parse_response(r#""anything""#), said(r#""anything""#));
+        assert_eq!(input.parse_response(r#""anything""#), text(r#""anything""#));
         assert!(input.parse_response("{}").is_err());
         let completion = form(CallbackKind::LlmCompletion, &[]);
         let whole = r#"{"content":"four","model":"m"}"#;
-        assert_eq!(completion.parse_response(whole), said(whole));
+        assert_eq!(completion.parse_response(whole), text(whole));
         assert!(completion.parse_response("4").is_err());
         let notification = form(CallbackKind::Notification, &[]);
         assert!(notification.parse_response(r#""x""#).is_err());
@@ -222,9 +222,9 @@ mod tests {
         assert!(CallbackForm::new(CallbackKind::Selection, Some(many)).is_err());
     }
 
-    /// A-32: nobody's silence is a yes.
+    /// A-32.
     #[test]
-    fn what_nobody_answers_is_never_confirmed() {
+    fn an_unanswered_callback_is_never_confirmed() {
         let declined = |kind, options: &[&str]| form(kind, options).decline_response();
         assert_eq!(declined(CallbackKind::Confirmation, &[]), "\"cancel\"");
         assert_eq!(declined(CallbackKind::Confirmation, &["ok", "no"]), "null");
@@ -232,9 +232,9 @@ mod tests {
         assert_eq!(declined(CallbackKind::Input, &[]), "null");
     }
 
-    /// A-32: the same question as a form, and its answer.
+    /// A-32: and its answer parsed.
     #[test]
-    fn a_callback_can_be_asked_as_a_form() {
+    fn a_callback_is_rendered_as_an_elicitation() {
         let selection = form(CallbackKind::Selection, &["a", "\"b\"", "a"]);
         let params: serde_json::Value =
             serde_json::from_str(&selection.render_elicitation_params("Which?")).unwrap();
@@ -267,16 +267,15 @@ mod tests {
     }
 
     proptest! {
-        /// An answer to a choice is one of the options, whatever was said.
         #[test]
-        fn only_an_option_answers_a_choice(
+        fn only_an_option_answers_a_selection(
             options in proptest::collection::vec("[a-c]{1,2}", 1..4), response in "\\PC*"
         ) {
             let form = CallbackForm::new(CallbackKind::Selection, Some(options.clone())).unwrap();
             for text in [quote(&response), response.clone()] {
                 if let Ok(CallbackAnswer::Response(json)) = form.parse_response(&text) {
-                    let said: String = serde_json::from_str(&json).unwrap();
-                    prop_assert!(options.contains(&said));
+                    let text: String = serde_json::from_str(&json).unwrap();
+                    prop_assert!(options.contains(&text));
                 }
             }
             prop_assert_eq!(form.parse_text(&response).is_ok(), options.contains(&response));

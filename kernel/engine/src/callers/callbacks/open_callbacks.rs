@@ -108,9 +108,11 @@ impl OpenCallbacks {
     /// # Errors
     /// [`OpenCallbackError`].
     pub fn open(&mut self, id: &str, mut callback: OpenCallback) -> Result<(), OpenCallbackError> {
-        let of_it = self.open.values();
-        let of_it = of_it.filter(|open| open.client == callback.client).count();
-        if of_it >= PER_CLIENT_MAX || self.open.len() >= TOTAL_MAX {
+        let entries = self.open.values();
+        let entries = entries
+            .filter(|open| open.client == callback.client)
+            .count();
+        if entries >= PER_CLIENT_MAX || self.open.len() >= TOTAL_MAX {
             return Err(OpenCallbackError::TooMany);
         }
         if callback.cascades {
@@ -181,9 +183,9 @@ impl OpenCallbacks {
     /// The open callbacks of this client.
     #[must_use]
     pub fn pending(&self, party: ConnectionId, now: MonotonicTime) -> PendingCallbacks {
-        let of_it = self.open.iter();
-        let of_it = of_it.filter(|(_, open)| open.client == party && open.expires_at > now);
-        let mut pending: Vec<PendingCallback> = of_it
+        let entries = self.open.iter();
+        let entries = entries.filter(|(_, open)| open.client == party && open.expires_at > now);
+        let mut pending: Vec<PendingCallback> = entries
             .map(|(id, it)| to_pending_callback(id, it, now))
             .collect();
         pending.sort_by(|a, b| (b.age_secs, &a.callback_id).cmp(&(a.age_secs, &b.callback_id)));
@@ -199,9 +201,9 @@ impl OpenCallbacks {
     }
 
     fn response_error(&self, id: &str, party: ConnectionId) -> ResponseError {
-        let mut past = self.closed.iter();
-        let past = past.find(|past| past.id == id && past.client == party);
-        past.map_or(ResponseError::Unknown, |past| past.outcome.clone())
+        let mut closed = self.closed.iter();
+        let closed = closed.find(|closed| closed.id == id && closed.client == party);
+        closed.map_or(ResponseError::Unknown, |closed| closed.outcome.clone())
     }
 
     fn record_closed(&mut self, id: &str, party: ConnectionId, end: ResponseError) {
@@ -271,9 +273,9 @@ mod tests {
 
     const YES: &str = "\"confirm\"";
 
-    /// MGP-176, MGP-183: who was asked answers, and once; to anybody else it is unknown.
+    /// MGP-176, MGP-183: for others the id is unknown.
     #[test]
-    fn only_who_was_asked_answers_and_once() {
+    fn only_the_recipient_answers_and_only_once() {
         let mut open = OpenCallbacks::default();
         open.open("k", callback(A, 0, 100)).unwrap();
         assert_eq!(
@@ -298,9 +300,9 @@ mod tests {
         );
     }
 
-    /// MGP-181: when its time is over it is dead, whether that was noticed yet or not.
+    /// MGP-181: even before the timeout is handled.
     #[test]
-    fn an_answer_in_time_counts_and_a_late_one_does_not() {
+    fn a_late_answer_is_rejected() {
         let late = Err(ResponseError::TooLate { waited_ms: 90 });
         let mut open = OpenCallbacks::default();
         for id in ["a", "b", "c"] {
@@ -318,9 +320,9 @@ mod tests {
         );
     }
 
-    /// Each sees what it is asked itself, the oldest first.
+    /// Only its own, oldest first.
     #[test]
-    fn a_client_sees_what_waits_for_it() {
+    fn a_client_lists_its_pending_callbacks() {
         let mut open = OpenCallbacks::default();
         open.open("new", callback(A, 3_000, 9_000)).unwrap();
         open.open("old", callback(A, 1_000, 9_000)).unwrap();
@@ -335,10 +337,9 @@ mod tests {
         assert_eq!(seen.pending[1].callback_id, "new");
     }
 
-    /// Later drafts, 13.8: a program that calls while it is asked, and is asked in that call, comes to an end;
-    /// calls that were there before, and what persons answer, count for nothing.
+    /// Later drafts, 13.8: earlier calls, and callbacks answered by persons, do not count.
     #[test]
-    fn a_cascade_comes_to_an_end() {
+    fn a_cascade_is_bounded() {
         let depth = u64::try_from(DEPTH_MAX).unwrap();
         let asked = |party, began: u64, since: u64| OpenCallback {
             origin_call: (party, at(began)),
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_without_end() {
+    fn open_callbacks_are_bounded() {
         let mut open = OpenCallbacks::default();
         for n in 0..PER_CLIENT_MAX {
             let mut long = callback(A, 0, 9);
@@ -416,9 +417,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: an answer is taken from who was asked, before the end, and only the first.
+        /// Only the first answer of the recipient before the deadline is accepted.
         #[test]
-        fn it_behaves_like_a_list_of_all_that_is_open(
+        fn open_callbacks_behave_like_a_simple_model(
             steps in proptest::collection::vec((0u8..3, 0u64..3, 0u64..2, 1u64..20), 0..60)
         ) {
             let mut open = OpenCallbacks::default();
@@ -449,8 +450,8 @@ mod tests {
                         model.remove(&id);
                     }
                 }
-                let of_it = model.values().filter(|(of, until)| *of == party && now < *until);
-                prop_assert_eq!(open.pending(party, at(now)).count, of_it.count());
+                let entries = model.values().filter(|(of, until)| *of == party && now < *until);
+                prop_assert_eq!(open.pending(party, at(now)).count, entries.count());
             }
         }
     }

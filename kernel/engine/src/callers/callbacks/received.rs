@@ -104,15 +104,15 @@ impl ReceivedCallbacks {
     }
 
     fn has_capacity(&self, call: u64, bytes: usize) -> bool {
-        let (mut all, mut of_call, mut held) = (self.undelivered, 0, bytes);
+        let (mut open_count, mut call_count, mut open_bytes) = (self.undelivered, 0, bytes);
         for known in self.tracked.values() {
             let is_open = known.outcome.is_none();
-            let unanswered = is_open || known.outcome == Some(CallbackOutcome::Unanswered);
-            all += usize::from(is_open);
-            of_call += usize::from(known.call == call && unanswered);
-            held += known.bytes * usize::from(is_open);
+            let is_unanswered = is_open || known.outcome == Some(CallbackOutcome::Unanswered);
+            open_count += usize::from(is_open);
+            call_count += usize::from(known.call == call && is_unanswered);
+            open_bytes += known.bytes * usize::from(is_open);
         }
-        all < OPEN_MAX && of_call < OPEN_PER_CALL_MAX && held <= OPEN_BYTES
+        open_count < OPEN_MAX && call_count < OPEN_PER_CALL_MAX && open_bytes <= OPEN_BYTES
     }
 
     /// Settles a callback. False when it was not open any more: then nothing is sent. An answer counts as undelivered
@@ -200,9 +200,8 @@ mod tests {
         CallbackOutcome::Answered(text.into())
     }
 
-    /// Who does not answer is not asked without end.
     #[test]
-    fn a_call_whose_questions_nobody_answers_asks_no_more() {
+    fn unanswered_callbacks_of_a_call_are_bounded() {
         let mut asked = ReceivedCallbacks::default();
         for n in 0..3 * OPEN_PER_CALL_MAX {
             let it = id(&n.to_string());
@@ -224,9 +223,9 @@ mod tests {
         ));
     }
 
-    /// MGP-183: one that is sent again is not asked again, and hears the same answer.
+    /// MGP-183: a retry gets the same answer.
     #[test]
-    fn a_callback_is_asked_once() {
+    fn a_callback_is_forwarded_once() {
         let mut asked = ReceivedCallbacks::default();
         let first = ticket(asked.receive(&id("a"), 1, 10));
         assert_eq!(asked.receive(&id("a"), 1, 10), CallbackArrival::Pending);
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(asked.receive(&id("b"), 1, 10), CallbackArrival::Ended);
     }
 
-    /// A call that is over takes its callbacks along; its ids may be used again.
+    /// Their ids may be used again.
     #[test]
     fn callbacks_end_with_their_call() {
         let mut asked = ReceivedCallbacks::default();
@@ -259,9 +258,9 @@ mod tests {
         assert!(asked.is_empty() && asked.settled.is_empty());
     }
 
-    /// A flood is bounded for each call, for all of them, and in bytes; so are the answers that are kept.
+    /// For each call, in total, and in bytes; stored answers are bounded, too.
     #[test]
-    fn a_flood_is_bounded() {
+    fn a_flood_of_callbacks_is_bounded() {
         let mut asked = ReceivedCallbacks::default();
         let mut taken = Vec::new();
         for n in 0..2 * OPEN_MAX {
@@ -308,10 +307,9 @@ mod tests {
         assert_eq!(asked.settled.len(), 1);
     }
 
-    /// Answers that a server does not take count as open, also when their calls are over: what waits to be
-    /// said is bounded.
+    /// They count as open, also after their calls have ended.
     #[test]
-    fn answers_that_the_server_does_not_take_are_bounded() {
+    fn undelivered_answers_are_bounded() {
         let mut asked = ReceivedCallbacks::default();
         for n in 0..OPEN_MAX {
             let (it, call) = (id("a"), u64::try_from(n).unwrap());
@@ -332,10 +330,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model that forgets nothing: between a first asking and the end of its call a callback
-        /// is asked once, and its retries hear what it was answered.
+        /// Until the end of its call, a callback is forwarded once, and retries get its answer.
         #[test]
-        fn it_behaves_like_a_list_of_all_that_was_asked(
+        fn received_callbacks_behave_like_a_simple_model(
             steps in proptest::collection::vec((0u8..3, 0usize..4, 0u64..3, any::<bool>()), 0..60)
         ) {
             #[derive(Clone, PartialEq)]

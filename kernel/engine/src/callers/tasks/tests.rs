@@ -12,9 +12,9 @@ fn task() -> Task {
     Task::new(CREATED, 60_000, 500)
 }
 
-/// SEP-2663: a flat object, and nothing of the outcome in the answer that makes it.
+/// SEP-2663: a flat object; the create result has no outcome.
 #[test]
-fn a_task_shows_what_its_status_has() {
+fn a_task_renders_the_members_of_its_status() {
     let mut task = task();
     let seen = json!({
         "taskId": "mgp1.x",
@@ -66,9 +66,9 @@ fn a_task_shows_what_its_status_has() {
     assert_eq!(value(&task.render_create_result("mgp1.x")), created);
 }
 
-/// SEP-2663: an end is an end.
+/// SEP-2663.
 #[test]
-fn nothing_comes_after_the_end() {
+fn no_transition_follows_a_final_status() {
     let steps = || {
         [
             TaskStep::Complete("{}".into()),
@@ -121,7 +121,7 @@ fn legacy(status: &str) -> String {
 }
 
 #[test]
-fn a_legacy_task_is_shown_as_one_of_the_extension() {
+fn a_legacy_task_is_converted_to_the_extension() {
     let shown = to_extension(&legacy("working"), "mgp1.x", Payload::None).unwrap();
     let want = json!({
         "taskId": "mgp1.x", "status": "working", "statusMessage": "so so",
@@ -190,7 +190,7 @@ fn a_legacy_task_is_shown_as_one_of_the_extension() {
 }
 
 #[test]
-fn a_task_of_the_extension_is_shown_to_legacy_clients() {
+fn a_task_of_the_extension_is_converted_for_legacy_clients() {
     let modern = r#"{"resultType":"complete","taskId":"t1","status":"completed","createdAt":"a","lastUpdatedAt":"b","ttlMs":null,"pollIntervalMs":5e3,"requestState":"s","result":{"isError":false}}"#;
     let shown = to_legacy(modern, "mgp1.x").unwrap();
     assert_eq!(
@@ -208,7 +208,7 @@ fn a_task_of_the_extension_is_shown_to_legacy_clients() {
 }
 
 #[test]
-fn a_tasks_id_leads_back_to_it() {
+fn a_sealed_task_id_round_trips() {
     let key = SealKey::new([1; 32]);
     let made = [
         Maker::Modern { task: "t".into() },

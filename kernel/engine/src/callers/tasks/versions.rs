@@ -117,9 +117,9 @@ fn status(members: &Members<'_>) -> Option<TaskStatus> {
 }
 
 fn failure_error(members: &Members<'_>) -> String {
-    let told = find_member(members, "statusMessage").filter(|json| json.starts_with('"'));
-    let told = told.unwrap_or(r#""the task failed""#);
-    format!(r#"{{"code":-32603,"message":{told}}}"#)
+    let message = find_member(members, "statusMessage").filter(|json| json.starts_with('"'));
+    let message = message.unwrap_or(r#""the task failed""#);
+    format!(r#"{{"code":-32603,"message":{message}}}"#)
 }
 
 /// A JSON object under construction.

@@ -17,9 +17,9 @@ fn cached(cache: &ToolCache) -> Vec<&str> {
     cache.cached().map(|one| &*one.tool).collect()
 }
 
-/// MGP-263: the figures of the document are a budget; what does not add up says how to mend it.
+/// MGP-263: the document's numbers are valid; errors name the setting to change.
 #[test]
-fn a_budget_is_judged_before_it_is_kept_to() {
+fn a_budget_is_validated() {
     assert_eq!(validate_budget(&Budget::default()), Ok(()));
     let of = |max_tokens, pinned_reserve, discovery_reserve, cache_limit| Budget {
         max_tokens,
@@ -28,20 +28,20 @@ fn a_budget_is_judged_before_it_is_kept_to() {
         cache_limit,
     };
     assert_eq!(validate_budget(&of(500, 0, 500, 0)), Ok(()));
-    for (bad, told) in [
+    for (bad, expected) in [
         (of(7999, 2000, 3000, 3000), "8000"),
         (of(1000, u64::MAX, 1, u64::MAX), "max_tokens is 1000"),
         (of(1000, 500, 0, 500), "discovery_reserve"),
         (of(MAX_TOKENS + 1, 0, 1, 0), "over the limit"),
     ] {
         let error = validate_budget(&bad).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 
-/// MGP-258, MGP-264: what is used stays; what was not used for longest goes first.
+/// MGP-258, MGP-264.
 #[test]
-fn the_tool_not_used_for_longest_goes_first() {
+fn the_least_recently_used_tool_is_evicted_first() {
     let mut cache = cache(&[]);
     for tool in ["a", "b", "c"] {
         let added = CacheInsertion::Added { evicted: vec![] };
@@ -58,7 +58,7 @@ fn the_tool_not_used_for_longest_goes_first() {
     assert_eq!((cache.total_tokens(), cache.count()), (2500, 2));
 }
 
-/// MGP-257, MGP-262, MGP-266: neither eviction nor a full cache takes a pinned tool.
+/// MGP-257, MGP-262, MGP-266: nor removed by a full cache.
 #[test]
 fn a_pinned_tool_is_never_evicted() {
     let mut cache = cache(&[("think", 900), ("store", 900), ("think", 900)]);
@@ -75,9 +75,9 @@ fn a_pinned_tool_is_never_evicted() {
     assert_eq!(cache.total_tokens(), 1800);
 }
 
-/// MGP-266: pinned tools beyond their reserve take from the cache, and may take all of it.
+/// MGP-266: down to zero.
 #[test]
-fn pinned_tools_beyond_their_reserve_take_from_the_cache() {
+fn pinned_tools_beyond_their_reserve_reduce_the_cache() {
     let mut cache = cache(&[]);
     cache.insert(&priced("a", 1500));
     cache.insert(&priced("b", 1500));
@@ -90,9 +90,9 @@ fn pinned_tools_beyond_their_reserve_take_from_the_cache() {
     assert_eq!(cache.total_tokens(), 5000);
 }
 
-/// MGP-264: what is larger than the cache empties it for nothing and is not kept.
+/// MGP-264: and is not cached.
 #[test]
-fn a_tool_larger_than_the_cache_pushes_nothing_out() {
+fn a_tool_larger_than_the_cache_evicts_nothing() {
     let mut cache = cache(&[]);
     cache.insert(&priced("a", 100));
     assert_eq!(
@@ -105,9 +105,9 @@ fn a_tool_larger_than_the_cache_pushes_nothing_out() {
     assert_eq!((cached(&cache).len(), cache.total_tokens()), (0, 0));
 }
 
-/// MGP-258, MGP-246: what is not there any more is not held.
+/// MGP-258, MGP-246.
 #[test]
-fn tools_that_went_are_not_held() {
+fn removed_tools_are_not_cached() {
     let mut cache = cache(&[("gone:p", 100), ("p", 100)]);
     cache.insert(&priced("gone:a", 100));
     cache.insert(&priced("a", 100));
@@ -116,10 +116,9 @@ fn tools_that_went_are_not_held() {
     assert!(!cache.holds("gone:p") && !cache.holds("gone:a"));
 }
 
-/// MGP-259, MGP-265: results of a search are counted against their reserve, the best always answered,
-/// and none of them is cached for having been found.
+/// MGP-259, MGP-265: the best result is always returned, and none is cached.
 #[test]
-fn results_beyond_the_reserve_are_left_out() {
+fn results_beyond_the_reserve_are_omitted() {
     let cache = cache(&[]);
     assert_eq!(cache.count_fitting(&[1000, 1000, 1000, 1]), 3);
     assert_eq!(cache.count_fitting(&[2999, 2, 1]), 1);
@@ -150,7 +149,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The same in the plainest way: a list by last use, and all sums made anew each time.
+/// The model: a list by last use, with sums computed each time.
 #[derive(Default)]
 struct Model {
     pinned: Vec<(u8, u64)>,
@@ -195,10 +194,9 @@ impl Model {
 }
 
 proptest! {
-    /// MGP-264, MGP-266, MGP-267: after any history the cache holds what the plainest one holds, within
-    /// its limit, and all together within the budget unless pinned tools alone break it.
+    /// MGP-264, MGP-266, MGP-267: within its limit, and in total within the budget unless pinned tools alone exceed it.
     #[test]
-    fn the_cache_is_the_plainest_one(acts in proptest::collection::vec(act(), 0..60)) {
+    fn the_cache_behaves_like_a_simple_model(acts in proptest::collection::vec(act(), 0..60)) {
         let (mut cache, mut model) = (cache(&[]), Model::default());
         let name = |tool: u8| format!("t{tool}");
         for act in acts {
@@ -222,7 +220,7 @@ proptest! {
         }
     }
 
-    /// MGP-265: what is answered fits, and one more would not.
+    /// MGP-265: and one more would not.
     #[test]
     fn as_many_results_as_fit(results in proptest::collection::vec(0u64..2_000, 0..20)) {
         let fit = count_fitting_results(&Budget::default(), &results);

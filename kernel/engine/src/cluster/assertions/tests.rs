@@ -1,4 +1,4 @@
-//! One link, its two ends, and what is shown over it.
+//! Assertions over one link.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn assertion() -> Assertion {
     }
 }
 
-/// What node 2 says to an assertion that differs from a good one.
+/// The result of node 2 for a modified assertion.
 fn judged(change: fn(&mut Assertion)) -> Result<NodeAgent, AssertionError> {
     let mut changed = assertion();
     change(&mut changed);
@@ -54,7 +54,7 @@ fn judged(change: fn(&mut Assertion)) -> Result<NodeAgent, AssertionError> {
 
 /// FED-060.
 #[test]
-fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
+fn an_assertion_is_sent_once_and_then_used_by_its_id() {
     let (mut ours, mut theirs) = link(1);
     let first = ours.assertion_for(&agent("alice"), NOW, [5; 16]);
     let believed = theirs.authenticate(first.id, first.signed.as_deref(), NOW);
@@ -75,7 +75,7 @@ fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
 
 /// FED-042.
 #[test]
-fn what_was_signed_for_another_link_or_node_is_refused() {
+fn an_assertion_for_another_link_or_node_is_rejected() {
     let (mut ours, mut theirs) = link(1);
     let shown = ours.assertion_for(&agent("alice"), NOW, [5; 16]);
     let (_, mut other) = link(2);
@@ -99,7 +99,7 @@ fn what_was_signed_for_another_link_or_node_is_refused() {
 
 /// FED-042.
 #[test]
-fn what_another_node_signed_or_somebody_changed_is_forged() {
+fn a_forged_or_changed_assertion_is_rejected() {
     let (_, mut theirs) = link(1);
     let id = AssertionId([9; 16]);
     let by_other = signed(&assertion(), &key(3));
@@ -124,7 +124,7 @@ fn what_another_node_signed_or_somebody_changed_is_forged() {
     assert!(theirs.is_empty());
 }
 
-/// An agent cannot take the name of another by the id of its assertion.
+/// An agent cannot use the id of another one's assertion.
 #[test]
 fn an_id_names_one_assertion_on_a_link() {
     let (_, mut theirs) = link(1);
@@ -150,7 +150,7 @@ fn an_id_names_one_assertion_on_a_link() {
 }
 
 #[test]
-fn an_assertion_ends_when_it_says_and_holds_no_longer_than_any_may() {
+fn an_assertion_expires_and_has_a_maximum_lifetime() {
     let (_, mut theirs) = link(1);
     let id = AssertionId([9; 16]);
     let alice = signed(&assertion(), &key(1));
@@ -176,7 +176,7 @@ fn an_assertion_ends_when_it_says_and_holds_no_longer_than_any_may() {
 }
 
 #[test]
-fn what_could_be_no_agent_is_refused_whoever_signed_it() {
+fn an_invalid_agent_name_is_rejected_even_if_signed() {
     for bad in ["alice", "agent.", "agent.kernel", "agent.a\nb", "agent.%41"] {
         let mut changed = assertion();
         changed.agent = bad.to_owned();
@@ -191,9 +191,9 @@ fn what_could_be_no_agent_is_refused_whoever_signed_it() {
     assert_eq!(long, Err(AssertionError::Unreadable));
 }
 
-/// A full table is no dead end: whoever had to make room shows its assertion again and is believed.
+/// An evicted assertion is accepted again.
 #[test]
-fn more_agents_than_are_remembered_can_all_call() {
+fn more_agents_than_the_limit_can_call() {
     let (mut ours, mut theirs) = link(1);
     let mut call = |n: usize, now: u64| {
         let agent = agent(&format!("a{n}"));
@@ -218,7 +218,7 @@ fn more_agents_than_are_remembered_can_all_call() {
 }
 
 #[test]
-fn who_called_longest_ago_makes_room_after_those_that_expired() {
+fn expired_assertions_are_evicted_before_the_least_recently_used() {
     let (_, mut theirs) = link(1);
     let mut show = |n: u64, until_ms: u64, now: u64| {
         let mut made = assertion();
@@ -245,7 +245,7 @@ fn who_called_longest_ago_makes_room_after_those_that_expired() {
 }
 
 #[test]
-fn ours_are_signed_anew_before_they_end_and_for_an_agent_that_comes_again() {
+fn issued_assertions_are_renewed_before_expiry_and_after_removal() {
     let (mut ours, mut theirs) = link(1);
     let alice = agent("alice");
     let first = ours.assertion_for(&alice, NOW, [1; 16]);

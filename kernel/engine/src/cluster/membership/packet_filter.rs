@@ -53,36 +53,36 @@ impl Membership {
             .get_mut(&from)
             .ok_or(PacketError::NotAdmitted)?;
         sender.incarnation = sender.incarnation.max(Some(header.src.incarnation));
-        if message_subject(&header.message).is_some_and(|about| !self.is_known(&about)) {
+        if message_subject(&header.message).is_some_and(|subject| !self.is_known(&subject)) {
             return Err(PacketError::UnknownMember);
         }
         if header.message == Message::TurnUndead && !self.can_renew(now) {
             return Err(PacketError::UnknownMember);
         }
         let mut effects = Vec::new();
-        let mut kept = Vec::new();
+        let mut accepted = Vec::new();
         for statement in statements {
             if statement.id().node == self.own {
                 // A member that is suspected often enough has to renew its incarnation, too.
-                let alive = statement.state() == State::Alive;
-                let current = statement.id() == self.swim.identity();
-                if current && (alive || self.can_renew(now)) {
-                    kept.push(statement);
+                let is_alive = statement.state() == State::Alive;
+                let is_current = statement.id() == self.swim.identity();
+                if is_current && (is_alive || self.can_renew(now)) {
+                    accepted.push(statement);
                 }
             } else if self.is_known(statement.id()) {
-                kept.push(statement);
+                accepted.push(statement);
             } else {
                 effects.extend(self.contact(statement.id().node, now));
             }
         }
-        Ok((encode_packet(&header, &kept), effects))
+        Ok((encode_packet(&header, &accepted), effects))
     }
 
     /// Whether a node's own link announced this incarnation.
     fn is_known(&self, identity: &MemberIdentity) -> bool {
         let member = self.members.get(&identity.node);
-        let own = identity.node == self.own;
-        own || member.is_some_and(|member| member.incarnation == Some(identity.incarnation))
+        let is_local = identity.node == self.own;
+        is_local || member.is_some_and(|member| member.incarnation == Some(identity.incarnation))
     }
 
     /// Gossip names an admitted node not known in this incarnation: contact it, so that its own link announces it.
@@ -92,7 +92,7 @@ impl Membership {
         };
         if member
             .contacted_at
-            .is_some_and(|met| now < met + CONTACT_INTERVAL)
+            .is_some_and(|contacted| now < contacted + CONTACT_INTERVAL)
         {
             return Vec::new();
         }
@@ -100,11 +100,8 @@ impl Membership {
         if !member.linked {
             return vec![MembershipEffect::Contact(node)];
         }
-        let renewal = member.incarnation.unwrap_or_default();
-        let identity = MemberIdentity {
-            node,
-            incarnation: renewal,
-        };
+        let incarnation = member.incarnation.unwrap_or_default();
+        let identity = MemberIdentity { node, incarnation };
         // It is answered in any incarnation.
         self.run_swim(now, |swim, runtime| swim.announce(identity, runtime))
     }
@@ -147,13 +144,13 @@ fn encode_packet(
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
     let written = PacketCodec.encode_header(header, &mut bytes);
-    written.expect("a vector has room");
+    written.expect("writing to a vector succeeds");
     if !statements.is_empty() {
         let count = u16::try_from(statements.len());
         bytes.extend(count.expect("a packet holds fewer").to_be_bytes());
         for statement in statements {
             let written = PacketCodec.encode_member(statement, &mut bytes);
-            written.expect("a vector has room");
+            written.expect("writing to a vector succeeds");
         }
     }
     bytes

@@ -41,7 +41,7 @@ fn packet(
     bytes
 }
 
-/// Node 0, with links to 1 and 2; 3 is admitted and away.
+/// Node 0, with links to 1 and 2; 3 is admitted and not linked.
 fn scene() -> Membership {
     let mut membership = Membership::new(node(0), 5, 1);
     for n in 1..4 {
@@ -66,9 +66,9 @@ fn reported(effects: &[MembershipEffect]) -> Vec<&MembershipEffect> {
     effects.iter().filter(is).collect()
 }
 
-/// PRJ-012, FED-021: a packet counts for the node whose key its link showed, and for no other.
+/// PRJ-012, FED-021: the link authenticates the sender.
 #[test]
-fn a_packet_is_its_links_or_nobodys() {
+fn a_packet_from_another_link_is_rejected() {
     let mut membership = scene();
     let own = identity(0, 5);
     let ping = Message::Ping(1);
@@ -112,9 +112,9 @@ fn a_packet_is_its_links_or_nobodys() {
     assert!(matches!(good.unwrap()[0], MembershipEffect::Send(to, _) if to == node(1)));
 }
 
-/// One member cannot make up another, nor give one a renewal that it never had.
+/// A member cannot invent another one, or an incarnation of it.
 #[test]
-fn who_a_node_is_comes_from_its_own_link() {
+fn an_identity_is_accepted_only_from_its_own_link() {
     let mut membership = scene();
     let made_up = [
         Member::alive(identity(9, 1)),
@@ -131,7 +131,7 @@ fn who_a_node_is_comes_from_its_own_link() {
     // The same again soon after is no reason to try again.
     let effects = membership.handle_packet(node(1), &bytes, at(2)).unwrap();
     assert!(reported(&effects).is_empty());
-    // The node itself is heard as before.
+    // The node's own link still counts.
     let bytes = packet(identity(2, 2), identity(0, 5), Message::Ping(1), &[]);
     let effects = membership.handle_packet(node(2), &bytes, at(3)).unwrap();
     assert!(
@@ -145,7 +145,7 @@ fn who_a_node_is_comes_from_its_own_link() {
 
 /// FED-023: gossip alone never drops a node whose link answers.
 #[test]
-fn a_node_that_is_said_to_be_dead_is_asked_first() {
+fn a_node_reported_dead_is_probed_first() {
     let mut membership = scene();
     let dead = [Member::down(identity(2, 1))];
     let bytes = packet(identity(1, 1), identity(0, 5), Message::Gossip, &dead);
@@ -164,9 +164,9 @@ fn a_node_that_is_said_to_be_dead_is_asked_first() {
     assert!(membership.check_probes(at(10_000)).is_empty());
 }
 
-/// FED-024: a node that is told it is dead renews itself, but not for whoever says so all the time.
+/// FED-024: a node reported dead renews its incarnation, but not without limit.
 #[test]
-fn renewals_are_bounded() {
+fn renewals_of_the_incarnation_are_bounded() {
     let mut membership = scene();
     for n in 0..50 {
         let dead = [Member::down(identity(0, membership.incarnation()))];
@@ -195,9 +195,9 @@ fn renewals_are_bounded() {
     );
 }
 
-/// What a link tells is believed over what was known: a node whose clock was set back is not locked out.
+/// So a node whose clock was set back is not locked out.
 #[test]
-fn a_node_that_starts_again_with_a_lower_renewal_is_taken() {
+fn a_restarted_node_with_a_lower_incarnation_is_accepted() {
     let mut membership = scene();
     membership.handle_link_down(node(2), at(1));
     membership.handle_link_up(node(2), 0, at(2));
@@ -207,9 +207,9 @@ fn a_node_that_starts_again_with_a_lower_renewal_is_taken() {
     assert!(membership.live_nodes().any(|up| up == node(2)));
 }
 
-/// MGP-082: a node that was removed is nobody, whatever is said of it.
+/// MGP-082: whatever gossip reports.
 #[test]
-fn a_forgotten_node_is_down_and_stays_so() {
+fn a_forgotten_node_stays_down() {
     let mut membership = scene();
     let effects = membership.forget(node(2), at(1));
     assert_eq!(reported(&effects), [&MembershipEffect::Down(node(2))]);
@@ -259,10 +259,9 @@ fn any_statement() -> impl Strategy<Value = Member<MemberIdentity>> {
 }
 
 proptest! {
-    /// Whatever an admitted node sends: no panic, no more renewals than the bound, nobody up without a link
-    /// of its own, and nobody down whose link answers.
+    /// No panic, bounded renewals, no node up without its own link, and no node down whose link answers.
     #[test]
-    fn no_packet_does_more_than_its_sender_may(
+    fn no_packet_exceeds_the_authority_of_its_sender(
         packets in proptest::collection::vec(
             (any_identity(), any_message(), proptest::collection::vec(any_statement(), 0..6), any::<bool>()), 0..40)
     ) {
@@ -291,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn perturbed_packets_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn malformed_packets_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut membership = scene();
         let whole = packet(identity(1, 1), identity(0, 5), Message::Feed, &[Member::alive(identity(2, 1))]);
         let _refused = membership.handle_packet(node(1), &bytes, at(0));

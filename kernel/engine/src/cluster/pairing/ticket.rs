@@ -59,9 +59,9 @@ impl PairingSecret {
 fn nonce_marker(random: &[u8]) -> [u8; 32 - RANDOM_LEN] {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 pairing nonces");
     hasher.update(random);
-    let mut mark = [0; 32 - RANDOM_LEN];
-    hasher.finalize_xof().fill(&mut mark);
-    mark
+    let mut marker = [0; 32 - RANDOM_LEN];
+    hasher.finalize_xof().fill(&mut marker);
+    marker
 }
 
 impl fmt::Debug for PairingSecret {
@@ -111,10 +111,10 @@ impl PairingTicket {
         bytes.extend(self.cluster);
         bytes.extend(self.secret.0);
         bytes.extend(self.expires_ms.to_be_bytes());
-        let fits = |place: &&String| place.len() <= ADDRESS_LEN_MAX;
-        for place in self.addresses.iter().filter(fits).take(ADDRESSES_MAX) {
-            bytes.push(place.len() as u8);
-            bytes.extend(place.as_bytes());
+        let fits = |address: &&String| address.len() <= ADDRESS_LEN_MAX;
+        for address in self.addresses.iter().filter(fits).take(ADDRESSES_MAX) {
+            bytes.push(address.len() as u8);
+            bytes.extend(address.as_bytes());
         }
         bytes.extend(checksum(&bytes));
         let letters = encode_base32(&bytes);
@@ -136,12 +136,12 @@ impl PairingTicket {
         let plain: String = plain.map(|c| c.to_ascii_lowercase()).collect();
         let letters = plain.strip_prefix(PREFIX).ok_or(BadTicket::Prefix)?;
         let bytes = decode_base32(letters)?;
-        let (bytes, shown) = bytes
+        let (bytes, expected) = bytes
             .len()
             .checked_sub(CHECKSUM_LEN)
-            .map(|at| bytes.split_at(at))
+            .map(|end| bytes.split_at(end))
             .ok_or(BadTicket::Checksum)?;
-        if checksum(bytes) != shown {
+        if checksum(bytes) != expected {
             return Err(BadTicket::Checksum);
         }
         decode_fields(bytes).ok_or(BadTicket::UnknownVersion)
@@ -153,16 +153,16 @@ fn decode_fields(bytes: &[u8]) -> Option<PairingTicket> {
     let (cluster, rest) = rest.split_first_chunk::<32>()?;
     let (secret, rest) = rest.split_first_chunk::<32>()?;
     let (expires, mut rest) = rest.split_first_chunk::<8>()?;
-    let mut places = Vec::new();
+    let mut addresses = Vec::new();
     while let Some((len, more)) = rest.split_first() {
-        let (place, more) = more.split_at_checked(usize::from(*len))?;
-        let place = std::str::from_utf8(place).ok()?;
-        let plain =
-            place.len() <= ADDRESS_LEN_MAX && place.bytes().all(|byte| byte.is_ascii_graphic());
-        if !plain || places.len() >= ADDRESSES_MAX {
+        let (address, more) = more.split_at_checked(usize::from(*len))?;
+        let address = std::str::from_utf8(address).ok()?;
+        let is_valid =
+            address.len() <= ADDRESS_LEN_MAX && address.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_valid || addresses.len() >= ADDRESSES_MAX {
             return None;
         }
-        places.push(place.to_owned());
+        addresses.push(address.to_owned());
         rest = more;
     }
     Some(PairingTicket {
@@ -170,7 +170,7 @@ fn decode_fields(bytes: &[u8]) -> Option<PairingTicket> {
         cluster: *cluster,
         secret: PairingSecret(*secret),
         expires_ms: u64::from_be_bytes(*expires),
-        addresses: places,
+        addresses,
     })
 }
 
@@ -183,25 +183,25 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
 }
 
 fn encode_base32(bytes: &[u8]) -> String {
-    let (mut held, mut bits) = (0u32, 0u32);
+    let (mut buffer, mut bits) = (0u32, 0u32);
     let mut letters = String::new();
     for byte in bytes {
-        held = held << 8 | u32::from(*byte);
+        buffer = buffer << 8 | u32::from(*byte);
         bits += 8;
         while bits >= 5 {
             bits -= 5;
-            letters.push(char::from(ALPHABET[(held >> bits & 31) as usize]));
+            letters.push(char::from(ALPHABET[(buffer >> bits & 31) as usize]));
         }
-        held &= (1 << bits) - 1;
+        buffer &= (1 << bits) - 1;
     }
     if bits > 0 {
-        letters.push(char::from(ALPHABET[(held << (5 - bits) & 31) as usize]));
+        letters.push(char::from(ALPHABET[(buffer << (5 - bits) & 31) as usize]));
     }
     letters
 }
 
 fn decode_base32(letters: &str) -> Result<Vec<u8>, BadTicket> {
-    let (mut held, mut bits) = (0u32, 0u32);
+    let (mut buffer, mut bits) = (0u32, 0u32);
     let mut bytes = Vec::new();
     for letter in letters.chars() {
         let read = match letter {
@@ -211,16 +211,16 @@ fn decode_base32(letters: &str) -> Result<Vec<u8>, BadTicket> {
         };
         let digit = ALPHABET.iter().position(|digit| char::from(*digit) == read);
         let digit = digit.ok_or(BadTicket::Character(letter))?;
-        held = held << 5 | digit as u32;
+        buffer = buffer << 5 | digit as u32;
         bits += 5;
         if bits >= 8 {
             bits -= 8;
-            bytes.push((held >> bits & 255) as u8);
+            bytes.push((buffer >> bits & 255) as u8);
         }
-        held &= (1 << bits) - 1;
+        buffer &= (1 << bits) - 1;
     }
     // The remaining bits of the last character are zero.
-    if held == 0 && bits < 5 {
+    if buffer == 0 && bits < 5 {
         Ok(bytes)
     } else {
         Err(BadTicket::Checksum)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_read_however_it_was_copied() {
+    fn a_ticket_is_parsed_in_any_layout() {
         let text = ticket().render();
         assert!(text.starts_with("mgp1-") && text.len() < 400, "{text}");
         let wrapped: String = text
@@ -268,7 +268,7 @@ mod tests {
 
     /// No slip gives another ticket.
     #[test]
-    fn a_slip_is_noticed_wherever_it_is() {
+    fn any_mistyped_character_is_detected() {
         let text = ticket().render();
         let plain: Vec<char> = text.chars().collect();
         for at in 5..plain.len() {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_says_whether_its_maker_knows_nonces() {
+    fn a_ticket_marks_whether_its_issuer_supports_nonces() {
         assert!(!ticket().secret.has_nonces());
         let marked = PairingTicket {
             secret: PairingSecret::with_nonces(&[7; RANDOM_LEN]),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_shown_by_accident() {
+    fn debug_output_hides_the_secret() {
         let shown = format!("{:?}", ticket());
         assert!(!shown.contains("167"), "{shown}");
     }

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_joiner_reveals_its_nonce_to_one_commitment_alone() {
+    fn a_joiner_reveals_its_nonce_for_one_commitment_only() {
         let [one, other] = [1, 2].map(|n| WordCommitment([n; 32]));
         let mut own = JoinNonce::new(WordNonce([1; 32]));
         for _ in 0..3 {

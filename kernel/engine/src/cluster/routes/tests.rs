@@ -9,7 +9,7 @@ fn at(millis: u64) -> MonotonicTime {
     MonotonicTime::new(Duration::from_millis(millis))
 }
 
-/// This node's for 0, else that of another one.
+/// The server of this node for 0, else of another one.
 fn place(n: u8) -> ServerId {
     match n {
         0 => ServerId::new("files"),
@@ -40,7 +40,7 @@ fn specification(n: u8) -> IndexRoot {
 
 /// FED-063: this node, then the home, then the least busy and near.
 #[test]
-fn a_call_goes_here_then_home_then_to_the_least_busy() {
+fn a_call_prefers_local_then_previous_then_least_busy() {
     let all = [
         candidate(0, true, 9, 0),
         candidate(1, true, 0, 1),
@@ -66,9 +66,9 @@ fn a_call_goes_here_then_home_then_to_the_least_busy() {
     assert_eq!(go(&away[..1], None), None);
 }
 
-/// FED-066: a call that may have been made is not made again, but where that does no harm at either place.
+/// FED-066: it must be idempotent at both servers.
 #[test]
-fn a_call_in_doubt_ends_unless_it_is_idempotent() {
+fn a_call_with_unknown_outcome_is_retried_only_if_idempotent() {
     let plain = [candidate(1, true, 0, 1), candidate(2, true, 0, 2)];
     let both = plain.clone().map(confirmed);
     let mixed = [both[0].clone(), plain[1].clone()];
@@ -93,9 +93,9 @@ fn a_call_in_doubt_ends_unless_it_is_idempotent() {
     assert_eq!(lost(&both[..1], after), (None, false));
 }
 
-/// Another place is asked where this one was away, and never because somebody said no.
+/// Never a denial.
 #[test]
-fn only_a_place_that_is_away_is_left_for_another() {
+fn only_an_unavailable_server_causes_failover() {
     let server = || place(1);
     let lost = Refusal::ServerLost {
         server: server(),
@@ -145,7 +145,7 @@ fn only_a_place_that_is_away_is_left_for_another() {
     }
 }
 
-/// What the kernel of an owner refused.
+/// A refusal of the owner's kernel.
 fn owner_refusal(cause: OwnerRefusalCause, outcome: CallOutcome) -> Refusal {
     Refusal::Owner(Box::new(OwnerRefusal {
         cause,
@@ -154,10 +154,9 @@ fn owner_refusal(cause: OwnerRefusalCause, outcome: CallOutcome) -> Refusal {
     }))
 }
 
-/// Whatever a server writes into its error, and whatever an older owner wrote that cannot be told from it: the call
-/// was answered, and no other place is asked.
+/// Whatever the error contains: the call was answered. Refusals of older owners look the same.
 #[test]
-fn an_error_of_a_server_moves_no_call() {
+fn an_error_of_a_server_causes_no_failover() {
     let errors = [
         json!({"code": -32602, "message": "Unknown tool: x"}),
         json!({"code": 4001, "message": "Unknown tool: x"}),
@@ -176,10 +175,9 @@ fn an_error_of_a_server_moves_no_call() {
     }
 }
 
-/// FED-066: an owner that does not let the agent in has done nothing, and says nothing of other owners; as it is told
-/// here, and as another node reads it.
+/// FED-066: the call had no effect there, and other owners may allow it. Covers the local form and the wire form.
 #[test]
-fn a_place_that_is_closed_is_left_for_one_that_may_be_open() {
+fn a_denying_server_causes_failover() {
     let closed = Refusal::ClosedByOwner("not open to agent.a".into());
     let owner = owner_refusal(OwnerRefusalCause::Closed, CallOutcome::NotExecuted);
     for closed in [closed, owner] {
@@ -193,7 +191,7 @@ fn a_place_that_is_closed_is_left_for_one_that_may_be_open() {
 }
 
 #[test]
-fn what_was_closed_to_an_agent_is_left_alone_for_a_while_where_there_is_another_place() {
+fn a_server_that_denied_an_agent_is_avoided_for_a_while() {
     let agent = |name: &str| AgentId::new(format!("agent.{name}"));
     let mut closed = ClosedRoutes::default();
     closed.record_refusal(&agent("a"), place(1), at(0));
@@ -217,7 +215,7 @@ fn what_was_closed_to_an_agent_is_left_alone_for_a_while_where_there_is_another_
 }
 
 #[test]
-fn homes_are_remembered_up_to_their_bound() {
+fn previous_servers_are_stored_up_to_a_limit() {
     let mut homes = AffinityTable::default();
     let agent = |n: usize| AgentId::new(format!("agent.{n}"));
     for n in 0..=AFFINITIES_MAX {
@@ -229,7 +227,7 @@ fn homes_are_remembered_up_to_their_bound() {
 }
 
 #[test]
-fn an_operator_reads_which_places_there_are_and_where_the_next_call_goes() {
+fn the_operator_sees_all_servers_and_the_next_choice() {
     let all = [
         candidate(1, true, 0, 1),
         candidate(2, true, 3, 1),
@@ -259,9 +257,9 @@ fn candidates() -> impl Strategy<Value = Vec<RouteCandidate>> {
 }
 
 proptest! {
-    /// FED-066: against a model that knows of each try only where it went and how it failed.
+    /// FED-066: against a model of the attempts.
     #[test]
-    fn no_place_is_tried_twice_and_no_call_in_doubt_is_made_again(
+    fn no_server_is_tried_twice_and_no_unknown_outcome_is_retried(
         all in candidates(),
         home in proptest::option::of(1..6_u8),
         failures in proptest::collection::vec(any::<bool>(), 6),

@@ -54,7 +54,7 @@ pub enum ShareRequestError {
     TooMany,
     /// The limit of named nodes is reached.
     #[error(
-        "rules name {NODES_NAMED_MAX} nodes, each of which is told an index of its own: share with the cluster"
+        "rules name {NODES_NAMED_MAX} nodes, each of which has an index of its own: share with the cluster"
     )]
     TooManyNodes,
     /// There is no such rule to remove.
@@ -67,20 +67,20 @@ pub enum ShareRequestError {
     },
 }
 
-fn render_suggestion(meant: &Option<String>) -> String {
-    let hint = |meant: &String| format!("; {meant:?} is one");
-    meant.as_ref().map(hint).unwrap_or_default()
+fn render_suggestion(suggestion: &Option<String>) -> String {
+    let hint = |name: &String| format!("; {name:?} is one");
+    suggestion.as_ref().map(hint).unwrap_or_default()
 }
 
-fn render_rules(there: &[Share]) -> String {
-    let told: Vec<_> = there
+fn render_rules(rules: &[Share]) -> String {
+    let texts: Vec<_> = rules
         .iter()
         .map(|rule| format!("{} to {}", rule.tools, rule.to))
         .collect();
-    if told.is_empty() {
+    if texts.is_empty() {
         "with nobody".to_owned()
     } else {
-        told.join(", ")
+        texts.join(", ")
     }
 }
 
@@ -102,7 +102,7 @@ impl Shares {
             to: request.to,
             tools: parse_pattern(request)?,
         };
-        if self.iter().any(|there| there == rule) {
+        if self.iter().any(|existing| existing == rule) {
             return Ok(None);
         }
         if self.len() >= SHARES_MAX {
@@ -128,17 +128,17 @@ impl Shares {
         to: Option<ShareAudience>,
         tools: Option<&str>,
     ) -> Result<Vec<ShareChange>, ShareRequestError> {
-        let there: Vec<Share> = self.iter().filter(|rule| rule.server == *server).collect();
-        let meant = |rule: &&Share| {
+        let existing: Vec<Share> = self.iter().filter(|rule| rule.server == *server).collect();
+        let is_selected = |rule: &&Share| {
             let (to, tools) = (to.unwrap_or(rule.to), tools.map(str::to_owned));
             rule.to == to && tools.is_none_or(|tools| tools == rule.tools.to_string())
         };
-        let ended = there.iter().filter(meant).cloned();
+        let ended = existing.iter().filter(is_selected).cloned();
         let ended: Vec<_> = ended.map(ShareChange::Unshare).collect();
         if ended.is_empty() {
             Err(ShareRequestError::NotShared {
                 server: server.clone(),
-                existing: there,
+                existing,
             })
         } else {
             Ok(ended)

@@ -26,9 +26,9 @@ fn refused(request: &ShareRequest<'_>) -> String {
     Shares::default().share(request).unwrap_err().to_string()
 }
 
-/// PRJ-005, FED-029: nothing is shared by default, and only with whom it was shared.
+/// PRJ-005, FED-029: nothing is shared by default.
 #[test]
-fn a_tool_is_shared_with_whom_a_rule_says_and_with_nobody_else() {
+fn a_tool_is_shared_only_with_the_audience_of_a_rule() {
     let files = ServerId::new("files");
     let mut shares = Shares::default();
     assert!(!shares.can_call(node(1), &files, "read_file"));
@@ -49,7 +49,7 @@ fn a_tool_is_shared_with_whom_a_rule_says_and_with_nobody_else() {
 }
 
 #[test]
-fn a_rule_about_nothing_is_refused_with_what_was_meant() {
+fn a_rule_without_a_match_is_rejected_with_a_suggestion() {
     let listed = listed();
     for (typed, said) in [
         ("raed_file", "files has no tool that \"raed_file\" means"),
@@ -79,9 +79,9 @@ fn a_rule_about_nothing_is_refused_with_what_was_meant() {
     }
 }
 
-/// PRJ-008, FED-028: what was imported is never exported again.
+/// PRJ-008, FED-028.
 #[test]
-fn a_server_of_another_node_is_not_shared_on() {
+fn a_server_of_another_node_cannot_be_shared() {
     for foreign in ["nas/files", "files~0a", "nas:files"] {
         let server = ServerId::new(foreign);
         let request = ShareRequest {
@@ -96,7 +96,7 @@ fn a_server_of_another_node_is_not_shared_on() {
 }
 
 #[test]
-fn what_is_ended_is_named_and_what_still_shares_it_is_told() {
+fn unsharing_returns_the_ended_rules_or_the_existing_ones() {
     let mut shares = Shares::default();
     let files = ServerId::new("files");
     for change in [ask(None, None), ask(Some("read_file"), Some(&listed()))] {
@@ -122,7 +122,7 @@ fn what_is_ended_is_named_and_what_still_shares_it_is_told() {
 }
 
 #[test]
-fn at_its_bounds_a_rule_is_refused_with_the_way_out() {
+fn a_rule_beyond_the_limits_is_rejected_with_a_remedy() {
     let mut shares = Shares::default();
     for n in 0..NODES_NAMED_MAX {
         let to = ShareAudience::Node(node(u8::try_from(n).unwrap()));
@@ -155,9 +155,9 @@ fn at_its_bounds_a_rule_is_refused_with_the_way_out() {
     assert_eq!(shares.named_nodes().len(), NODES_NAMED_MAX - 1);
 }
 
-/// A rule survives its keeping, and one that was changed on disk into none is not read as one.
+/// Invalid stored rules are rejected.
 #[test]
-fn rules_are_kept_as_they_were_taken() {
+fn rules_round_trip_through_storage() {
     let rule = Share {
         server: ServerId::new("files"),
         to: ShareAudience::Node(node(7)),
@@ -192,9 +192,9 @@ fn changes() -> impl Strategy<Value = Vec<ShareChange>> {
 }
 
 proptest! {
-    /// Against a model that is the list of rules and nothing else.
+    /// Against a model: a list of rules.
     #[test]
-    fn a_node_may_call_exactly_what_the_rules_in_force_say(changes in changes()) {
+    fn a_node_may_call_exactly_what_is_shared(changes in changes()) {
         let mut shares = Shares::default();
         let mut model: Vec<Share> = Vec::new();
         for change in &changes {

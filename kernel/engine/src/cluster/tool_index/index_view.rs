@@ -57,16 +57,16 @@ impl LocalRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OmissionReason {
     /// The limit of servers is reached.
-    #[error("a node tells others of at most {SERVERS_MAX} servers")]
+    #[error("a node shares at most {SERVERS_MAX} servers")]
     ServerLimit,
     /// The limit of tools is reached.
-    #[error("a node tells others of at most {TOOLS_MAX} tools")]
+    #[error("a node shares at most {TOOLS_MAX} tools")]
     ToolLimit,
     /// The limit of bytes is reached.
-    #[error("a node tells others of at most {BYTES_MAX} bytes of definitions")]
+    #[error("a node shares at most {BYTES_MAX} bytes of definitions")]
     ByteLimit,
     /// It is too long for a page.
-    #[error("its definition has {0} bytes; other nodes take at most {DEFINITION_MAX}")]
+    #[error("its definition has {0} bytes; other nodes accept at most {DEFINITION_MAX}")]
     TooLong(usize),
 }
 
@@ -136,18 +136,18 @@ impl IndexView {
         entries: &BTreeMap<IndexKey, Arc<LocalRecord>>,
     ) {
         let before = self.version;
-        let of_server = |key: &IndexKey| key.server == *server;
-        self.omitted.retain(|key, _| !of_server(key));
+        let is_of_server = |key: &IndexKey| key.server == *server;
+        self.omitted.retain(|key, _| !is_of_server(key));
         let first = IndexKey::server(server);
-        let there = self.live.range(first..).map(|(key, _)| key);
-        let there = there.take_while(|key| of_server(key));
-        let ended = there.filter(|key| !entries.contains_key(key)).cloned();
-        for key in ended.collect::<Vec<_>>() {
+        let existing = self.live.range(first..).map(|(key, _)| key);
+        let existing = existing.take_while(|key| is_of_server(key));
+        let removed = existing.filter(|key| !entries.contains_key(key)).cloned();
+        for key in removed.collect::<Vec<_>>() {
             self.remove(&key);
         }
         for (key, record) in entries {
-            let told = self.live.contains_key(&IndexKey::server(server));
-            if key.tool.is_some() && !told {
+            let has_server = self.live.contains_key(&IndexKey::server(server));
+            if key.tool.is_some() && !has_server {
                 // It is omitted with its server.
                 self.remove(key);
             } else if let Err(why) = self.insert(key, record) {
@@ -165,12 +165,12 @@ impl IndexView {
     }
 
     fn insert(&mut self, key: &IndexKey, record: &Arc<LocalRecord>) -> Result<(), OmissionReason> {
-        let there = self.live.get(key);
-        if there.is_some_and(|(_, there)| there.hash == record.hash) {
+        let existing = self.live.get(key);
+        if existing.is_some_and(|(_, existing)| existing.hash == record.hash) {
             return Ok(());
         }
-        let its = there.map_or(0, |(_, there)| there.bytes.len());
-        let room = match (&key.tool, there.is_some()) {
+        let existing_bytes = existing.map_or(0, |(_, existing)| existing.bytes.len());
+        let limit = match (&key.tool, existing.is_some()) {
             _ if record.bytes.len() > RECORD_MAX => {
                 Err(OmissionReason::TooLong(record.bytes.len()))
             }
@@ -178,15 +178,15 @@ impl IndexView {
             (Some(_), false) if self.live.len() - self.servers >= TOOLS_MAX => {
                 Err(OmissionReason::ToolLimit)
             }
-            _ if self.bytes - its + record.bytes.len() > BYTES_MAX => {
+            _ if self.bytes - existing_bytes + record.bytes.len() > BYTES_MAX => {
                 Err(OmissionReason::ByteLimit)
             }
             _ => Ok(()),
         };
-        if room.is_err() {
+        if limit.is_err() {
             // The version in the view is outdated.
             self.remove(key);
-            return room;
+            return limit;
         }
         self.remove_live(key);
         if let Some(removal) = self.tombstones.remove(key) {

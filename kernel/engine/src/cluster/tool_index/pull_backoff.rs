@@ -56,14 +56,14 @@ impl PullBackoff {
     }
 
     /// The pull failed: the next one waits, longer each time.
-    pub(super) fn record_failure(&mut self, told: Option<Duration>, now: MonotonicTime) {
+    pub(super) fn record_failure(&mut self, requested: Option<Duration>, now: MonotonicTime) {
         let backoff = BACKOFF_MIN
             .saturating_mul(1 << self.failures.min(6))
             .min(BACKOFF_MAX);
-        let told = told.unwrap_or_default().min(REQUESTED_BACKOFF_MAX);
+        let requested = requested.unwrap_or_default().min(REQUESTED_BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
         self.sent = None;
-        self.not_before = Some(now + backoff.max(told));
+        self.not_before = Some(now + backoff.max(requested));
     }
 
     /// The link is lost: no pull is in flight, and the next link begins without a delay.

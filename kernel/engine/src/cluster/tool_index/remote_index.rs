@@ -40,22 +40,22 @@ pub enum IndexEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// A page that does not answer the request.
-    #[error("its pages do not follow on each other")]
+    #[error("its pages are out of order")]
     OutOfOrder,
     /// An invalid name.
-    #[error("it names what can have no name")]
+    #[error("it contains an invalid name")]
     BadName,
     /// The limit of servers is exceeded.
-    #[error("it tells of more than {SERVERS_MAX} servers")]
+    #[error("it has more than {SERVERS_MAX} servers")]
     TooManyServers,
     /// The limit of tools is exceeded.
-    #[error("it tells of more than {TOOLS_MAX} tools")]
+    #[error("it has more than {TOOLS_MAX} tools")]
     TooManyTools,
     /// The limit of bytes is exceeded.
     #[error("its records have more than {BYTES_MAX} bytes")]
     TooManyBytes,
     /// The copy does not have the owner's root.
-    #[error("what it told is not what its hash is of")]
+    #[error("its contents do not match its hash")]
     RootMismatch,
 }
 
@@ -97,7 +97,7 @@ impl RemoteIndex {
     /// All accepted entries, by server.
     pub fn entries(&self) -> impl Iterator<Item = (&IndexKey, &RemoteEntry)> {
         let all = self.entries.iter();
-        all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
+        all.filter_map(|(key, entry)| Some((key, entry.outcome.as_ref().ok()?)))
     }
 
     /// The accepted entries of one server: itself first, then its tools.
@@ -106,15 +106,15 @@ impl RemoteIndex {
         server: &ServerId,
     ) -> impl Iterator<Item = (&IndexKey, &RemoteEntry)> + use<'_> {
         let (first, server) = (IndexKey::server(server), server.clone());
-        let its = self.entries.range(first..);
-        let its = its.take_while(move |(key, _)| key.server == server);
-        its.filter_map(|(key, told)| Some((key, told.outcome.as_ref().ok()?)))
+        let entries = self.entries.range(first..);
+        let entries = entries.take_while(move |(key, _)| key.server == server);
+        entries.filter_map(|(key, entry)| Some((key, entry.outcome.as_ref().ok()?)))
     }
 
     /// Rejected entries, and why.
     pub fn rejected_entries(&self) -> impl Iterator<Item = (&IndexKey, &EntryError)> {
         let all = self.entries.iter();
-        all.filter_map(|(key, told)| Some((key, told.outcome.as_ref().err()?)))
+        all.filter_map(|(key, entry)| Some((key, entry.outcome.as_ref().err()?)))
     }
 
     /// Why pulls are paused at the moment.
@@ -126,9 +126,9 @@ impl RemoteIndex {
     /// True when the copy matches the owner's latest digest.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.reported_digest.is_some_and(|told| {
+        self.reported_digest.is_some_and(|digest| {
             (self.epoch, self.position, self.complete_root)
-                == (told.epoch, told.version, Some(told.root))
+                == (digest.epoch, digest.version, Some(digest.root))
         })
     }
 
@@ -164,23 +164,23 @@ impl RemoteIndex {
     pub fn restore(
         digest: IndexDigest,
         records: impl IntoIterator<Item = IndexChange>,
-        refused: BTreeMap<IndexKey, IndexRoot>,
-        room: usize,
+        rejected: BTreeMap<IndexKey, IndexRoot>,
+        capacity: usize,
     ) -> Option<Self> {
         let mut index = Self::default();
         for record in records {
-            index.apply_change(record, room, &mut Vec::new()).ok()?;
+            index.apply_change(record, capacity, &mut Vec::new()).ok()?;
         }
-        let taken = index.entries.iter().map(|(key, told)| (key, told.hash));
-        let leaves = refused
+        let accepted = index.entries.iter().map(|(key, entry)| (key, entry.hash));
+        let leaves = rejected
             .iter()
             .map(|(key, leaf)| (key, blake3::Hash::from_bytes(leaf.0)));
-        let leaves: BTreeMap<&IndexKey, blake3::Hash> = taken.chain(leaves).collect();
+        let leaves: BTreeMap<&IndexKey, blake3::Hash> = accepted.chain(leaves).collect();
         let root = root_hash(leaves.values());
         if root != digest.root {
             return None;
         }
-        if refused.is_empty() {
+        if rejected.is_empty() {
             (index.epoch, index.position) = (digest.epoch, digest.version);
             index.complete_root = Some(root);
         }
@@ -189,11 +189,11 @@ impl RemoteIndex {
 
     /// The hashes of rejected entries: stored so that the copy can be distinguished from a damaged one.
     pub fn rejected_hashes(&self) -> impl Iterator<Item = (&IndexKey, IndexRoot)> {
-        let refused = self
+        let rejected = self
             .entries
             .iter()
-            .filter(|(_, told)| told.outcome.is_err());
-        refused.map(|(key, told)| (key, IndexRoot(told.hash.into())))
+            .filter(|(_, entry)| entry.outcome.is_err());
+        rejected.map(|(key, entry)| (key, IndexRoot(entry.hash.into())))
     }
 
     /// The owner sent its digest, over its own link.
@@ -211,17 +211,15 @@ impl RemoteIndex {
     pub(crate) fn handle_page(
         &mut self,
         page: IndexPage,
-        room: usize,
+        capacity: usize,
         now: MonotonicTime,
     ) -> Vec<IndexEffect> {
-        let asked = self
-            .pending_pull
-            .take_if(|asked| asked.number == page.number);
-        let Some(asked) = asked.filter(|_| self.pulls.finish(page.number)) else {
+        let pull = self.pending_pull.take_if(|pull| pull.number == page.number);
+        let Some(pull) = pull.filter(|_| self.pulls.finish(page.number)) else {
             return Vec::new();
         };
         let mut effects = Vec::new();
-        match self.apply_page(&asked, page, room, &mut effects) {
+        match self.apply_page(&pull, page, capacity, &mut effects) {
             Ok(last) => {
                 self.error = None;
                 self.pulls.record_page(last, now);
@@ -249,11 +247,11 @@ impl RemoteIndex {
     ) -> Vec<IndexEffect> {
         if self.pulls.finish(number) {
             self.pending_pull = None;
-            let told = match why {
+            let retry_after = match why {
                 PullFailure::Later(millis) => Some(Duration::from_millis(millis)),
                 PullFailure::Lost => None,
             };
-            self.pulls.record_failure(told, now);
+            self.pulls.record_failure(retry_after, now);
         }
         self.start_pull(now).into_iter().collect()
     }
@@ -283,46 +281,46 @@ impl RemoteIndex {
     }
 
     fn compute_root(&self) -> IndexRoot {
-        root_hash(self.entries.values().map(|told| &told.hash))
+        root_hash(self.entries.values().map(|entry| &entry.hash))
     }
 
     fn start_pull(&mut self, now: MonotonicTime) -> Option<IndexEffect> {
-        let told = self.reported_digest.filter(|_| !self.is_current())?;
+        let digest = self.reported_digest.filter(|_| !self.is_current())?;
         let number = self.pulls.start(now)?;
-        let alike = self.complete_root == Some(told.root);
-        let (after, root) = match told.epoch == self.epoch {
+        let has_same_root = self.complete_root == Some(digest.root);
+        let (after, root) = match digest.epoch == self.epoch {
             true => (self.position, None),
             // The owner restarted with the same entries: only its version numbers differ.
-            false if alike => (told.version, Some(told.root)),
+            false if has_same_root => (digest.version, Some(digest.root)),
             false => (0, None),
         };
-        let asked = PullIndex {
+        let pull = PullIndex {
             number,
-            epoch: told.epoch,
+            epoch: digest.epoch,
             after,
             root,
         };
-        (self.pending_pull, self.is_newer_than_pull) = (Some(asked), false);
-        Some(IndexEffect::Pull(asked))
+        (self.pending_pull, self.is_newer_than_pull) = (Some(pull), false);
+        Some(IndexEffect::Pull(pull))
     }
 
     /// Applies a page; true when the copy is complete with it.
     fn apply_page(
         &mut self,
-        asked: &PullIndex,
+        pull: &PullIndex,
         page: IndexPage,
-        room: usize,
+        capacity: usize,
         effects: &mut Vec<IndexEffect>,
     ) -> Result<bool, IndexError> {
         let last = page.upto == page.digest.version;
-        let goes_on = (page.epoch, page.after) == (asked.epoch, asked.after);
-        let forward = page.upto > page.after || (last && page.upto == page.after);
+        let is_continuation = (page.epoch, page.after) == (pull.epoch, pull.after);
+        let makes_progress = page.upto > page.after || (last && page.upto == page.after);
         // Empty pages could go on forever.
-        let forward = forward && (last || !page.changes.is_empty());
+        let makes_progress = makes_progress && (last || !page.changes.is_empty());
         if page.epoch != page.digest.epoch
             || page.upto > page.digest.version
-            || !forward
-            || !(goes_on || page.after == 0)
+            || !makes_progress
+            || !(is_continuation || page.after == 0)
         {
             return Err(IndexError::OutOfOrder);
         }
@@ -331,18 +329,18 @@ impl RemoteIndex {
         }
         (self.epoch, self.position) = (page.epoch, page.after);
         self.complete_root = None;
-        let most = self.bytes.saturating_add(room);
+        let max_bytes = self.bytes.saturating_add(capacity);
         for change in page.changes {
-            self.apply_change(change, most, effects)?;
+            self.apply_change(change, max_bytes, effects)?;
         }
         self.position = page.upto;
-        let (told, brought) = (
+        let (reported, paged) = (
             self.reported_digest.filter(|_| self.is_newer_than_pull),
             page.digest,
         );
-        let older =
-            |told: &IndexDigest| told.epoch != brought.epoch || told.version > brought.version;
-        self.reported_digest = Some(told.filter(older).unwrap_or(brought));
+        let is_newer =
+            |digest: &IndexDigest| digest.epoch != paged.epoch || digest.version > paged.version;
+        self.reported_digest = Some(reported.filter(is_newer).unwrap_or(paged));
         if last {
             for key in std::mem::take(&mut self.unconfirmed) {
                 effects.extend(self.remove(&key));
@@ -359,11 +357,12 @@ impl RemoteIndex {
     fn apply_change(
         &mut self,
         change: IndexChange,
-        most: usize,
+        max_bytes: usize,
         effects: &mut Vec<IndexEffect>,
     ) -> Result<(), IndexError> {
-        let long = |name: &String| name.len() > NAME_MAX;
-        if change.server.len() > ServerId::MAX_LEN || change.tool.as_ref().is_some_and(long) {
+        let is_too_long = |name: &String| name.len() > NAME_MAX;
+        if change.server.len() > ServerId::MAX_LEN || change.tool.as_ref().is_some_and(is_too_long)
+        {
             return Err(IndexError::BadName);
         }
         let key = IndexKey {
@@ -376,20 +375,20 @@ impl RemoteIndex {
             return Ok(());
         };
         let leaf = entry_hash(&key, &record);
-        let there = self.entries.get(&key);
-        if there.is_some_and(|there| there.hash == leaf) {
+        let existing = self.entries.get(&key);
+        if existing.is_some_and(|entry| entry.hash == leaf) {
             return Ok(());
         }
-        let is_new = there.is_none();
-        let before = there.map_or(0, |there| there.bytes);
+        let is_new = existing.is_none();
+        let before = existing.map_or(0, |entry| entry.bytes);
         let servers = self.servers + usize::from(is_new && key.tool.is_none());
         let tools = self.entries.len() + usize::from(is_new) - servers;
         let others = self.bytes - before;
-        let mut it = validate(&key, &record);
-        if it.is_ok() && others + record.len() > most {
-            it = Err(EntryError::KernelFull);
+        let mut outcome = validate(&key, &record);
+        if outcome.is_ok() && others + record.len() > max_bytes {
+            outcome = Err(EntryError::KernelFull);
         }
-        let bytes = if it.is_ok() { record.len() } else { 0 };
+        let bytes = if outcome.is_ok() { record.len() } else { 0 };
         if servers > SERVERS_MAX {
             return Err(IndexError::TooManyServers);
         }
@@ -400,16 +399,16 @@ impl RemoteIndex {
             return Err(IndexError::TooManyBytes);
         }
         (self.servers, self.bytes) = (servers, others + bytes);
-        let taken = it.is_ok();
+        let is_accepted = outcome.is_ok();
         let before = self.entries.insert(
             key.clone(),
             ReportedEntry {
                 hash: leaf,
                 bytes,
-                outcome: it,
+                outcome,
             },
         );
-        if taken {
+        if is_accepted {
             effects.push(IndexEffect::Set(key));
         } else if before.is_some_and(|before| before.outcome.is_ok()) {
             effects.push(IndexEffect::Removed(key));
@@ -429,10 +428,11 @@ impl RemoteIndex {
     }
 
     fn remove(&mut self, key: &IndexKey) -> Option<IndexEffect> {
-        let told = self.entries.remove(key)?;
+        let entry = self.entries.remove(key)?;
         self.servers -= usize::from(key.tool.is_none());
-        self.bytes -= told.bytes;
-        told.outcome
+        self.bytes -= entry.bytes;
+        entry
+            .outcome
             .is_ok()
             .then(|| IndexEffect::Removed(key.clone()))
     }
@@ -443,7 +443,7 @@ impl RemoteIndex {
             entry: "the index".to_owned(),
             reason: broken.to_string(),
         });
-        let refused = self.rejected_entries().map(|(key, why)| RefusedEntry {
+        let rejected = self.rejected_entries().map(|(key, why)| RefusedEntry {
             entry: to_printable(&key.to_string()),
             reason: why.to_string(),
         });
@@ -451,13 +451,13 @@ impl RemoteIndex {
             refused: self.rejected_entries().count() as u64,
             examples: broken
                 .into_iter()
-                .chain(refused)
+                .chain(rejected)
                 .take(EXAMPLES_MAX)
                 .collect(),
         };
-        let nothing = report.examples.is_empty() && self.reported.is_none();
-        let same = self.reported.as_ref() == Some(&report);
-        if nothing || same {
+        let is_empty = report.examples.is_empty() && self.reported.is_none();
+        let is_unchanged = self.reported.as_ref() == Some(&report);
+        if is_empty || is_unchanged {
             return None;
         }
         self.reported = Some(report.clone());

@@ -32,20 +32,20 @@ impl RemoteIndexes {
     /// A node's index, and how stale it is.
     #[must_use]
     pub fn get(&self, node: NodeId, now: MonotonicTime) -> Option<(&RemoteIndex, Stage)> {
-        let held = self.nodes.get(&node)?;
-        Some((&held.index, held.staleness.stage_at(now)))
+        let remote = self.nodes.get(&node)?;
+        Some((&remote.index, remote.staleness.stage_at(now)))
     }
 
     /// All indexes.
     pub fn iter(&self, now: MonotonicTime) -> impl Iterator<Item = (NodeId, &RemoteIndex, Stage)> {
         let nodes = self.nodes.iter();
-        nodes.map(move |(node, held)| (*node, &held.index, held.staleness.stage_at(now)))
+        nodes.map(move |(node, remote)| (*node, &remote.index, remote.staleness.stage_at(now)))
     }
 
     /// An admitted node sent something over its own link: it is alive, whatever its index.
     pub fn record_activity(&mut self, node: NodeId, now: MonotonicTime) {
-        if let Some(held) = self.nodes.get_mut(&node) {
-            held.staleness.refresh(now);
+        if let Some(remote) = self.nodes.get_mut(&node) {
+            remote.staleness.refresh(now);
         }
     }
 
@@ -60,12 +60,12 @@ impl RemoteIndexes {
         if self.nodes.len() >= NODES_MAX && !self.nodes.contains_key(&node) {
             return Vec::new();
         }
-        let held = self.nodes.entry(node).or_insert_with(|| RemoteNode {
+        let remote = self.nodes.entry(node).or_insert_with(|| RemoteNode {
             index: RemoteIndex::default(),
             staleness: Staleness::new(now),
         });
-        held.staleness.refresh(now);
-        held.index.handle_digest(digest, now)
+        remote.staleness.refresh(now);
+        remote.index.handle_digest(digest, now)
     }
 
     /// A pull from the node was answered with a page.
@@ -75,13 +75,13 @@ impl RemoteIndexes {
         page: IndexPage,
         now: MonotonicTime,
     ) -> Vec<IndexEffect> {
-        let held = self.nodes.values().map(|held| held.index.bytes());
-        let room = REMOTE_BYTES_MAX.saturating_sub(held.sum());
-        let Some(held) = self.nodes.get_mut(&node) else {
+        let used = self.nodes.values().map(|remote| remote.index.bytes());
+        let capacity = REMOTE_BYTES_MAX.saturating_sub(used.sum());
+        let Some(remote) = self.nodes.get_mut(&node) else {
             return Vec::new();
         };
-        held.staleness.refresh(now);
-        held.index.handle_page(page, room, now)
+        remote.staleness.refresh(now);
+        remote.index.handle_page(page, capacity, now)
     }
 
     /// A pull from the node failed.
@@ -92,43 +92,44 @@ impl RemoteIndexes {
         why: PullFailure,
         now: MonotonicTime,
     ) -> Vec<IndexEffect> {
-        let held = self.nodes.get_mut(&node);
-        let effects = held.map(|held| held.index.handle_pull_failure(number, why, now));
+        let remote = self.nodes.get_mut(&node);
+        let effects = remote.map(|remote| remote.index.handle_pull_failure(number, why, now));
         effects.unwrap_or_default()
     }
 
     /// The node's link is lost: its tools are stale at once.
     pub fn handle_link_down(&mut self, node: NodeId, now: MonotonicTime) {
-        if let Some(held) = self.nodes.get_mut(&node) {
-            held.staleness.mark_link_lost(now);
-            held.index.handle_link_down();
+        if let Some(remote) = self.nodes.get_mut(&node) {
+            remote.staleness.mark_link_lost(now);
+            remote.index.handle_link_down();
         }
     }
 
     /// Removes everything of a node that left the cluster.
     pub fn forget(&mut self, node: NodeId) -> Vec<IndexKey> {
-        let held = self.nodes.remove(&node);
-        let index = held.iter().flat_map(|held| held.index.entries());
+        let remote = self.nodes.remove(&node);
+        let index = remote.iter().flat_map(|remote| remote.index.entries());
         index.map(|(key, _)| key.clone()).collect()
     }
 
     /// Handles timeouts: pulls, and indexes of nodes that were unavailable for too long.
     pub fn handle_timeout(&mut self, now: MonotonicTime) -> Vec<(NodeId, IndexEffect)> {
         let mut due = Vec::new();
-        let dropped = |held: &RemoteNode| held.staleness.stage_at(now) == Stage::Dropped;
+        let is_dropped = |remote: &RemoteNode| remote.staleness.stage_at(now) == Stage::Dropped;
         let away: Vec<_> = self
             .nodes
             .iter()
-            .filter(|(_, held)| dropped(held))
+            .filter(|(_, remote)| is_dropped(remote))
             .collect();
         let away: Vec<_> = away.into_iter().map(|(node, _)| *node).collect();
         for node in away {
-            let gone = self.forget(node).into_iter().map(IndexEffect::Removed);
-            due.extend(gone.map(|effect| (node, effect)));
+            let removed = self.forget(node).into_iter().map(IndexEffect::Removed);
+            due.extend(removed.map(|effect| (node, effect)));
         }
-        for (node, held) in &mut self.nodes {
+        for (node, remote) in &mut self.nodes {
             due.extend(
-                held.index
+                remote
+                    .index
                     .handle_timeout(now)
                     .into_iter()
                     .map(|effect| (*node, effect)),
@@ -143,11 +144,11 @@ impl RemoteIndexes {
         let pulls = self
             .nodes
             .values()
-            .filter_map(|held| held.index.next_timeout());
+            .filter_map(|remote| remote.index.next_timeout());
         let stages = self
             .nodes
             .values()
-            .filter_map(|held| held.staleness.next_transition(now));
+            .filter_map(|remote| remote.staleness.next_transition(now));
         pulls.chain(stages).min()
     }
 

@@ -71,7 +71,7 @@ fn offered(tools: &[(&str, &str)]) -> OfferedServer {
     }
 }
 
-/// A server that lists nothing.
+/// A server without tools.
 fn without_tools(state: Status, starting: bool) -> OfferedServer {
     let record = ServerRecord {
         starting,
@@ -83,7 +83,7 @@ fn without_tools(state: Status, starting: bool) -> OfferedServer {
     }
 }
 
-/// Asks and answers until nothing is asked any more; how many pages that took.
+/// Runs pulls until none is pending; returns the number of pages.
 fn settle(own: &mut LocalIndex, peer: NodeId, held: &mut RemoteIndex, now: MonotonicTime) -> usize {
     let mut pages = 0;
     let mut effects = held.handle_digest(own.digest(peer), now);
@@ -110,10 +110,9 @@ fn names(held: &RemoteIndex) -> Vec<String> {
     held.entries().map(|(key, _)| key.to_string()).collect()
 }
 
-/// PRJ-005: what an owner tells of comes by another way than its pages. A page that was made before, and comes after it,
-/// does not make the copy look like the newest one.
+/// PRJ-005: digests and pages use different streams, so an older page may arrive after a newer digest.
 #[test]
-fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
+fn a_page_older_than_the_latest_digest_is_followed_by_a_pull() {
     let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let demo = ServerId::new("demo");
     own.offer(&demo, Some(&offered(&[("time", "a")])));
@@ -139,9 +138,9 @@ fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
     }
 }
 
-/// While a server starts it lists nothing, and peers go on seeing the tools that it had; one that was stopped has none.
+/// A stopped server has none.
 #[test]
-fn a_server_that_starts_has_the_tools_it_had() {
+fn a_starting_server_has_its_earlier_tools() {
     let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let demo = ServerId::new("demo");
     own.set_shares(shares(&[share("demo", ShareAudience::Cluster, "*")]));
@@ -160,9 +159,9 @@ fn a_server_that_starts_has_the_tools_it_had() {
     assert_eq!(names(&held), ["demo"]);
 }
 
-/// What was stored stands for a server that is starting, as the shares of now let it be told, and for no other.
+/// Within the current shares.
 #[test]
-fn tools_of_before_a_restart_are_those_of_servers_that_start() {
+fn restored_tools_belong_to_starting_servers() {
     let rules = |tools| shares(&[share("demo", ShareAudience::Cluster, tools)]);
     let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let (demo, hidden) = (ServerId::new("demo"), ServerId::new("hidden"));
@@ -194,9 +193,9 @@ fn tools_of_before_a_restart_are_those_of_servers_that_start() {
     assert_eq!(names(&held), ["demo"]);
 }
 
-/// An owner that tells of more than its pages have is asked once for each time that it tells so.
+/// Such an owner causes one pull for each digest.
 #[test]
-fn what_was_told_before_the_page_gives_way_to_it() {
+fn a_page_replaces_an_earlier_digest() {
     let (mut own, mut held) = (LocalIndex::new(1), RemoteIndex::default());
     let digest = own.digest(node(1));
     let digest = IndexDigest {
@@ -208,9 +207,9 @@ fn what_was_told_before_the_page_gives_way_to_it() {
     assert!(held.is_current() && pulled(&effects).is_none());
 }
 
-/// PRJ-005, FED-026: a peer's copy is what is shared with it, and follows what changes.
+/// PRJ-005, FED-026: also after changes.
 #[test]
-fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
+fn a_copy_contains_exactly_what_is_shared() {
     let mut own = LocalIndex::new(1);
     own.offer(
         &ServerId::new("files"),
@@ -252,9 +251,9 @@ fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
     assert!(names(&held).is_empty() && held.is_current() && held.bytes() == 0);
 }
 
-/// A definition is relayed as it stands: byte for byte, its odd spaces and members in their order.
+/// Byte for byte, with spaces and the order of members.
 #[test]
-fn definitions_arrive_as_their_servers_wrote_them() {
+fn definitions_are_copied_unchanged() {
     let definition =
         "{ \"z\" :1.0, \"name\":\"read\",\r\n \"inputSchema\": {\"type\":\"object\" } }";
     let record = ToolRecord {
@@ -278,10 +277,9 @@ fn definitions_arrive_as_their_servers_wrote_them() {
     assert!(tool.idempotent);
 }
 
-/// FED-026: an owner that starts again with what it had costs one small answer, not a new copy; and its changes
-/// after that come as a difference.
+/// FED-026: later changes are sent as a difference.
 #[test]
-fn a_restarted_owner_is_followed_from_where_it_is() {
+fn a_restarted_owner_with_the_same_entries_needs_no_new_copy() {
     let all: Vec<String> = (0..3_000).map(|n| format!("tool_{n}")).collect();
     let words = "x".repeat(400);
     let tools: Vec<_> = all
@@ -305,10 +303,9 @@ fn a_restarted_owner_is_followed_from_where_it_is() {
     assert_eq!(names(&held).len(), 3_000);
 }
 
-/// A pull of many pages during which everything changes all the time goes on to its end: each page is
-/// behind the one before, whatever changes, and nothing is begun anew.
+/// Even if entries change during a pull of many pages, it completes without a restart.
 #[test]
-fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
+fn a_pull_continues_from_its_position_after_a_change() {
     let all: Vec<String> = (0..2_000).map(|n| format!("tool_{n:04}")).collect();
     let words = "x".repeat(1_000);
     let mut tools: Vec<_> = all
@@ -339,9 +336,9 @@ fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
     assert_eq!(names(&held).len(), 1 + tools.len());
 }
 
-/// A name that was shared before a peer came, and is not shared any more, is never sent to it.
+/// It never gets names that are not shared any more.
 #[test]
-fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
+fn a_new_peer_gets_no_earlier_removals() {
     let mut own = LocalIndex::new(1);
     own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
     let secret = [("secret", "a"), ("read", "b")];
@@ -361,9 +358,9 @@ fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
     }
 }
 
-/// FED-027: a copy that is behind more removals than are remembered is made anew.
+/// FED-027: beyond the stored removals.
 #[test]
-fn a_copy_that_is_far_behind_is_made_anew() {
+fn a_copy_that_lags_too_far_is_rebuilt() {
     let all: Vec<String> = (0..TOOLS_MAX).map(|n| format!("t{n}")).collect();
     let tools: Vec<_> = all.iter().map(|name| (name.as_str(), "")).collect();
     let mut own = LocalIndex::new(1);
@@ -379,9 +376,9 @@ fn a_copy_that_is_far_behind_is_made_anew() {
     assert!(held.is_current() && names(&held).is_empty());
 }
 
-/// FED-027: what was kept over a restart is followed from where it was, and what was damaged is not believed.
+/// FED-027: after a restart.
 #[test]
-fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
+fn a_stored_copy_is_updated_and_a_damaged_one_rebuilt() {
     let mut own = LocalIndex::new(1);
     own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
     own.offer(
@@ -418,9 +415,9 @@ fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
     assert!(restored(records, [(key, IndexRoot([0; 32]))].into()).is_none());
 }
 
-/// "Not now" puts the pull off, longer each time and as long as was asked; it goes on where it was.
+/// The wait grows, or is the requested one; the pull continues at its position.
 #[test]
-fn a_pull_that_is_put_off_is_made_later_and_loses_nothing() {
+fn a_deferred_pull_is_retried_without_loss() {
     let mut own = LocalIndex::new(1);
     own.offer(&ServerId::new("files"), Some(&offered(&[("read", "a")])));
     own.set_shares(shares(&[share("files", ShareAudience::Cluster, "*")]));
@@ -460,9 +457,9 @@ fn a_pull_that_is_put_off_is_made_later_and_loses_nothing() {
     assert!(held.is_current() && held.next_timeout().is_none());
 }
 
-/// What is beyond the bounds is not told, its owner can read why, and it comes in when there is room.
+/// They are sent once there is capacity.
 #[test]
-fn what_is_beyond_the_bounds_is_left_out_with_its_reason() {
+fn entries_beyond_the_limits_are_omitted_with_a_reason() {
     let mut own = LocalIndex::new(1);
     let rules: Vec<_> = (0..=SERVERS_MAX)
         .map(|n| share(&format!("s{n:03}"), ShareAudience::Cluster, "*"))

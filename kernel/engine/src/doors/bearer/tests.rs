@@ -58,15 +58,15 @@ fn said(token: &str) -> Result<VerifiedToken, BadBearerToken> {
 }
 
 #[test]
-fn a_good_token_names_its_agent_until_its_end() {
+fn a_valid_token_names_its_agent_until_it_expires() {
     let found = said(&token(&header(), &good())).unwrap();
     assert_eq!(found.agent.as_str(), "agent.alice");
     assert_eq!(found.not_after_ms, NOW + 90_000);
 }
 
-/// RFC 8725: each claim is looked at, and a token that lacks one is no better than one with another.
+/// RFC 8725: also if it is missing.
 #[test]
-fn each_claim_counts() {
+fn each_claim_is_checked() {
     let with = |name: &str, value: Value| {
         let mut claims = good();
         claims[name] = value;
@@ -119,9 +119,9 @@ fn each_claim_counts() {
     assert!(said(&token(&header(), &listed)).is_ok());
 }
 
-/// RFC 7519, section 4: the issuer meant one value of a claim, and nobody knows which.
+/// RFC 7519, section 4: parsers differ on its value.
 #[test]
-fn a_token_with_a_claim_twice_is_refused_whichever_claim_it_is() {
+fn a_token_with_a_duplicate_claim_is_rejected() {
     let text = good().to_string();
     let with = |more: &str| {
         let claims = format!("{},{more}}}", text.strip_suffix('}').unwrap());
@@ -150,9 +150,9 @@ fn a_token_with_a_claim_twice_is_refused_whichever_claim_it_is() {
     assert_eq!(twice, Err(BadBearerToken::Malformed));
 }
 
-/// No token chooses how it is judged: `none`, a shared secret, another key's algorithm, an extension.
+/// `none`, a shared secret, another key's algorithm, an extension.
 #[test]
-fn the_header_chooses_nothing() {
+fn the_header_cannot_choose_the_algorithm() {
     let with = |name: &str, value: Value| {
         let mut header = header();
         header[name] = value;
@@ -173,9 +173,9 @@ fn the_header_chooses_nothing() {
     assert_eq!(said(&format!("{whole}.x")), Err(BadBearerToken::Malformed));
 }
 
-/// Whatever character of a token is changed, it is none any more.
+/// At any character.
 #[test]
-fn a_changed_token_is_none() {
+fn a_changed_token_is_rejected() {
     let whole = token(&header(), &good());
     for at in 0..whole.len() {
         let mut bytes = whole.clone().into_bytes();
@@ -186,7 +186,7 @@ fn a_changed_token_is_none() {
 }
 
 #[test]
-fn keys_are_what_they_say_and_secrets_are_none() {
+fn shared_secrets_are_not_accepted_as_keys() {
     let of = |jwk: Value| IssuerKeys::parse(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
     let mut enc = jwk();
     enc["use"] = json!("enc");
@@ -203,7 +203,7 @@ fn keys_are_what_they_say_and_secrets_are_none() {
 }
 
 #[test]
-fn an_elliptic_key_verifies_what_it_signed() {
+fn an_elliptic_curve_key_verifies_its_signatures() {
     let random = SystemRandom::new();
     let how = &ECDSA_P256_SHA256_FIXED_SIGNING;
     let made = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();

@@ -87,8 +87,8 @@ impl NameResolver {
 
     /// Why a server of another node is not available here: its node is unavailable, or does not share it.
     pub(super) fn unknown_remote_server(&self, id: &ServerId, typed: &str) -> UnknownName {
-        let place = id.remote_parts();
-        let away = place.and_then(|(handle, server)| {
+        let parts = id.remote_parts();
+        let away = parts.and_then(|(handle, server)| {
             let away = self.unavailable.get(&self.nodes.get(handle)?)?;
             let shared = away.servers.contains(&server);
             Some((handle.to_owned(), away.heard_ms_ago, shared))

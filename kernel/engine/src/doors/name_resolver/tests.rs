@@ -49,7 +49,7 @@ fn read(typed: &str) -> Result<String, String> {
 
 /// whichever way a tool is spelled, it is the same one.
 #[test]
-fn every_spelling_of_a_tool_is_read() {
+fn every_form_of_a_tool_name_is_resolved() {
     for typed in ["files:write_file", "files/write_file", "files__write_file"] {
         assert_eq!(read(typed).as_deref(), Ok("files:write_file"), "{typed}");
     }
@@ -67,7 +67,7 @@ fn every_spelling_of_a_tool_is_read() {
 
 /// where a tool is meant its bare name will do, as long as it is one server's.
 #[test]
-fn a_bare_name_is_a_tool_where_only_one_server_has_it() {
+fn a_bare_name_is_resolved_if_only_one_server_has_it() {
     let mut known = known();
     let tool = |known: &NameResolver, typed: &str| {
         known
@@ -88,7 +88,7 @@ fn a_bare_name_is_a_tool_where_only_one_server_has_it() {
 
 /// What is not there is refused with what is nearest.
 #[test]
-fn what_is_not_there_is_refused_with_the_nearest() {
+fn an_unknown_name_is_rejected_with_a_suggestion() {
     for (typed, nearest) in [
         ("filez", "files"),
         ("Files", "files"),
@@ -101,7 +101,7 @@ fn what_is_not_there_is_refused_with_the_nearest() {
     ] {
         let said = match read(typed) {
             Err(said) => said,
-            // Nobody can say: it is taken, and the doubt is told.
+            // It is accepted, with the uncertainty.
             Ok(_) => known()
                 .resolve_server_or_tool(typed)
                 .unwrap()
@@ -129,7 +129,7 @@ fn what_is_not_there_is_refused_with_the_nearest() {
 
 /// What is still to come can be named, by what cannot be mistaken for another name.
 #[test]
-fn what_is_to_come_is_read_as_it_is_typed() {
+fn a_future_name_is_resolved_as_typed() {
     let come = |typed: &str| {
         known()
             .resolve_server_or_tool(typed)
@@ -168,7 +168,7 @@ fn what_is_to_come_is_read_as_it_is_typed() {
 
 /// A name that could be two things is neither.
 #[test]
-fn what_could_be_two_things_is_refused_with_both() {
+fn an_ambiguous_name_is_rejected_with_both_meanings() {
     let mut known = known();
     known
         .servers
@@ -191,7 +191,7 @@ fn what_could_be_two_things_is_refused_with_both() {
 
 /// PRJ-008: what belongs to another node is named with the node.
 #[test]
-fn servers_and_tools_of_other_nodes_are_read_with_their_node() {
+fn servers_and_tools_of_other_nodes_are_resolved_with_their_node() {
     let known = in_a_cluster();
     let read = |typed: &str| {
         let meant = known
@@ -232,7 +232,7 @@ fn servers_and_tools_of_other_nodes_are_read_with_their_node() {
 
 /// PRJ-008: what was typed before a node came means the same when it is there.
 #[test]
-fn a_node_that_comes_changes_no_name() {
+fn a_new_node_changes_no_meaning() {
     let mut known = in_a_cluster();
     let tool = |known: &NameResolver| {
         known
@@ -254,7 +254,7 @@ fn a_node_that_comes_changes_no_name() {
 
 /// PRJ-008: agents of other nodes are named with their home; whether they are there is known there only.
 #[test]
-fn agents_of_other_nodes_are_read_with_their_home() {
+fn agents_of_other_nodes_are_resolved_with_their_node() {
     let mut known = in_a_cluster();
     let alice = AgentId::from_node_agent(&nas().agent(AgentId::new("agent.alice")));
     for typed in ["alice@nas", "agent.alice@nas"] {
@@ -292,7 +292,7 @@ fn agents_of_other_nodes_are_read_with_their_home() {
 
 /// What a node that is away shared is known, and since when it is away: never that it shares nothing.
 #[test]
-fn a_server_of_a_node_that_is_away_is_not_called_unshared() {
+fn a_server_of_an_unavailable_node_is_not_reported_as_unshared() {
     let mut known = in_a_cluster();
     let demo = ServerId::new_remote("nas", &ServerId::new("demo"));
     known.servers.remove(&demo);

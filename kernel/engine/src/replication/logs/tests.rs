@@ -14,8 +14,8 @@ fn logs() -> ClusterLogs {
     ClusterLogs::new(node(0), cluster_id())
 }
 
-/// Offers all of it until nothing more is taken; at once, it comes to the same.
-fn offered<'a>(entries: impl IntoIterator<Item = &'a SignedOperation>) -> ClusterLogs {
+/// Merges entries one by one until none is left; merging all at once has the same result.
+fn merged<'a>(entries: impl IntoIterator<Item = &'a SignedOperation>) -> ClusterLogs {
     let mut logs = logs();
     let mut left: Vec<&SignedOperation> = entries.into_iter().collect();
     let mut at_once = logs.clone();
@@ -38,13 +38,13 @@ fn in_force(logs: &ClusterLogs) -> Vec<u8> {
 }
 
 impl ClusterLogs {
-    /// As if its entries had so many bytes.
+    /// Pretends that the entries have this many bytes.
     pub(in crate::replication) fn fill_up(&mut self, bytes: u64) {
         self.entries.values_mut().for_each(|log| log.bytes = bytes);
     }
 }
 
-/// The founder, and an admin that it admitted.
+/// The founder, and an admin it admitted.
 fn two() -> (Vec<SignedOperation>, LogWriter, LogWriter) {
     let (founding, mut first) = found_cluster();
     let admitted = first.write(admit_change(1, MemberRole::Admin));
@@ -57,7 +57,7 @@ fn two() -> (Vec<SignedOperation>, LogWriter, LogWriter) {
 
 /// FED-056.
 #[test]
-fn only_what_belongs_to_the_cluster_is_taken() {
+fn only_entries_of_the_cluster_are_merged() {
     let (mut all, _, mut second) = two();
     all.push(second.write(allow_change(1)));
     let mut logs = logs();
@@ -65,14 +65,14 @@ fn only_what_belongs_to_the_cluster_is_taken() {
     let mut stranger = LogWriter::new(0, ClusterId([7; 32]));
     let foreign = stranger.write(allow_change(2));
     assert_eq!(logs.merge(&foreign), Err(MergeError::ForeignCluster));
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert_eq!(in_force(&logs), [1]);
     assert!(logs.members().is_admin(node(0)) && logs.members().is_admin(node(1)));
 }
 
-/// FED-045: above a cut nothing is given; what was taken away stays.
+/// FED-045.
 #[test]
-fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
+fn grants_after_a_cut_do_not_count_but_revokes_do() {
     let (mut all, mut first, mut second) = two();
     all.extend([first.write(allow_change(1)), second.write(allow_change(2))]);
     let tip = second.tip;
@@ -81,27 +81,27 @@ fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
         second.write(revoke_change(1)),
         second.write(deny_change(4)),
     ]);
-    assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
+    assert_eq!(in_force(&merged(&all)), [2, 3, 4]);
     all.push(first.write(cut_change(1, tip)));
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert_eq!(in_force(&logs), [2, 4]);
     assert!(!logs.members().is_member(node(1)));
 }
 
-/// FED-045: a cut that names another log than the one that is known leaves nothing of it.
+/// FED-045.
 #[test]
-fn a_cut_of_another_branch_leaves_nothing() {
+fn a_cut_of_another_branch_ends_all_grants_of_the_log() {
     let (mut all, mut first, mut second) = two();
     let mut other = second.clone();
     all.push(second.write(allow_change(2)));
     other.write(allow_change(3));
     all.push(first.write(cut_change(1, other.tip)));
-    assert!(in_force(&offered(&all)).is_empty());
+    assert!(in_force(&merged(&all)).is_empty());
 }
 
-/// FED-046: an admin that forks its log does not undo what those did whom it admitted.
+/// FED-046.
 #[test]
-fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
+fn a_fork_undoes_no_cut_or_revoke_of_admitted_admins() {
     let (mut all, mut first, mut second) = two();
     let mut third = LogWriter::new(2, cluster_id());
     let mut fourth = LogWriter::new(3, cluster_id());
@@ -115,24 +115,24 @@ fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
     all.push(third.write(cut_change(3, LogTip::EMPTY)));
     third.context.logs.insert(node(0), first.tip.next);
     all.extend([third.write(revoke_change(1)), third.write(allow_change(7))]);
-    assert_eq!(in_force(&offered(&all)), [6, 7]);
+    assert_eq!(in_force(&merged(&all)), [6, 7]);
     // Node 1 signs another operation in place of the admission of node 2.
     all.push(clone.write(allow_change(8)));
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert!(logs.grants().is_forked(node(1)));
     assert_eq!(
         in_force(&logs),
         [6],
-        "what node 2 took is gone, what it gave does not count"
+        "revokes of node 2 count, its grants do not"
     );
     assert!(!logs.members().is_member(node(3)) && !logs.members().is_member(node(2)));
     all.reverse();
-    assert_eq!(offered(&all), logs);
+    assert_eq!(merged(&all), logs);
 }
 
-/// What waits for earlier operations takes away, and admits only those who take away.
+/// Admissions after a gap add only possible issuers.
 #[test]
-fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
+fn after_a_gap_only_revokes_count() {
     let (mut all, mut first, mut second) = two();
     all.extend([first.write(allow_change(1)), first.write(allow_change(2))]);
     let missing = second.write(allow_change(3));
@@ -140,23 +140,23 @@ fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
     all.push(second.write(admit_change(2, MemberRole::Admin)));
     third.context.logs = [(node(0), first.tip.next), (node(1), second.tip.next)].into();
     all.extend([third.write(revoke_change(1)), third.write(allow_change(4))]);
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert_eq!(in_force(&logs), [2]);
     all.push(missing);
-    assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
+    assert_eq!(in_force(&merged(&all)), [2, 3, 4]);
 }
 
-/// FED-055: two admins that cut each other off are both cut off, whatever comes first; the recovery key goes on.
+/// FED-055: both are cut off in any order.
 #[test]
-fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
+fn only_the_recovery_key_helps_if_two_admins_cut_each_other_off() {
     let (mut all, mut first, mut second) = two();
-    let (of_first, of_second) = (first.tip, second.tip);
+    let (first_tip, second_tip) = (first.tip, second.tip);
     all.extend([
-        first.write(cut_change(1, of_second)),
-        second.write(cut_change(0, of_first)),
+        first.write(cut_change(1, second_tip)),
+        second.write(cut_change(0, first_tip)),
     ]);
     for _ in 0..2 {
-        let members = offered(&all).members().clone();
+        let members = merged(&all).members().clone();
         assert!(!members.is_member(node(0)) && !members.is_member(node(1)));
         all.reverse();
     }
@@ -164,14 +164,14 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
         first.write(admit_change(5, MemberRole::Admin)),
         second.write(admit_change(6, MemberRole::Admin)),
     ]);
-    let mut drawer = LogWriter::new(RECOVERY, cluster_id());
+    let mut recovery = LogWriter::new(RECOVERY, cluster_id());
     let name = "again".to_owned();
     let recover = MemberChange::Recover {
         key: key(4),
         name: name.clone(),
     };
-    all.push(drawer.write(LogChange::Members(recover)));
-    let logs = offered(&all);
+    all.push(recovery.write(LogChange::Members(recover)));
+    let logs = merged(&all);
     let is_in: Vec<bool> = [0, 1, 4, 5, 6]
         .map(|n| logs.members().is_member(node(n)))
         .into();
@@ -187,15 +187,15 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     all.push(first.write(LogChange::Members(cut)));
     let recover = MemberChange::Recover { key: key(4), name };
     all.push(first.write(LogChange::Members(recover.clone())));
-    assert!(!offered(&all).members().is_member(node(4)));
-    let mut drawer = LogWriter::new(RECOVERY, cluster_id());
-    all.push(drawer.write(LogChange::Members(recover)));
-    assert!(offered(&all).members().is_admin(node(4)));
+    assert!(!merged(&all).members().is_member(node(4)));
+    let mut recovery = LogWriter::new(RECOVERY, cluster_id());
+    all.push(recovery.write(LogChange::Members(recover)));
+    assert!(merged(&all).members().is_admin(node(4)));
 }
 
-/// FED-054: the old key signs the new one, and its log ends there.
+/// FED-054: the old key signs the new one, which ends its log.
 #[test]
-fn a_new_key_takes_the_place_of_the_old_one() {
+fn a_new_key_replaces_the_old_one() {
     let (mut all, _, mut second) = two();
     all.push(second.write(allow_change(1)));
     let rekey = MemberChange::Rekey {
@@ -207,14 +207,14 @@ fn a_new_key_takes_the_place_of_the_old_one() {
     all.push(second.write(allow_change(2)));
     let mut again = LogWriter::new(7, cluster_id());
     all.push(again.write(allow_change(3)));
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert_eq!(in_force(&logs), [1, 3]);
     assert!(logs.members().is_admin(node(7)) && !logs.members().is_member(node(1)));
 }
 
-/// FED-058: an unknown kind is kept and closes what its issuer allows.
+/// FED-058: the entry is stored.
 #[test]
-fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
+fn an_unknown_kind_ends_only_the_allows_of_its_issuer() {
     let (mut all, mut first, mut second) = two();
     all.extend([
         first.write(allow_change(1)),
@@ -228,7 +228,7 @@ fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
     all.push(SignedOperation::with_signature(unknown, key(1), |_| {
         crate::node_key::Signature([0; 64])
     }));
-    let logs = offered(&all);
+    let logs = merged(&all);
     assert_eq!(in_force(&logs), [1, 3]);
     let place = (second.tip.next, all.last().unwrap().encoded().id());
     assert_eq!(
@@ -237,28 +237,28 @@ fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
     );
 }
 
-/// A denial ends only by who certainly may: its end gives.
+/// Only a certain issuer can lift a denial.
 #[test]
-fn a_denial_is_not_lifted_from_behind_a_gap_or_a_cut() {
+fn a_denial_is_not_lifted_after_a_gap_or_a_cut() {
     let (mut all, mut first, mut second) = two();
     all.push(first.write(deny_change(1)));
     let tip = second.tip;
     let missing = second.write(allow_change(2));
     all.push(second.write(revoke_change(1)));
-    assert_eq!(in_force(&offered(&all)), [1]);
+    assert_eq!(in_force(&merged(&all)), [1]);
     all.push(missing);
-    assert_eq!(in_force(&offered(&all)), [2]);
+    assert_eq!(in_force(&merged(&all)), [2]);
     all.push(first.write(cut_change(1, tip)));
-    assert_eq!(in_force(&offered(&all)), [1]);
+    assert_eq!(in_force(&merged(&all)), [1]);
 }
 
 #[test]
-fn what_waits_for_earlier_operations_is_bounded() {
+fn operations_after_a_gap_are_bounded() {
     let (all, _, mut second) = two();
-    let mut logs = offered(&all);
+    let mut logs = merged(&all);
     let missing = second.write(allow_change(1));
-    let held = crate::policy::grants::BUFFERED_MAX;
-    for _ in 0..held {
+    let max = crate::policy::grants::BUFFERED_MAX;
+    for _ in 0..max {
         assert_eq!(
             logs.merge(&second.write(revoke_change(9))),
             Ok(ApplyOutcome::Buffered)
@@ -272,12 +272,11 @@ fn what_waits_for_earlier_operations_is_bounded() {
     assert_eq!(logs.head(node(1), None).behind, None);
 }
 
-/// What is not on disk is not said to be held.
 #[test]
-fn heads_tell_what_is_stored() {
+fn heads_cover_only_stored_entries() {
     let (mut all, _, mut second) = two();
     all.extend([second.write(allow_change(1)), second.write(allow_change(2))]);
-    let logs = offered(&all);
+    let logs = merged(&all);
     let last = (1, all[3].encoded().id());
     let unstored = BTreeSet::from([last]);
     let head = logs.head(node(1), Some(&unstored));
@@ -291,14 +290,14 @@ fn heads_tell_what_is_stored() {
     assert!(head.behind.is_some());
 }
 
-/// What one of the writers does next in a made-up history.
+/// A step of a generated history.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u8, StepChange),
-    /// Goes on from an earlier place of its log.
+    /// Continues from an earlier position of its log.
     Fork(u8, u64),
-    /// Hears of all that another one wrote.
-    Hear(u8, u8),
+    /// Sees all operations of another writer.
+    See(u8, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -333,41 +332,41 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (who.clone(), change).prop_map(|(n, change)| Step::Write(n, change)),
         1 => (who.clone(), 0_u64..4).prop_map(|(n, back)| Step::Fork(n, back)),
-        4 => (who.clone(), who).prop_map(|(n, other)| Step::Hear(n, other)),
+        4 => (who.clone(), who).prop_map(|(n, other)| Step::See(n, other)),
     ]
 }
 
 fn history() -> impl Strategy<Value = Vec<SignedOperation>> {
     proptest::collection::vec(step(), 1..40).prop_map(|steps| {
         let (founding, first) = found_cluster();
-        let mut pens: BTreeMap<u8, LogWriter> = WRITERS
+        let mut writers: BTreeMap<u8, LogWriter> = WRITERS
             .iter()
             .map(|n| (*n, LogWriter::new(*n, cluster_id())))
             .collect();
         let mut tips: BTreeMap<u8, Vec<LogTip>> = BTreeMap::new();
-        pens.insert(0, first);
+        writers.insert(0, first);
         let mut all = vec![founding];
         for step in steps {
             match step {
                 Step::Fork(n, back) => {
                     let known = tips.entry(n).or_default();
                     let at = usize::try_from(back).unwrap() % (known.len() + 1);
-                    if let (Some(tip), Some(pen)) = (known.get(at), pens.get_mut(&n)) {
-                        pen.tip = *tip;
+                    if let (Some(tip), Some(writer)) = (known.get(at), writers.get_mut(&n)) {
+                        writer.tip = *tip;
                     }
                 }
-                Step::Hear(n, other) if n != other => {
-                    let (tip, number) = (pens[&other].tip, pens[&other].node_number);
-                    let context = &mut pens.get_mut(&n).unwrap().context;
+                Step::See(n, other) if n != other => {
+                    let (tip, number) = (writers[&other].tip, writers[&other].node_number);
+                    let context = &mut writers.get_mut(&n).unwrap().context;
                     context.logs.insert(node(number), tip.next);
                     context.branches.push(tip.id);
                 }
-                Step::Hear(..) => {}
+                Step::See(..) => {}
                 Step::Write(n, change) => {
-                    let change = model::change(&change, &pens);
-                    let pen = pens.get_mut(&n).unwrap();
-                    tips.entry(n).or_default().push(pen.tip);
-                    all.push(pen.write(change));
+                    let change = model::change(&change, &writers);
+                    let writer = writers.get_mut(&n).unwrap();
+                    tips.entry(n).or_default().push(writer.tip);
+                    all.push(writer.write(change));
                 }
             }
         }
@@ -378,26 +377,26 @@ fn history() -> impl Strategy<Value = Vec<SignedOperation>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// FED-032: merging is commutative, associative and idempotent: any order, anything twice.
+    /// FED-032: merging is commutative, associative and idempotent.
     #[test]
-    fn any_order_and_any_repetition_add_up_to_the_same(
+    fn any_order_and_repetition_give_the_same_result(
         (all, order) in history().prop_flat_map(|all| {
             let twice: Vec<_> = all.iter().chain(&all).cloned().collect();
             (Just(all), Just(twice).prop_shuffle())
         }),
     ) {
-        prop_assert_eq!(offered(&all), offered(&order));
+        prop_assert_eq!(merged(&all), merged(&order));
     }
 
-    /// FED-046: the engine decides what the rules in plain words decide, of any part of a history.
+    /// FED-046: for any part of a history.
     #[test]
-    fn the_engine_decides_what_the_model_decides(
+    fn the_engine_decides_like_the_model(
         part in history().prop_flat_map(|all| {
             let most = all.len();
             proptest::sample::subsequence(all, 0..=most)
         }).prop_shuffle(),
     ) {
-        let logs = offered(&part);
+        let logs = merged(&part);
         let model = model::Model::of(&part, cluster_id());
         prop_assert_eq!(in_force(&logs), model.in_force());
         for n in 0..5 {

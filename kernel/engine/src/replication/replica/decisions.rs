@@ -1,4 +1,4 @@
-//! What this node decides by the logs of its cluster.
+//! Decisions of this node by the logs of its cluster.
 
 use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
@@ -20,46 +20,46 @@ pub enum RemoteDenial {
     /// No grant allows it.
     #[error("no grant allows it")]
     NotGranted,
-    /// Somebody denied it.
+    /// A grant denies it.
     #[error("grant {0} denies it")]
     Denied(GrantId),
-    /// Somebody who could have taken it away was not heard within the lease.
-    #[error("node {} could have taken it back and was not heard for too long", .0.short_id())]
+    /// A node that could have revoked it did not answer within the lease.
+    #[error("node {} could have revoked it and did not answer within the lease", .0.short_id())]
     LeaseExpired(NodeId),
-    /// The logs here lack something that they held.
-    #[error("the logs lack entries that may have taken it back")]
+    /// The logs here lack entries that they had.
+    #[error("the logs lack entries that may have revoked it")]
     LogsIncomplete,
 }
 
-/// Who has confirmed an operation.
+/// How many nodes have confirmed an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmation {
-    /// How many other nodes hold it.
+    /// The other nodes that have stored it.
     pub confirmed: usize,
-    /// How many there are.
+    /// All other nodes.
     pub total: usize,
-    /// Those that do not, and when each of them stops allowing what it takes away, though nobody reaches it.
+    /// The nodes that have not, and when each stops allowing what the operation revokes if nobody reaches it.
     pub missing: Vec<(NodeId, AllowEnd)>,
 }
 
-/// When a node that is not reached stops allowing what was taken away.
+/// When an unreachable node stops allowing what was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllowEnd {
-    /// By then at the latest.
+    /// At this time at the latest.
     NoLaterThan(MonotonicTime),
-    /// After its own lease, which it has not said.
+    /// After its own lease, which it has not sent.
     UnknownLease,
-    /// Perhaps never: as far as is known here, it may hold that this node is shut down, or that it is no admin, and
-    /// then does not wait for its word.
+    /// Perhaps never: it may consider this node shut down, or no admin, and then its grants do not depend on this
+    /// node's answers.
     Unbounded,
 }
 
 impl Replica {
-    /// Whether an agent of another node may call a tool of a server of this one, or use the server as a whole.
-    /// Agents of other nodes are let in by grants alone, whatever the default policy.
+    /// Decides whether an agent of another node may call a tool of a local server, or use the server as a whole.
+    /// Only grants allow it, whatever the default policy.
     ///
     /// # Errors
-    /// [`RemoteDenial`] says why not.
+    /// The reason of the denial.
     pub fn authorize(
         &self,
         caller: &NodeAgent,
@@ -90,8 +90,8 @@ impl Replica {
         }
     }
 
-    /// The entry in force that decides for an agent at a server of any node: the one that is closest to what is called,
-    /// and a denial before what allows the same.
+    /// The grant in force that decides for an agent at a server of any node: the most specific one, and of two equally
+    /// specific ones the denial.
     #[must_use]
     pub fn decisive_grant(
         &self,
@@ -100,28 +100,28 @@ impl Replica {
         tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&LoggedGrant> {
-        let of_caller = self.logs.grants().for_agent(caller);
-        let about = of_caller.filter_map(|granted| {
-            let closeness = granted.grant.resource.specificity(on, tool)?;
-            Some((closeness, granted))
+        let grants = self.logs.grants().for_agent(caller);
+        let candidates = grants.filter_map(|granted| {
+            let specificity = granted.grant.resource.specificity(on, tool)?;
+            Some((specificity, granted))
         });
-        let in_force =
-            about.filter(|(_, granted)| self.grant_status(granted, now_ms) == GrantStatus::InForce);
-        let closest = in_force.min_by_key(|(closeness, granted)| {
-            (*closeness, granted.grant.permission == Permission::Allow)
+        let in_force = candidates
+            .filter(|(_, granted)| self.grant_status(granted, now_ms) == GrantStatus::InForce);
+        let closest = in_force.min_by_key(|(specificity, granted)| {
+            (*specificity, granted.grant.permission == Permission::Allow)
         });
         closest.map(|(_, granted)| granted)
     }
 
-    /// Whether a grant counts here, or why not.
+    /// Whether a grant is in force here, or why not.
     #[must_use]
     pub fn grant_status(&self, granted: &LoggedGrant, now_ms: u64) -> GrantStatus {
         let allows = granted.grant.permission == Permission::Allow;
-        let owed = self
+        let is_pending = self
             .local_log
             .pending()
             .iter()
-            .any(|owed| match &owed.revoke {
+            .any(|pending| match &pending.revoke {
                 Revoke::Ids(ids) => ids.contains(&granted.grant.id),
                 Revoke::UpTo { subject, until } => {
                     let last = until.get(&granted.position.issuer);
@@ -132,45 +132,45 @@ impl Replica {
         let issuer = self.logs.local_node();
         let sequence = self.logs.grants().tip(issuer).next;
         let next = LogPosition { issuer, sequence };
-        if owed && allows {
+        if is_pending && allows {
             return GrantStatus::Revoked(next);
         }
-        let by_clock_ms = if allows {
+        let effective_ms = if allows {
             self.skew.latest(now_ms)
         } else {
             self.skew.earliest(now_ms)
         };
         let grants = self.logs.grants();
-        let force = grants.status(granted, self.logs.authority(), by_clock_ms);
-        if let GrantStatus::Expired(end) = force
+        let status = grants.status(granted, self.logs.authority(), effective_ms);
+        if let GrantStatus::Expired(end) = status
             && now_ms < end
         {
             return GrantStatus::ExpiredEarly(end);
         }
-        if force == GrantStatus::InForce && allows {
-            self.conflict_with_pending(granted, next).unwrap_or(force)
+        if status == GrantStatus::InForce && allows {
+            self.conflict_with_pending(granted, next).unwrap_or(status)
         } else {
-            force
+            status
         }
     }
 
-    /// What this node has yet to sign beats grants in the same way as what is signed.
+    /// Pending revokes override grants in the same way as signed ones.
     fn conflict_with_pending(
         &self,
         granted: &LoggedGrant,
         next: LogPosition,
     ) -> Option<GrantStatus> {
         let grants = self.logs.grants();
-        let mut owed = self.local_log.pending().iter();
-        let beats = |owed: &&PendingRevoke| {
-            let revoke = (&owed.revoke, &owed.context);
+        let mut pending = self.local_log.pending().iter();
+        let overrides = |pending: &&PendingRevoke| {
+            let revoke = (&pending.revoke, &pending.context);
             grants.is_overridden_by(granted, revoke, next)
         };
-        let (revoke, at_ms) = (next, owed.find(beats)?.requested_at_ms);
+        let (revoke, at_ms) = (next, pending.find(overrides)?.requested_at_ms);
         Some(GrantStatus::InConflict { revoke, at_ms })
     }
 
-    /// When a grant ends by the wall clock here, if it does.
+    /// When a grant expires by the local wall clock.
     #[must_use]
     pub(crate) fn expiry_ms(&self, granted: &LoggedGrant) -> Option<u64> {
         let end_ms = granted.grant.not_after_ms?;
@@ -180,22 +180,21 @@ impl Replica {
         })
     }
 
-    /// Somebody who could take grants back and was not heard within the lease; None when all were. Who rests
-    /// writes nothing until its log says that it is at work again. An older version does not write that, so that
-    /// it counts from when it is heard.
+    /// A node that could revoke grants and did not answer within the lease. A node that is shut down writes nothing until
+    /// its log says that it resumed. Older versions do not write that, so it counts from their first answer.
     #[must_use]
     pub fn expired_peer(&self, now: MonotonicTime) -> Option<NodeId> {
         let grants = self.logs.grants();
         let here = self.logs.local_node();
-        let mut could = self.logs.members().possible_revokers();
-        let silent = could.find(|node| {
-            let rests = grants.is_resting(*node) && !self.leases.has_responded(*node);
-            *node != here && !rests && self.leases.valid_until(*node, now).is_none()
+        let mut revokers = self.logs.members().possible_revokers();
+        let expired = revokers.find(|node| {
+            let is_shut_down = grants.is_resting(*node) && !self.leases.has_responded(*node);
+            *node != here && !is_shut_down && self.leases.valid_until(*node, now).is_none()
         });
-        silent.or_else(|| self.incomplete_member())
+        expired.or_else(|| self.incomplete_member())
     }
 
-    /// Why the lease of a node that is [`unheard`](Self::expired_peer) has lapsed.
+    /// Why the lease of an [expired peer](Self::expired_peer) has expired.
     #[must_use]
     pub(in crate::replication) fn lease_expiry_cause(&self, node: NodeId) -> LeaseExpiryCause {
         let member = self.logs.members().get(node);
@@ -207,17 +206,17 @@ impl Replica {
         end.map_or(LeaseExpiryCause::NeverHeard, LeaseExpiryCause::TimedOut)
     }
 
-    /// Whose word ends first of those who could take something back, and when.
+    /// The first lease to expire of the nodes that could revoke grants.
     #[must_use]
     pub(crate) fn next_lease_expiry(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
-        let could = self.logs.members().possible_revokers();
-        let others = could.filter(|node| *node != self.logs.local_node());
+        let revokers = self.logs.members().possible_revokers();
+        let others = revokers.filter(|node| *node != self.logs.local_node());
         let ends = others.filter_map(|node| Some((self.leases.valid_until(node, now)?, node)));
         ends.min()
     }
 
-    /// Somebody who is about to be [`unheard`](Self::expired_peer), and when: half of its lease has passed, in which it
-    /// was asked in vain. None when somebody is unheard already.
+    /// A node whose lease is about to expire, and when: for half of the lease, requests to it had no answer. None if
+    /// there is an [expired peer](Self::expired_peer) already.
     #[must_use]
     pub fn overdue_peer(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
         let (end, node) = self.next_lease_expiry(now)?;
@@ -225,20 +224,20 @@ impl Replica {
         (is_overdue && self.expired_peer(now).is_none()).then_some((end, node))
     }
 
-    /// Somebody who was cut off, and whose log is not known here up to there: it may admit somebody who revokes.
+    /// A node that was cut off or demoted and whose log is not known up to there: it may admit a node that revokes.
     fn incomplete_member(&self) -> Option<NodeId> {
         let grants = self.logs.grants();
         let all = self.logs.members().iter();
-        let mut lacking = all.filter(|(node, member)| {
+        let mut incomplete = all.filter(|(node, member)| {
             let known = grants.tip(*node).next;
             let end = member.cut_at.or(member.demoted_at);
-            let lacks = end.is_some_and(|end| known < end);
-            member.can_revoke && lacks && !grants.is_forked(*node)
+            let is_incomplete = end.is_some_and(|end| known < end);
+            member.can_revoke && is_incomplete && !grants.is_forked(*node)
         });
-        lacking.next().map(|(node, _)| node)
+        incomplete.next().map(|(node, _)| node)
     }
 
-    /// Who has confirmed to hold what this node wrote at this place of its log.
+    /// Which nodes have confirmed the operation of this node's log with this sequence number.
     #[must_use]
     pub fn confirmation(&self, sequence: u64) -> Confirmation {
         let others = self.other_members();
@@ -256,43 +255,43 @@ impl Replica {
         }
     }
 
-    /// Whether a node has said since this one's start that its disk has the operation at this place of a log.
+    /// Whether a node has reported since this one's start that it has stored this operation of a log.
     fn has_stored(&self, node: NodeId, issuer: NodeId, sequence: u64) -> bool {
         let peer = self.peers.get(&node);
         let head = peer.and_then(|peer| peer.heads.get(&issuer));
         head.is_some_and(|head| {
-            let same = self.logs.grants().tip_at(issuer, head.tip.next);
-            head.tip.next > sequence && same == Some(head.tip)
+            let known_tip = self.logs.grants().tip_at(issuer, head.tip.next);
+            head.tip.next > sequence && known_tip == Some(head.tip)
         })
     }
 
-    /// When a node that hears nothing from this one any more stops allowing what this one takes away. Nobody can
-    /// extend it: only an answer to a question of its own counts there, from the sending of that question on, and
-    /// an answer after the operation was stored says that there is one more to be known.
+    /// When a node that gets no more messages from this one stops allowing what this one revokes. Nothing extends it:
+    /// there, a lease runs from the sending of the request, and each response after the operation was stored names a
+    /// tip that includes it.
     pub(super) fn allow_end_at(&self, node: NodeId) -> AllowEnd {
-        let answered = self.peers.get(&node).and_then(|peer| peer.their_lease);
-        // What another life of it believed is over. This one's may have asked this node before it was started.
-        let current = answered.filter(|it| self.instances.is_current(node, it.instance));
+        let lease = self.peers.get(&node).and_then(|peer| peer.their_lease);
+        // Leases of earlier instances have ended.
+        let current = lease.filter(|it| self.instances.is_current(node, it.instance));
         match current.filter(|_| self.is_certainly_awaited_by(node)) {
-            Some(answered) if answered.is_known => AllowEnd::NoLaterThan(answered.expires_at),
+            Some(lease) if lease.is_known => AllowEnd::NoLaterThan(lease.expires_at),
             Some(_) => AllowEnd::UnknownLease,
             None => AllowEnd::Unbounded,
         }
     }
 
-    /// Whether a node is certain to wait for this one's word, over a restart of its own, too: its disk has what
-    /// this node wrote after it was last shut down. Without that, the node must know it as an admin at all.
+    /// Whether the grants at a node certainly depend on this node's answers, even after a restart: it has stored what
+    /// this node wrote after its last shutdown. Without a shutdown, it must have stored that this node is an admin.
     fn is_certainly_awaited_by(&self, node: NodeId) -> bool {
         let (grants, here) = (self.logs.grants(), self.logs.local_node());
         if let Some(rest) = grants.last_rest(here) {
             return self.has_stored(node, here, rest + 1);
         }
-        let mut admissions = grants.member_changes().filter(|(place, _, told)| {
-            told.admitted_node == Some(here)
-                && match &told.change {
+        let mut admissions = grants.member_changes().filter(|(position, _, logged)| {
+            logged.admitted_node == Some(here)
+                && match &logged.change {
                     MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
-                    // Of whom else it is written, the node may not know that it was one.
-                    MemberChange::Rekey { node, .. } => *node == place.issuer,
+                    // The node may not know that the predecessor was an admin, unless it wrote this itself.
+                    MemberChange::Rekey { node, .. } => *node == position.issuer,
                     MemberChange::Found { .. } | MemberChange::Recover { .. } => true,
                     MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
@@ -300,22 +299,23 @@ impl Replica {
                 }
         });
         self.has_stored(node, here, 0)
-            || admissions.any(|(place, _, _)| self.has_stored(node, place.issuer, place.sequence))
+            || admissions
+                .any(|(position, _, _)| self.has_stored(node, position.issuer, position.sequence))
     }
 
-    /// True when this node may sign.
+    /// True if this node may sign.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.local_log.is_confirmed()
     }
 
-    /// How many revocations wait to be signed.
+    /// The number of revokes that wait to be signed.
     #[must_use]
     pub fn pending_revokes(&self) -> usize {
         self.local_log.pending().len()
     }
 
-    /// True when two living nodes have this key.
+    /// True if two running nodes have this key.
     #[must_use]
     pub fn has_duplicate_key(&self, node: NodeId) -> bool {
         self.instances.has_duplicate(node)

@@ -1,4 +1,4 @@
-//! What comes from other nodes.
+//! Messages from other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +15,22 @@ use crate::replication::log_batch::has_unknown_entries;
 use crate::replication::logs::{LogHead, LogHeads};
 use crate::replication::node_instances::InstanceStatus;
 
-/// How far what a node says is taken into account.
+/// How a message of an instance is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acceptance {
-    /// Not at all.
     Reject,
-    /// Once it has answered a question.
+    /// Only once the instance has answered a request.
     AfterResponse,
-    /// In full.
     Accept,
 }
 
 impl Replica {
-    /// A node has said what it has. `from` is whose key the link has proved.
+    /// Handles a message. The link has authenticated `from`.
     pub fn handle_message(
         &mut self,
         from: NodeId,
         message: LogMessage,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         if !self.is_contact(from) {
             return Vec::new();
@@ -40,29 +38,28 @@ impl Replica {
         let before = self.instances.has_duplicate(from);
         let mut effects = match message {
             LogMessage::Request {
-                instance: life,
+                instance,
                 nonce,
                 heads,
                 lease,
-            } => self.handle_request(from, life, nonce, lease, heads, means),
+            } => self.handle_request(from, instance, nonce, lease, heads, cx),
             LogMessage::Response {
-                instance: life,
+                instance,
                 nonce,
                 heads,
-            } => self.handle_response(from, life, nonce, heads, means),
-            LogMessage::Announce {
-                instance: life,
-                heads,
-            } => self.handle_announce(from, life, heads, means),
-            // Their signatures are verified first: `take`.
+            } => self.handle_response(from, instance, nonce, heads, cx),
+            LogMessage::Announce { instance, heads } => {
+                self.handle_announce(from, instance, heads, cx)
+            }
+            // The caller verifies signatures and calls `handle_entries`.
             LogMessage::Entries(_) => Vec::new(),
         };
         if before != self.instances.has_duplicate(from) {
-            // Its agents may do nothing from now on. Who is in no more needs no mark.
-            let speaks_with = self.contacts();
-            let twice = self.instances.duplicates();
-            let twice = twice.filter(|node| speaks_with.contains(node)).collect();
-            effects.push(ReplicaEffect::DuplicateKey(from, twice));
+            // Its agents are denied from now on. Nodes that are no contacts need no mark.
+            let contacts = self.contacts();
+            let duplicates = self.instances.duplicates();
+            let duplicates = duplicates.filter(|node| contacts.contains(node)).collect();
+            effects.push(ReplicaEffect::DuplicateKey(from, duplicates));
             effects.push(ReplicaEffect::Changed);
         }
         effects
@@ -71,14 +68,14 @@ impl Replica {
     fn handle_request(
         &mut self,
         from: NodeId,
-        life: LifeId,
+        instance: LifeId,
         nonce: Nonce,
         lease: Option<Duration>,
         theirs: Arc<LogHeads>,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
-        let belief = self.classify_instance(from, life, false);
-        if belief == Acceptance::Reject {
+        let acceptance = self.classify_instance(from, instance, false);
+        if acceptance == Acceptance::Reject {
             return Vec::new();
         }
         let answer = LogMessage::Response {
@@ -86,23 +83,23 @@ impl Replica {
             nonce,
             heads: self.heads(),
         };
-        self.record_granted_lease(from, life, lease, means.now);
+        self.record_granted_lease(from, instance, lease, cx.now);
         let mut effects = vec![ReplicaEffect::Send(from, answer)];
-        match belief {
+        match acceptance {
             Acceptance::Reject => {}
-            Acceptance::AfterResponse => effects.push(self.request_logs(from, means)),
+            Acceptance::AfterResponse => effects.push(self.request_logs(from, cx)),
             Acceptance::Accept => {
-                effects.extend(self.compare_heads(from, theirs, means));
+                effects.extend(self.compare_heads(from, theirs, cx));
             }
         }
         effects
     }
 
-    /// The asker believes this answer for its lease from its question on, so no longer than for as much from now.
+    /// The requester's lease runs from the sending of its request, so it ends at most one lease from now.
     fn record_granted_lease(
         &mut self,
         node: NodeId,
-        life: LifeId,
+        instance: LifeId,
         lease: Option<Duration>,
         now: MonotonicTime,
     ) {
@@ -112,7 +109,7 @@ impl Replica {
             expires_at: peer
                 .their_lease
                 .map_or(until, |before| before.expires_at.max(until)),
-            instance: life,
+            instance,
             is_known: lease.is_some(),
         });
     }
@@ -120,87 +117,92 @@ impl Replica {
     fn handle_response(
         &mut self,
         from: NodeId,
-        life: LifeId,
+        instance: LifeId,
         nonce: Nonce,
         theirs: Arc<LogHeads>,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         let asked_at = self.leases.take_request(from, nonce);
-        if self.classify_instance(from, life, asked_at.is_some()) != Acceptance::Accept {
+        if self.classify_instance(from, instance, asked_at.is_some()) != Acceptance::Accept {
             return Vec::new();
         }
         if let Some(asked_at) = asked_at {
-            let own = theirs.get(&from).copied().unwrap_or(LogHead::EMPTY);
-            self.leases.record_tip(from, asked_at, own.tip);
+            let head = theirs.get(&from).copied().unwrap_or(LogHead::EMPTY);
+            self.leases.record_tip(from, asked_at, head.tip);
             self.apply_known_tips();
         }
-        self.compare_heads(from, theirs, means)
+        self.compare_heads(from, theirs, cx)
     }
 
     fn handle_announce(
         &mut self,
         from: NodeId,
-        life: LifeId,
+        instance: LifeId,
         theirs: Arc<LogHeads>,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
-        match self.classify_instance(from, life, false) {
+        match self.classify_instance(from, instance, false) {
             Acceptance::Reject => return Vec::new(),
-            Acceptance::AfterResponse => return vec![self.request_logs(from, means)],
+            Acceptance::AfterResponse => return vec![self.request_logs(from, cx)],
             Acceptance::Accept => {}
         }
-        let lacks = has_unknown_entries(&self.logs, &theirs, &self.heads);
-        let mut effects = self.compare_heads(from, theirs, means);
-        if lacks {
-            effects.push(self.request_logs(from, means));
+        let has_unknown = has_unknown_entries(&self.logs, &theirs, &self.heads);
+        let mut effects = self.compare_heads(from, theirs, cx);
+        if has_unknown {
+            effects.push(self.request_logs(from, cx));
         }
         effects
     }
 
-    /// Whether what this life says is taken into account.
-    fn classify_instance(&mut self, from: NodeId, life: LifeId, answers: bool) -> Acceptance {
-        let heard = self.instances.observe(from, life, answers);
-        if heard == InstanceStatus::New {
-            // What was asked before proves nothing about who lives now.
+    /// Decides how a message of this instance is treated.
+    fn classify_instance(
+        &mut self,
+        from: NodeId,
+        instance: LifeId,
+        is_response: bool,
+    ) -> Acceptance {
+        let status = self.instances.observe(from, instance, is_response);
+        if status == InstanceStatus::New {
+            // A response to an earlier request proves nothing about the running instance.
             self.leases.discard_requests(from);
         }
         if self.instances.has_duplicate(from) {
             self.leases.expire(from);
             return Acceptance::Reject;
         }
-        match heard {
+        match status {
             InstanceStatus::Current | InstanceStatus::New => Acceptance::Accept,
             InstanceStatus::Unproven => Acceptance::AfterResponse,
             InstanceStatus::Previous => Acceptance::Reject,
         }
     }
 
-    /// Takes into account what the node has, and sends what it lacks.
+    /// Records the node's heads, and sends the entries that it lacks.
     fn compare_heads(
         &mut self,
         from: NodeId,
         theirs: Arc<LogHeads>,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         let here = self.logs.local_node();
-        let of_mine = theirs.get(&here).copied().unwrap_or(LogHead::EMPTY);
-        let mine = self.head(here);
-        let tip = self.logs.grants().tip_at(here, of_mine.tip.next);
-        let knows =
-            tip == Some(of_mine.tip) && (of_mine.behind.is_none() || of_mine.behind == mine.behind);
+        let reported_head = theirs.get(&here).copied().unwrap_or(LogHead::EMPTY);
+        let local_head = self.head(here);
+        let tip = self.logs.grants().tip_at(here, reported_head.tip.next);
+        let is_known = tip == Some(reported_head.tip)
+            && (reported_head.behind.is_none() || reported_head.behind == local_head.behind);
         self.local_log
-            .handle_head(from, of_mine, mine, knows, means.now);
+            .handle_head(from, reported_head, local_head, is_known, cx.now);
         self.peers.entry(from).or_default().heads = theirs;
-        let mut effects = self.update_local_log(means);
+        let mut effects = self.update_local_log(cx);
         effects.extend(self.batch_for(from));
         effects
     }
 
-    /// Entries came whose signatures were verified, from whomever.
+    /// Merges entries whose signatures were verified, from any node.
     pub fn handle_entries(
         &mut self,
         signed: &[SignedOperation],
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         let here = self.logs.local_node();
         let before = self.logs.grants().tip(here);
@@ -219,31 +221,31 @@ impl Replica {
         self.apply_known_tips();
         let mut effects: Vec<ReplicaEffect> = self.persist(&new, None).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
-        effects.extend(self.update_local_log(means));
+        effects.extend(self.update_local_log(cx));
         effects
     }
 
-    /// The wall clock of another node was measured.
+    /// Records a measurement of another node's wall clock.
     pub fn record_clock(
         &mut self,
         node: NodeId,
         clock: PeerClock,
-        means: &mut ReplicaContext<'_>,
+        cx: &mut ReplicaContext<'_>,
     ) -> Vec<ReplicaEffect> {
         let mut clocks = std::mem::take(&mut self.clocks);
-        if clocks.record(node, clock, means.now_ms, means.now) {
+        if clocks.record(node, clock, cx.now_ms, cx.now) {
             clocks.retain(|node| self.is_contact(node));
         }
         self.clocks = clocks;
-        self.update_skew(means)
+        self.update_skew(cx)
     }
 
-    /// Judges anew how far the clocks of those who could take something back are from the one here.
-    pub(super) fn update_skew(&mut self, means: &ReplicaContext<'_>) -> Vec<ReplicaEffect> {
-        let could = self.logs.members().possible_revokers();
-        let spread = self.clocks.skew(could, means.now_ms, means.now);
-        let before = std::mem::replace(&mut self.skew, spread);
-        if before == spread {
+    /// Recomputes the skew to the clocks of the nodes that could revoke grants.
+    pub(super) fn update_skew(&mut self, cx: &ReplicaContext<'_>) -> Vec<ReplicaEffect> {
+        let revokers = self.logs.members().possible_revokers();
+        let skew = self.clocks.skew(revokers, cx.now_ms, cx.now);
+        let before = std::mem::replace(&mut self.skew, skew);
+        if before == skew {
             Vec::new()
         } else {
             vec![ReplicaEffect::Changed]
@@ -252,8 +254,8 @@ impl Replica {
 
     pub(super) fn apply_known_tips(&mut self) {
         let grants = self.logs.grants();
-        let knows = |node, tip: LogTip| grants.tip_at(node, tip.next) == Some(tip);
-        self.leases.apply_known_tips(knows);
-        self.lost_tips.retain(|node, tip| !knows(*node, *tip));
+        let is_known = |node, tip: LogTip| grants.tip_at(node, tip.next) == Some(tip);
+        self.leases.apply_known_tips(is_known);
+        self.lost_tips.retain(|node, tip| !is_known(*node, *tip));
     }
 }

@@ -1,4 +1,4 @@
-//! What this node writes itself.
+//! Operations that this node signs.
 
 use super::{Replica, ReplicaContext, ReplicaEffect};
 use crate::policy::grants::{
@@ -8,12 +8,12 @@ use crate::policy::grants::{
 use crate::replication::local_log::{PENDING_REVOKES_MAX, PendingRevoke};
 use crate::replication::logs::GRANTS_BYTES_MAX;
 
-/// What became of a change that was asked for.
+/// The result of a proposed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposalOutcome {
-    /// It is signed, at this place, and on the way to the disk.
+    /// It is signed, at this position, and being stored.
     Signed(LogPosition),
-    /// It counts here, and is signed once this node's log is confirmed.
+    /// It is in force here, and is signed once this node's log is confirmed.
     Deferred,
 }
 
@@ -23,7 +23,7 @@ pub enum ProposalError {
     /// This node may not issue.
     #[error("this node is no admin of the cluster; ask one that is")]
     NotAdmin,
-    /// Nothing may be signed yet.
+    /// This node's log is not confirmed yet.
     #[error(
         "no other node has confirmed the log of this one since its start; it can only revoke until then"
     )]
@@ -33,23 +33,23 @@ pub enum ProposalError {
         "this node's log is forked: another node has, or had, its key; another admin cuts it off, and it comes in again under a new key"
     )]
     Forked,
-    /// Too much is owed.
+    /// Too many revokes are pending.
     #[error(
         "{PENDING_REVOKES_MAX} revocations wait for another node to confirm the log of this one; connect it to one"
     )]
     TooManyPending,
-    /// The logs leave room only for what takes away.
+    /// Only revokes and denials fit into the logs.
     #[error(
         "the logs of the cluster have {GRANTS_BYTES_MAX} bytes or more: only revokes fit from now on; found a new cluster for new grants"
     )]
     LogsFull,
-    /// Its form.
+    /// The operation is not valid.
     #[error(transparent)]
     Invalid(#[from] BadOperation),
 }
 
 impl Replica {
-    /// Asks for a change. It is acknowledged once it is stored.
+    /// Proposes a change. It may be acknowledged once it is stored.
     ///
     /// # Errors
     /// [`ProposalError`]; then nothing has changed.
@@ -57,37 +57,38 @@ impl Replica {
         &mut self,
         change: LogChange,
         author: &str,
-        told_at_ms: u64,
-        means: &mut ReplicaContext<'_>,
+        requested_at_ms: u64,
+        cx: &mut ReplicaContext<'_>,
     ) -> Result<(ProposalOutcome, Vec<ReplicaEffect>), ProposalError> {
         change.check()?;
         self.check_permission(&change)?;
         if self.local_log.is_confirmed() {
-            let rests = change == Self::shutdown_change();
-            let (place, effects) = self.sign_and_store(change, author, told_at_ms, means)?;
-            self.has_signed_shutdown |= rests;
-            return Ok((ProposalOutcome::Signed(place), effects));
+            let is_shutdown = change == Self::shutdown_change();
+            let (position, effects) = self.sign_and_store(change, author, requested_at_ms, cx)?;
+            self.has_signed_shutdown |= is_shutdown;
+            return Ok((ProposalOutcome::Signed(position), effects));
         }
         let LogChange::Grants(GrantChange::Revoke(revoke)) = change else {
             return Err(ProposalError::NotConfirmed);
         };
-        let owed = PendingRevoke {
+        let pending = PendingRevoke {
             context: self.context_for_deferred(&revoke),
             revoke,
             author: author.to_owned(),
-            requested_at_ms: told_at_ms,
+            requested_at_ms,
         };
-        if !self.local_log.defer_revoke(owed) {
+        if !self.local_log.defer_revoke(pending) {
             return Err(ProposalError::TooManyPending);
         }
-        let owed = self.local_log.pending().to_vec();
-        let mut effects: Vec<ReplicaEffect> = self.persist(&[], Some(owed)).into_iter().collect();
+        let pending = self.local_log.pending().to_vec();
+        let mut effects: Vec<ReplicaEffect> =
+            self.persist(&[], Some(pending)).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
         Ok((ProposalOutcome::Deferred, effects))
     }
 
-    /// What is known now: by the time a revoke is signed this node may have heard of grants that whoever asked for it
-    /// knew nothing of.
+    /// The context at the time of the request: when the revoke is signed, this node may know of grants that its author
+    /// did not.
     fn context_for_deferred(&self, revoke: &Revoke) -> CausalContext {
         let (here, grants) = (self.logs.local_node(), self.logs.grants());
         let change = LogChange::Grants(GrantChange::Revoke(revoke.clone()));
@@ -96,14 +97,14 @@ impl Replica {
         context
     }
 
-    /// Who certainly is an admin writes everything; who perhaps is one, what takes away.
+    /// A certain admin may sign every change; a possible one may not sign what grants.
     fn check_permission(&self, change: &LogChange) -> Result<(), ProposalError> {
         let here = self.logs.local_node();
         let members = self.logs.members();
-        let perhaps = members
+        let is_possible_admin = members
             .get(here)
             .is_some_and(|it| it.can_revoke && it.cut_at.is_none() && it.demoted_at.is_none());
-        if !members.is_admin(here) && (change.is_granting() || !perhaps) {
+        if !members.is_admin(here) && (change.is_granting() || !is_possible_admin) {
             return Err(ProposalError::NotAdmin);
         }
         if self.logs.grants().is_forked(here) {
@@ -120,27 +121,27 @@ impl Replica {
         &mut self,
         change: LogChange,
         author: &str,
-        told_at_ms: u64,
-        means: &mut ReplicaContext<'_>,
+        requested_at_ms: u64,
+        cx: &mut ReplicaContext<'_>,
     ) -> Result<(LogPosition, Vec<ReplicaEffect>), ProposalError> {
         let context = self
             .logs
             .grants()
             .causal_context(&change, self.logs.local_node());
-        let signed = self.sign_next((change, context), author, told_at_ms, means)?;
-        let place = signed.encoded().position();
+        let signed = self.sign_next((change, context), author, requested_at_ms, cx)?;
+        let position = signed.encoded().position();
         let mut effects: Vec<ReplicaEffect> = self.persist(&[signed], None).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
-        Ok((place, effects))
+        Ok((position, effects))
     }
 
-    /// The next operation, taken here.
+    /// Signs and merges the next operation.
     fn sign_next(
         &mut self,
         (change, context): (LogChange, CausalContext),
         author: &str,
-        told_at_ms: u64,
-        means: &mut ReplicaContext<'_>,
+        requested_at_ms: u64,
+        cx: &mut ReplicaContext<'_>,
     ) -> Result<SignedOperation, ProposalError> {
         let issuer = self.logs.local_node();
         let (sequence, previous) = self.logs.grants().next_position(issuer);
@@ -149,64 +150,60 @@ impl Replica {
             place: LogPosition { issuer, sequence },
             previous,
             author: author.to_owned(),
-            told_at_ms,
+            told_at_ms: requested_at_ms,
             change,
             context,
         };
         operation.check()?;
-        let signed = (means.sign)(operation);
-        // It is this node's next one, of a form that was checked.
-        let taken = self.logs.merge(&signed);
-        debug_assert!(taken.is_ok(), "{taken:?}");
+        let signed = (cx.sign)(operation);
+        // It is this node's next operation, and was checked.
+        let merged = self.logs.merge(&signed);
+        debug_assert!(merged.is_ok(), "{merged:?}");
         Ok(signed)
     }
 
-    /// Judges whether this node may write, and signs what it owes when it may, or that it is at work again.
-    pub(super) fn update_local_log(
-        &mut self,
-        means: &mut ReplicaContext<'_>,
-    ) -> Vec<ReplicaEffect> {
+    /// Updates the confirmation. Once confirmed, signs the pending revokes, or else that this node resumed.
+    pub(super) fn update_local_log(&mut self, cx: &mut ReplicaContext<'_>) -> Vec<ReplicaEffect> {
         let here = self.logs.local_node();
-        // What is lost of its log would be signed a second time.
+        // Signing on an incomplete log would fork it.
         if !self.local_log.is_settled() && !self.lost_tips.contains_key(&here) {
-            // Of whom two live, neither is believed, and neither can confirm anything: it is not waited for either, or
-            // nobody could write down that it goes on under another key.
+            // A node whose key runs twice cannot confirm, and is not waited for: otherwise nobody could sign that it gets
+            // a new key.
             let mut others = self.other_members();
             others.retain(|node| !self.instances.has_duplicate(*node));
             self.local_log
-                .update_confirmation(&others, means.now, self.leases.duration());
+                .update_confirmation(&others, cx.now, self.leases.duration());
         }
-        let resumes =
-            !self.has_signed_shutdown && self.logs.grants().is_resting(self.logs.local_node());
+        let resumes = !self.has_signed_shutdown && self.logs.grants().is_resting(here);
         if !self.local_log.is_confirmed() || (self.local_log.pending().is_empty() && !resumes) {
             return Vec::new();
         }
-        let mut signed = self.sign_pending(means);
-        // The entries are on disk before the debt is struck out: a crash between pays twice, which is harmless.
-        let owed = (!signed.is_empty()).then(|| self.local_log.pending().to_vec());
+        let mut signed = self.sign_pending(cx);
+        // The entries are stored before the pending list: a crash in between signs them twice, which is harmless.
+        let pending = (!signed.is_empty()).then(|| self.local_log.pending().to_vec());
         if resumes && signed.is_empty() {
-            signed.extend(self.sign_resume(means));
+            signed.extend(self.sign_resume(cx));
         }
         if signed.is_empty() {
             return Vec::new();
         }
-        let mut effects: Vec<ReplicaEffect> = self.persist(&signed, owed).into_iter().collect();
+        let mut effects: Vec<ReplicaEffect> = self.persist(&signed, pending).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
         effects
     }
 
-    /// What was owed, as far as it may be signed.
-    fn sign_pending(&mut self, means: &mut ReplicaContext<'_>) -> Vec<SignedOperation> {
+    /// Signs the pending revokes, in order, as far as this node may.
+    fn sign_pending(&mut self, cx: &mut ReplicaContext<'_>) -> Vec<SignedOperation> {
         let mut signed = Vec::new();
-        while let Some(owed) = self.local_log.pending().first().cloned() {
-            let change = LogChange::Grants(GrantChange::Revoke(owed.revoke));
+        while let Some(pending) = self.local_log.pending().first().cloned() {
+            let change = LogChange::Grants(GrantChange::Revoke(pending.revoke));
             if self.check_permission(&change).is_err() {
                 break;
             }
-            let change = (change, owed.context);
-            match self.sign_next(change, &owed.author, owed.requested_at_ms, means) {
+            let change = (change, pending.context);
+            match self.sign_next(change, &pending.author, pending.requested_at_ms, cx) {
                 Ok(next) => signed.push(next),
-                // Its form was checked when it was accepted; a full log needs a new key.
+                // It was checked when it was accepted. A full log needs a new key.
                 Err(_) => break,
             }
             self.local_log.pop_pending();
@@ -214,17 +211,17 @@ impl Replica {
         signed
     }
 
-    /// This node was shut down, and is at work again: others wait for its word from then on.
-    fn sign_resume(&mut self, means: &mut ReplicaContext<'_>) -> Option<SignedOperation> {
+    /// Signs that this node resumed after a shutdown: grants depend on its answers again.
+    fn sign_resume(&mut self, cx: &mut ReplicaContext<'_>) -> Option<SignedOperation> {
         let change = LogChange::Grants(GrantChange::Revoke(Revoke::resume()));
         self.check_permission(&change).ok()?;
         let author = self.logs.local_node().to_string();
-        // Its form is right; a full log needs a new key.
+        // Fails only if the log is full, which needs a new key.
         let change = (change, CausalContext::default());
-        self.sign_next(change, &author, means.now_ms, means).ok()
+        self.sign_next(change, &author, cx.now_ms, cx).ok()
     }
 
-    /// The change a node makes when it stops in good order.
+    /// The change that a node signs when it shuts down gracefully.
     #[must_use]
     pub fn shutdown_change() -> LogChange {
         LogChange::Members(MemberChange::Rest {})

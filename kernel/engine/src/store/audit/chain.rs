@@ -8,9 +8,9 @@ use super::record::{self, EVENT_MAX, RecordDigest};
 /// The last record of a log, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Its number; 0 before the first.
+    /// The number; 0 before the first.
     pub sequence: u64,
-    /// Its hash.
+    /// The hash.
     pub hash: RecordDigest,
 }
 
@@ -25,7 +25,7 @@ impl Head {
 /// A line to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
-    /// Its record.
+    /// The record of the line.
     pub head: Head,
     /// The bytes, newline included.
     pub text: Vec<u8>,
@@ -50,11 +50,11 @@ impl Chain {
         self.head
     }
 
-    /// Adds an event. Members of its details are sorted, so that the same event has the same text; details
-    /// beyond [`EVENT_MAX`] are left out, which the event says.
+    /// Appends an event. Members of its details are sorted, so that equal events have equal text. If the event exceeds
+    /// [`EVENT_MAX`], the details are replaced by their size.
     ///
     /// # Panics
-    /// When the event cannot be written as JSON; it is a plain struct.
+    /// Never: an event is a plain struct, which is always JSON.
     pub fn append(&mut self, mut event: Event) -> AuditLine {
         sort_members(&mut event.details);
         let sequence = self.head.sequence + 1;
@@ -112,7 +112,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_same_event_is_the_same_text() {
+    fn equal_events_have_equal_text() {
         let line = |details| Chain::new(Head::START).append(event(details));
         let event = |line: &AuditLine| {
             let record = AuditRecord::parse(line.text.trim_ascii_end()).unwrap();
@@ -126,7 +126,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn details_without_bound_are_left_out() {
+    fn details_that_are_too_long_are_dropped() {
         let line = Chain::new(Head::START).append(event(json!({"long": "x".repeat(EVENT_MAX)})));
         assert!(line.text.len() < 1000);
         let text = String::from_utf8(line.text).unwrap();

@@ -1,16 +1,15 @@
-//! When records are synced, and who waits for that.
+//! When records are synced, and which callers wait for it.
 //!
 //! A written record survives the end of the kernel, a synced one a power cut. Decisions wait until they are
-//! synced; calls wait too, or are synced together within a window. Records that nobody waits for may be
-//! gathered for a moment before they are written: the writer decides how long, and reports a record here
-//! when it is written.
+//! synced; calls wait too, or are synced together within a window. The writer may buffer records that nobody waits for,
+//! and reports each record here when it is written.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 
-/// Most answers that wait at once. Beyond it no record is accepted: the disk does not keep up.
+/// Most replies that wait at once. Beyond it no record is accepted: the disk does not keep up.
 pub(crate) const WAITING_MAX: usize = 4_096;
 /// The default window.
 pub const DEFAULT_WINDOW: Duration = Duration::from_millis(50);
@@ -39,10 +38,10 @@ pub enum RecordKind {
     Call,
 }
 
-/// What the sender of a record does.
+/// What the sender of a record does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
-    /// Go on.
+    /// Continue.
     Proceed,
     /// Wait until this record is on disk.
     Wait,
@@ -51,7 +50,7 @@ pub enum CommitOutcome {
 /// Why a record is refused. Its action is refused too, because nothing is done that is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Too many wait.
+    /// Too many replies wait.
     #[error("the audit log does not keep up; try again later")]
     Full,
     /// The disk failed and does not work yet.
@@ -77,7 +76,7 @@ pub struct CommitScheduler {
     syncing_through: Option<u64>,
     /// When the records written since the last sync must be on disk.
     sync_due: Option<MonotonicTime>,
-    /// Numbers of records that are waited for, in order. At most [`WAITING_MAX`].
+    /// The records that replies wait for, in order. At most [`WAITING_MAX`].
     waiting: VecDeque<u64>,
     has_failed: bool,
 }
@@ -97,7 +96,7 @@ impl CommitScheduler {
         }
     }
 
-    /// Whether another record is accepted. Asked before it is written.
+    /// Whether another record is accepted. Call it before each write.
     ///
     /// # Errors
     /// [`CommitError`] when too many wait or the disk failed.
@@ -117,16 +116,16 @@ impl CommitScheduler {
         now: MonotonicTime,
     ) -> CommitOutcome {
         self.last_written = sequence;
-        let within = match (kind, self.calls) {
+        let delay = match (kind, self.calls) {
             (RecordKind::Decision, _) | (RecordKind::Call, CallAuditing::BeforeReply) => {
                 Duration::ZERO
             }
             (RecordKind::Call, CallAuditing::Window(window)) => window,
         };
-        let due = now + within;
+        let due = now + delay;
         self.sync_due = Some(self.sync_due.map_or(due, |d| d.min(due)));
-        // A window of zero is possible, too.
-        if within.is_zero() {
+        // The window may be zero.
+        if delay.is_zero() {
             self.waiting.push_back(sequence);
             CommitOutcome::Wait
         } else {
@@ -145,21 +144,21 @@ impl CommitScheduler {
     /// time; later records are in the next one.
     #[must_use]
     pub fn begin_sync(&mut self, now: MonotonicTime) -> bool {
-        let due = self.next_timeout().is_some_and(|due| due <= now);
-        if due {
+        let is_due = self.next_timeout().is_some_and(|due| due <= now);
+        if is_due {
             self.syncing_through = Some(self.last_written);
             self.sync_due = None;
         }
-        due
+        is_due
     }
 
     /// The sync is done. Answers the awaited records that are on disk now.
     #[must_use]
     pub fn finish_sync(&mut self) -> Vec<u64> {
-        let upto = self.syncing_through.take().unwrap_or(self.last_synced);
-        self.last_synced = upto;
-        let there = self.waiting.partition_point(|n| *n <= upto);
-        self.waiting.drain(..there).collect()
+        let last = self.syncing_through.take().unwrap_or(self.last_synced);
+        self.last_synced = last;
+        let count = self.waiting.partition_point(|n| *n <= last);
+        self.waiting.drain(..count).collect()
     }
 
     /// A write or sync failed. A second try may report success for lost bytes, so there is none until
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_is_said_to_be_one() {
+    fn a_slow_disk_is_reported() {
         let mut commit = CommitScheduler::new(CallAuditing::BeforeReply, 0);
         for n in 1..=WAITING_MAX as u64 {
             commit.check_capacity().unwrap();
@@ -263,10 +262,10 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody who waits is let go before the disk has the record, or forgotten; and with a disk that
-        /// takes no time, no record stays off it longer than the window.
+        /// Each reply is released once its record is on disk; with an instant disk, no record is synced later than the
+        /// window.
         #[test]
-        fn who_waits_is_let_go_once_and_in_time(
+        fn each_waiting_reply_is_released_once_and_in_time(
             steps in proptest::collection::vec((any::<bool>(), 0u64..40), 1..100)
         ) {
             let mut commit = CommitScheduler::new(CallAuditing::default(), 0);
@@ -276,9 +275,9 @@ mod tests {
                     now += 1;
                     if commit.begin_sync(at(now)) {
                         disk = commit.syncing_through.unwrap();
-                        for let_go in commit.finish_sync() {
-                            prop_assert!(let_go <= disk);
-                            prop_assert_eq!(waits.first(), Some(&let_go));
+                        for released in commit.finish_sync() {
+                            prop_assert!(released <= disk);
+                            prop_assert_eq!(waits.first(), Some(&released));
                             waits.remove(0);
                         }
                     }
@@ -293,8 +292,8 @@ mod tests {
             }
             while let Some(due) = commit.next_timeout() {
                 prop_assert!(commit.begin_sync(due));
-                for let_go in commit.finish_sync() {
-                    prop_assert_eq!(waits.remove(0), let_go);
+                for released in commit.finish_sync() {
+                    prop_assert_eq!(waits.remove(0), released);
                 }
             }
             prop_assert_eq!(waits, Vec::<u64>::new());

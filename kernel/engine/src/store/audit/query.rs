@@ -1,4 +1,4 @@
-//! Which records of the log are asked for, and by what each of them can be found.
+//! Filters of audit records, and the values that records are indexed by.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use crate::timestamps::parse_rfc3339;
 
-/// Most records in one answer.
+/// Most records in one response.
 pub const RESULTS_MAX: usize = 1_000;
-/// As many where nobody says how many.
+/// The default number of records in one response.
 pub const RESULTS_DEFAULT: usize = 100;
 /// Most values of one event.
 const VALUES_MAX: usize = 6;
 
-/// What records can be found by, the one with the fewest records to a value first.
+/// Indexes, the most selective first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordIndex {
     /// The trace: a handful of records.
@@ -25,12 +25,12 @@ pub enum RecordIndex {
     Agent,
     /// The server.
     Server,
-    /// How it ended: nearly all of them alike.
+    /// The outcome: few different values.
     Result,
 }
 
 impl RecordIndex {
-    /// How it is told from the others in a key.
+    /// The byte of the index in keys.
     #[must_use]
     pub fn key_byte(self) -> u8 {
         match self {
@@ -43,7 +43,7 @@ impl RecordIndex {
     }
 }
 
-/// A value by eight bytes of its hash: enough that names do not meet by chance.
+/// Eight bytes of a value's hash: enough to avoid collisions by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueHash(pub(super) u64);
 
@@ -57,41 +57,41 @@ impl ValueHash {
     }
 }
 
-/// What is asked, by the hashes of its values: whoever has all of them may be it.
+/// A filter by hashes of values: records with all of them may match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedFilter {
-    /// The one with the fewest records first.
+    /// The most selective first.
     pub(crate) values: Vec<(RecordIndex, ValueHash)>,
-    /// The first moment, in milliseconds since 1970.
+    /// The earliest time, in milliseconds since 1970.
     pub since_ms: u64,
-    /// The first moment that is too late.
+    /// The end of the time range, exclusive.
     pub until_ms: u64,
 }
 
 impl HashedFilter {
-    /// Whether a record of this moment may be it.
+    /// Whether the time is in range.
     #[must_use]
     pub(crate) fn is_in_range(&self, at_ms: u64) -> bool {
         (self.since_ms..self.until_ms).contains(&at_ms)
     }
 }
 
-/// What is asked: a record has to be all of it.
+/// A filter: a record must match all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordFilter {
-    /// Who did it, or was given or denied something.
+    /// The actor or the affected agent.
     pub agent: Option<String>,
-    /// What it was done to, or who reported it.
+    /// The affected or reporting server.
     pub server: Option<String>,
     /// The server's own name of a tool.
     pub tool: Option<String>,
     /// The trace.
     pub trace: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub result: Option<Outcome>,
-    /// The first moment, in milliseconds since 1970.
+    /// The earliest time, in milliseconds since 1970.
     pub since_ms: u64,
-    /// The first moment that is too late.
+    /// The end of the time range, exclusive.
     pub until_ms: u64,
 }
 
@@ -112,21 +112,21 @@ impl Default for RecordFilter {
 
 impl RecordFilter {
     fn values(&self) -> impl Iterator<Item = (RecordIndex, &str)> {
-        let asked = [
+        let values = [
             (RecordIndex::Trace, &self.trace),
             (RecordIndex::Tool, &self.tool),
             (RecordIndex::Agent, &self.agent),
             (RecordIndex::Server, &self.server),
         ];
-        let asked = asked.into_iter();
-        let asked = asked.filter_map(|(index, value)| Some((index, value.as_deref()?)));
+        let values = values.into_iter();
+        let values = values.filter_map(|(index, value)| Some((index, value.as_deref()?)));
         let result = self
             .result
             .map(|result| (RecordIndex::Result, result.as_str()));
-        asked.chain(result)
+        values.chain(result)
     }
 
-    /// The same by hashes.
+    /// The filter by hashes.
     #[must_use]
     pub fn to_hashed(&self) -> HashedFilter {
         let values = self.values();
@@ -139,31 +139,31 @@ impl RecordFilter {
         }
     }
 
-    /// Whether an event is asked for. One that cannot be read is not.
+    /// Whether an event matches. One that cannot be parsed does not.
     #[must_use]
     pub fn matches(&self, event: &str) -> bool {
-        let Some(found) = IndexedEvent::parse(event) else {
+        let Some(indexed) = IndexedEvent::parse(event) else {
             return false;
         };
-        let has = |asked: (RecordIndex, &str)| {
-            let mut of = found.values.iter();
-            of.any(|(index, value)| (*index, value.as_ref()) == asked)
+        let has = |filter: (RecordIndex, &str)| {
+            let mut values = indexed.values.iter();
+            values.any(|(index, value)| (*index, value.as_ref()) == filter)
         };
-        (self.since_ms..self.until_ms).contains(&found.at_ms) && self.values().all(has)
+        (self.since_ms..self.until_ms).contains(&indexed.at_ms) && self.values().all(has)
     }
 }
 
-/// What an event can be found by.
+/// The indexed values of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedEvent<'a> {
     /// When it happened, in milliseconds since 1970.
     pub at_ms: u64,
-    /// One value each; none twice.
+    /// Without duplicates.
     pub(crate) values: Vec<(RecordIndex, Cow<'a, str>)>,
 }
 
 impl<'a> IndexedEvent<'a> {
-    /// Reads it off the event's text.
+    /// Parses the event's text.
     #[must_use]
     pub fn parse(event: &'a str) -> Option<Self> {
         let event: EventFields<'a> = serde_json::from_str(event).ok()?;
@@ -180,7 +180,7 @@ impl<'a> IndexedEvent<'a> {
             ActorKind::Server => add(RecordIndex::Server, Some(event.actor.id)),
             ActorKind::Operator | ActorKind::Node | ActorKind::Kernel => {}
         }
-        let text = |named: Option<BorrowedText<'a>>| named.map(|named| named.0);
+        let text = |text: Option<BorrowedText<'a>>| text.map(|text| text.0);
         add(RecordIndex::Agent, text(event.target.agent_id));
         add(RecordIndex::Server, text(event.target.server_id));
         add(RecordIndex::Tool, text(event.target.tool_name));
@@ -192,7 +192,7 @@ impl<'a> IndexedEvent<'a> {
     }
 }
 
-/// The members of an event that say who, what, when and how it ended.
+/// The indexed members of an event.
 #[derive(Deserialize)]
 struct EventFields<'a> {
     #[serde(borrow)]
@@ -225,7 +225,7 @@ struct TargetFields<'a> {
     agent_id: Option<BorrowedText<'a>>,
 }
 
-/// Not copied where it has no escapes: serde borrows a text within an option only behind a type of its own.
+/// Borrows text without escapes: serde does so inside an option only for a type of its own.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -245,9 +245,9 @@ mod tests {
         .to_string()
     }
 
-    /// A record is found by who did it and by whom it is about, and by nothing that its details say.
+    /// Records match by actor and target, not by details.
     #[test]
-    fn a_record_has_to_be_all_of_what_is_asked() {
+    fn a_record_matches_only_the_whole_filter() {
         let event = granted();
         let judge = |ask: &dyn Fn(&mut RecordFilter)| {
             let mut filter = RecordFilter::default();
@@ -273,7 +273,6 @@ mod tests {
         assert!(!RecordFilter::default().matches("{}"));
     }
 
-    /// What has the fewest records is looked through first, whatever else is asked.
     #[test]
     fn the_most_selective_value_comes_first() {
         let filter = RecordFilter {
@@ -284,7 +283,7 @@ mod tests {
             result: Some(Outcome::Denied),
             ..RecordFilter::default()
         };
-        let sought = filter.to_hashed();
+        let hashed = filter.to_hashed();
         let values = [
             (RecordIndex::Trace, "r"),
             (RecordIndex::Tool, "o"),
@@ -293,16 +292,15 @@ mod tests {
             (RecordIndex::Result, "DENIED"),
         ];
         assert_eq!(
-            sought.values,
+            hashed.values,
             values.map(|(index, value)| (index, ValueHash::from_value(value)))
         );
-        assert!(sought.values.is_sorted());
+        assert!(hashed.values.is_sorted());
         assert_eq!(RecordFilter::default().to_hashed().values, []);
     }
 
-    /// Whatever index is asked, the record is in it: in each of its values, and in each only once.
     #[test]
-    fn a_record_is_in_every_index_it_can_be_asked_by() {
+    fn a_record_is_in_each_index_once() {
         let event = granted();
         let found = IndexedEvent::parse(&event).unwrap();
         assert_eq!(found.at_ms, 1_500);

@@ -2,12 +2,12 @@
 
 use super::record::{self, AuditRecord};
 
-/// A stretch of a file, in bytes.
+/// A range of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
-    /// Where it begins.
+    /// The first byte.
     pub(crate) offset: u64,
-    /// How long it is.
+    /// The length.
     pub len: u64,
 }
 
@@ -18,7 +18,7 @@ pub enum LogItem<'a> {
     Record(ByteRange, AuditRecord<'a>),
     /// Bytes that are no record, where one should be, with the number that can still be read.
     Damaged(ByteRange, Option<u64>),
-    /// The same with bytes that read as zeros, which no record has: a part that never came to the disk, perhaps.
+    /// Damaged with zero bytes, which no record has: perhaps a part that never reached the disk.
     Hole(ByteRange, Option<u64>),
     /// A byte after a record that should be a newline.
     Separator(ByteRange),
@@ -29,16 +29,16 @@ pub enum LogItem<'a> {
 }
 
 impl LogItem<'_> {
-    /// Where it ends.
+    /// The end of its range.
     #[must_use]
     pub fn end(&self) -> u64 {
-        let (Self::Record(stretch, _)
-        | Self::Damaged(stretch, _)
-        | Self::Hole(stretch, _)
-        | Self::Separator(stretch)
-        | Self::Torn(stretch)
-        | Self::Unterminated(stretch)) = self;
-        stretch.offset + stretch.len
+        let (Self::Record(range, _)
+        | Self::Damaged(range, _)
+        | Self::Hole(range, _)
+        | Self::Separator(range)
+        | Self::Torn(range)
+        | Self::Unterminated(range)) = self;
+        range.offset + range.len
     }
 }
 
@@ -81,33 +81,33 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// A line that is no record may be a complete one whose newline was changed.
+    /// Finds a complete record whose newline was changed.
     fn record_prefix(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
         let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
-        // Zeros behind it are no changed newline, but a part of the file that is not there.
+        // Zeros after it are no changed newline, but a missing part of the file.
         let ends = ends.filter(|end| line[*end] > 0 || line.get(end + 1).is_some_and(|b| *b > 0));
         ends.into_iter()
             .find_map(|end| AuditRecord::parse(&line[..end]).map(|record| (end, record)))
     }
 
-    /// Damage inside a record may look like a newline: the next line belongs to the same record if this one
-    /// has no end and that one no beginning.
+    /// Damage inside a record may look like a newline: the next line belongs to the same record if this one has no
+    /// suffix and that one no prefix.
     fn read_damaged(&mut self, len: usize) -> LogItem<'a> {
         let start = self.position;
-        let mut stretch = self.advance(len + 1);
+        let mut range = self.advance(len + 1);
         while !record::has_record_suffix(&self.bytes[start..self.position - 1]) {
-            let (len, ended) = self.current_line();
+            let (len, has_newline) = self.current_line();
             let line = &self.bytes[self.position..self.position + len];
-            if !ended || line.is_empty() || record::has_record_prefix(line) {
+            if !has_newline || line.is_empty() || record::has_record_prefix(line) {
                 break;
             }
-            stretch.len += self.advance(len + 1).len;
+            range.len += self.advance(len + 1).len;
         }
         let bytes = &self.bytes[start..self.position];
         if bytes.contains(&0) {
-            LogItem::Hole(stretch, record::parse_sequence(bytes))
+            LogItem::Hole(range, record::parse_sequence(bytes))
         } else {
-            LogItem::Damaged(stretch, record::parse_sequence(bytes))
+            LogItem::Damaged(range, record::parse_sequence(bytes))
         }
     }
 }
@@ -122,19 +122,19 @@ impl<'a> Iterator for LogReader<'a> {
         if self.position == self.bytes.len() {
             return None;
         }
-        let (len, ended) = self.current_line();
+        let (len, has_newline) = self.current_line();
         let line = &self.bytes[self.position..self.position + len];
         if let Some(record) = AuditRecord::parse(line) {
-            let stretch = self.advance(len + usize::from(ended));
-            self.pending = (!ended).then(|| LogItem::Unterminated(self.advance(0)));
-            return Some(LogItem::Record(stretch, record));
+            let range = self.advance(len + usize::from(has_newline));
+            self.pending = (!has_newline).then(|| LogItem::Unterminated(self.advance(0)));
+            return Some(LogItem::Record(range, record));
         }
         if let Some((end, record)) = Self::record_prefix(line) {
-            let stretch = self.advance(end);
+            let range = self.advance(end);
             self.pending = Some(LogItem::Separator(self.advance(1)));
-            return Some(LogItem::Record(stretch, record));
+            return Some(LogItem::Record(range, record));
         }
-        Some(if ended {
+        Some(if has_newline {
             self.read_damaged(len)
         } else {
             LogItem::Torn(self.advance(len))
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_damage_has_its_name() {
+    fn each_kind_of_damage_is_classified() {
         let whole = log(3);
         let line = whole.len() / 3;
         assert_eq!(kinds(&whole), "rrr");
@@ -193,9 +193,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the bytes are, each of them is in exactly one stretch, in their order.
+        /// Each byte is in exactly one range, in order.
         #[test]
-        fn no_byte_is_passed_over(
+        fn no_byte_is_skipped(
             cut in 0usize..2000, at in 0usize..2000, junk in proptest::collection::vec(any::<u8>(), 0..40)
         ) {
             let mut bytes = log(4);

@@ -65,10 +65,10 @@ impl fmt::Debug for RecordDigest {
     }
 }
 
-/// A whole line, borrowed, with a correct hash.
+/// A complete line with a correct hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRecord<'a> {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub sequence: u64,
     /// Hash of the record before.
     pub(crate) previous: RecordDigest,
@@ -84,7 +84,7 @@ pub(super) fn write_line(
     previous: RecordDigest,
     event: impl FnOnce(&mut Vec<u8>),
 ) -> (Vec<u8>, RecordDigest) {
-    const MEMORY: &str = "memory takes what is written";
+    const MEMORY: &str = "writing to memory succeeds";
     let mut line = Vec::with_capacity(LINE_CAPACITY);
     write!(
         line,
@@ -122,7 +122,7 @@ impl<'a> AuditRecord<'a> {
     }
 }
 
-/// Whether the bytes have an end of a line, valid or not.
+/// Whether the bytes end like a record, valid or not.
 pub(super) fn has_record_suffix(line: &[u8]) -> bool {
     let tail = line.len().checked_sub(SUFFIX_LEN).map(|at| &line[at..]);
     tail.is_some_and(|t| {
@@ -130,7 +130,7 @@ pub(super) fn has_record_suffix(line: &[u8]) -> bool {
     })
 }
 
-/// Whether bytes begin as a line does.
+/// Whether the bytes begin like a record.
 pub(super) fn has_record_prefix(line: &[u8]) -> bool {
     line.starts_with(OPEN_TOKEN.as_bytes())
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn a_written_line_is_parsed() {
         let (line, hash) = line(7, r#"{"a":"\n"}"#);
         assert!(line.ends_with(b"\"}\n") && line.iter().filter(|b| **b == b'\n').count() == 1);
         let record = AuditRecord::parse(line.trim_ascii_end()).unwrap();
@@ -165,9 +165,9 @@ mod tests {
     }
 
     proptest! {
-        /// No byte of a line can be another, its hash included.
+        /// Also in the hash.
         #[test]
-        fn any_other_byte_is_noticed(at in 0usize..1000, mask in 1u8..) {
+        fn any_changed_byte_is_detected(at in 0usize..1000, mask in 1u8..) {
             let (line, _) = line(12, r#"{"event_type":"TOOL_EXECUTED","n":"é"}"#);
             let mut bytes = line.trim_ascii_end().to_vec();
             let at = at % bytes.len();

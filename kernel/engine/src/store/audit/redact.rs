@@ -1,5 +1,5 @@
-//! Keeps secrets and what people typed out of the log. Every event passes here before it is sealed,
-//! since nothing can be taken out of a chain afterwards.
+//! Removes secrets and user input from audit events before they are hashed: nothing can be removed from a chain
+//! afterwards.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::store::masks::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Longest text within details, in bytes.
 pub const TEXT_MAX: usize = 1_024;
-/// Longest text of a call's record before secrets are taken out of it, in bytes: what is left is cut at
-/// [`TEXT_MAX`], and a secret that begins before that is whole.
+/// Longest text of a call's record before masking, in bytes: the masked text is truncated to [`TEXT_MAX`], and a secret
+/// that begins before that is complete.
 pub(crate) const BUFFERED_TEXT_MAX: usize = 2 * TEXT_MAX;
-/// Texts of a call's record that are as long as its caller likes: a name, and why it was refused.
+/// Texts of a call's record whose length the caller controls: a name, and the reason of a refusal.
 const UNBOUNDED_TEXTS: usize = 2;
-/// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
+/// Longer arguments are recorded as a digest even with [`ArgumentRetention::Full`], in bytes.
 pub(crate) const ARGUMENTS_MAX: usize = 16 << 10;
 /// Members that the details of a call usually have.
 const DETAILS_CAPACITY: usize = 8;
 
-/// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
+/// Members with payloads of clients and servers, which are never recorded.
 const PAYLOADS: [&str; 8] = [
     "arguments",
     "content",
@@ -31,25 +31,24 @@ const PAYLOADS: [&str; 8] = [
     "result",
     "structuredcontent",
 ];
-/// `audit.arguments` of the settings: what is kept of a call's arguments.
+/// The setting `audit.arguments`: how a call's arguments are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArgumentRetention {
-    /// A keyed hash and the length: enough to say later whether it was this.
+    /// A keyed hash and the length: enough to verify known arguments later.
     #[default]
     Digest,
-    /// All of them, secrets masked.
+    /// The arguments, with secrets masked.
     Full,
 }
 
-/// Makes of a call's arguments what is kept of them, while the call is under way: a record that waits
-/// to be written holds no frame.
+/// Records a call's arguments during the call, so that a record that waits to be written holds no frame.
 #[derive(Clone)]
 pub struct ArgumentRecorder {
     arguments: ArgumentRetention,
     digest_key: [u8; blake3::KEY_LEN],
 }
 
-/// What is kept of a call's arguments.
+/// The recorded form of a call's arguments.
 #[derive(Clone, Debug)]
 pub struct RecordedArguments {
     digest: blake3::Hash,
@@ -58,7 +57,7 @@ pub struct RecordedArguments {
 }
 
 impl ArgumentRecorder {
-    /// The most that the record of a call with `params` of so many bytes holds of them, in bytes.
+    /// The most bytes that the record of a call holds of `params` bytes of parameters.
     #[must_use]
     pub fn recorded_bytes_max(&self, params: usize) -> usize {
         let texts = params.min(UNBOUNDED_TEXTS * BUFFERED_TEXT_MAX);
@@ -68,19 +67,19 @@ impl ArgumentRecorder {
         }
     }
 
-    /// Reads all of them once.
+    /// Hashes the arguments, and copies them if they are recorded in full.
     #[must_use]
     pub fn record(&self, text: &str) -> RecordedArguments {
-        let whole = self.arguments == ArgumentRetention::Full && text.len() <= ARGUMENTS_MAX;
+        let is_full = self.arguments == ArgumentRetention::Full && text.len() <= ARGUMENTS_MAX;
         RecordedArguments {
             digest: blake3::keyed_hash(&self.digest_key, text.as_bytes()),
             bytes: text.len(),
-            full_text: whole.then(|| text.into()),
+            full_text: is_full.then(|| text.into()),
         }
     }
 }
 
-/// The rules of one kernel.
+/// The redaction rules of one kernel.
 #[derive(Clone)]
 pub struct Redaction {
     argument_recorder: ArgumentRecorder,
@@ -88,8 +87,8 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// `key` makes digests that cannot be guessed at by who has the log only. `secrets` are the values
-    /// that the configuration resolved.
+    /// Without `key`, arguments cannot be guessed from their digests. `secrets` are the resolved values of the
+    /// configuration.
     #[must_use]
     pub fn new(
         arguments: ArgumentRetention,
@@ -105,41 +104,40 @@ impl Redaction {
         }
     }
 
-    /// These are the values that are secrets now.
+    /// Replaces the masks.
     pub fn set_masks(&mut self, masks: Arc<Masks>) {
         self.masks = masks;
     }
 
-    /// The values that are secrets.
+    /// The current masks.
     #[must_use]
     pub fn masks(&self) -> &Masks {
         &self.masks
     }
 
-    /// What makes of arguments what is kept.
+    /// The recorder of arguments.
     #[must_use]
     pub fn argument_recorder(&self) -> &ArgumentRecorder {
         &self.argument_recorder
     }
 
-    /// What is kept of the arguments of a call, to be joined with details that were scrubbed.
+    /// Renders recorded arguments, to be merged with scrubbed details.
     #[must_use]
-    pub fn render_arguments(&self, kept: &RecordedArguments) -> Map<String, Value> {
+    pub fn render_arguments(&self, recorded: &RecordedArguments) -> Map<String, Value> {
         let mut out = Map::with_capacity(DETAILS_CAPACITY);
-        out.insert("arguments_bytes".into(), kept.bytes.into());
-        let digest = kept.digest.to_hex();
+        out.insert("arguments_bytes".into(), recorded.bytes.into());
+        let digest = recorded.digest.to_hex();
         out.insert("arguments_digest".into(), digest.as_str().into());
-        let whole = kept.full_text.as_deref();
-        // What is no JSON is kept by its digest alone.
-        if let Some(Ok(mut value)) = whole.map(serde_json::from_str) {
+        let full_text = recorded.full_text.as_deref();
+        // Invalid JSON is recorded as a digest only.
+        if let Some(Ok(mut value)) = full_text.map(serde_json::from_str) {
             self.mask_value(&mut value);
             out.insert("arguments".into(), value);
         }
         out
     }
 
-    /// Takes out of details what does not belong there: payloads altogether, secrets by their name and
-    /// by their value, and the rest of long texts.
+    /// Removes payloads from details, masks secrets by name and value, and truncates long texts.
     pub fn scrub(&self, details: &mut Map<String, Value>) {
         details.retain(|key, value| {
             let key = normalize_key(key);
@@ -169,7 +167,7 @@ impl Redaction {
         }
     }
 
-    /// Masks secrets and cuts texts, and takes nothing out.
+    /// Masks secrets and truncates texts, but removes nothing.
     fn mask_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.mask_text(text),
@@ -187,14 +185,14 @@ impl Redaction {
         }
     }
 
-    /// Takes the secrets of the configuration out of a text, and cuts it at [`TEXT_MAX`] bytes.
+    /// Masks secrets of the configuration in a text, and truncates it to [`TEXT_MAX`] bytes.
     pub fn mask_text(&self, text: &mut String) {
         if let Cow::Owned(masked) = self.masked_text(text) {
             *text = masked;
         }
     }
 
-    /// The same text where nothing had to be changed, which is nearly always.
+    /// Borrows the text if it needs no change, which is the usual case.
     fn masked_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = self.masks.mask_values(text);
         if out.len() > TEXT_MAX {
@@ -208,7 +206,7 @@ impl Redaction {
     }
 }
 
-/// The beginning of a text that waits to be written, at most [`BUFFERED_TEXT_MAX`] bytes of it.
+/// Truncates a text that waits to be written to [`BUFFERED_TEXT_MAX`] bytes.
 #[must_use]
 pub fn truncate_to_buffer(text: &str) -> &str {
     &text[..text.floor_char_boundary(BUFFERED_TEXT_MAX)]
@@ -229,7 +227,7 @@ mod tests {
         )
     }
 
-    fn kept(rules: &Redaction, text: &str) -> Map<String, Value> {
+    fn rendered(rules: &Redaction, text: &str) -> Map<String, Value> {
         rules.render_arguments(&rules.argument_recorder().record(text))
     }
 
@@ -239,9 +237,8 @@ mod tests {
         details.into()
     }
 
-    /// Neither what a person typed nor what a tool was asked or answered is kept, nor any secret.
     #[test]
-    fn payloads_go_and_secrets_are_masked() {
+    fn payloads_are_removed_and_secrets_masked() {
         let details = json!({
             "duration_ms": 12,
             "reason": "login with hunter2-hunter2 failed",
@@ -263,7 +260,7 @@ mod tests {
     #[test]
     fn arguments_are_a_digest_unless_configured() {
         let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
-        let digest = kept(&rules(ArgumentRetention::Digest), text);
+        let digest = rendered(&rules(ArgumentRetention::Digest), text);
         assert_eq!(
             digest.keys().collect::<Vec<_>>(),
             ["arguments_bytes", "arguments_digest"]
@@ -274,16 +271,16 @@ mod tests {
             blake3::hash(text.as_bytes()).to_string()
         );
         let rules = rules(ArgumentRetention::Full);
-        let whole = kept(&rules, text);
+        let whole = rendered(&rules, text);
         assert_eq!(whole["arguments_digest"], digest["arguments_digest"]);
         let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
         assert_eq!(whole["arguments"], masked);
         let long = format!("\"{}\"", "x".repeat(ARGUMENTS_MAX));
-        assert!(!kept(&rules, &long).contains_key("arguments"));
+        assert!(!rendered(&rules, &long).contains_key("arguments"));
     }
 
     #[test]
-    fn long_texts_are_cut_at_a_letter() {
+    fn long_texts_are_truncated_at_a_character() {
         let mut cut = "é".repeat(TEXT_MAX);
         rules(ArgumentRetention::Digest).mask_text(&mut cut);
         assert!(
@@ -292,9 +289,9 @@ mod tests {
         );
     }
 
-    /// What a new configuration holds is masked as well, and what the old one held still is.
+    /// Secrets of the old and the new configuration are masked.
     #[test]
-    fn what_was_learnt_later_is_masked_too() {
+    fn secrets_added_later_are_masked() {
         let mut rules = rules(ArgumentRetention::Digest);
         let mut masks = rules.masks().clone();
         masks.add_secrets(["correct-horse".to_owned(), "short".to_owned()]);
@@ -312,9 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever a secret of the configuration stands, it is not in what is kept.
         #[test]
-        fn no_secret_is_kept(before in ".{0,30}", after in ".{0,30}", key in "[a-z]{1,8}", depth in 0usize..4) {
+        fn no_secret_is_recorded(before in ".{0,30}", after in ".{0,30}", key in "[a-z]{1,8}", depth in 0usize..4) {
             let mut value = json!(format!("{before}hunter2-hunter2{after}"));
             for n in 0..depth {
                 value = if n % 2 == 0 { json!([value]) } else { json!({key.as_str(): value}) };

@@ -1,10 +1,10 @@
-//! Which actions of an agent or server are recorded one by one, and which are counted.
+//! Decides which actions of an agent or server are recorded individually, and which are only counted.
 //!
-//! There are two bounds. Of equal refusals within a [`COUNT_WINDOW`] the first [`RECORDED_FIRST`] are recorded; the rest
-//! is counted, and the count is recorded when the window ends. And each agent or server has a number of
-//! bytes a day: beyond it its actions are counted by kind, and a count is recorded when it has bytes again.
-//! So with one token it takes the size of the log, divided by the bytes of a day, in days to push a record
-//! out. Events of the kernel and the operator, and decisions, are always recorded one by one.
+//! There are two limits. Of equal refusals within a [`COUNT_WINDOW`] the first [`RECORDED_FIRST`] are recorded; the rest
+//! is counted, and the count is recorded when the window ends. And each agent or server has a daily quota of bytes:
+//! beyond it, its actions are counted by kind, and a count is recorded when the quota allows it again. So with one
+//! token, pushing a record out of the log takes the size of the log divided by the quota, in days. Events of the kernel
+//! and the operator, and decisions, are always recorded individually.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,16 +15,14 @@ use serde_json::Value;
 
 use crate::clock::MonotonicTime;
 
-/// How long repetitions are counted before the count is recorded. A kernel that is killed loses these
-/// counts.
+/// How long repetitions are counted before the count is recorded. A killed kernel loses these counts.
 pub(crate) const COUNT_WINDOW: Duration = Duration::from_secs(10);
-/// Equal refusals that are recorded one by one, each with its trace, before they are counted.
+/// Equal refusals that are recorded individually, each with its trace, before they are counted.
 pub(crate) const RECORDED_FIRST: u64 = 8;
-/// Kinds of events counted for one agent at a time. Events of further kinds are recorded one by one, or
-/// counted without the tool when the bytes of the day are used up.
+/// Kinds of events counted for one agent at a time. Events of further kinds are recorded individually, or counted
+/// without the tool once the quota is used up.
 pub(crate) const KINDS_MAX: usize = 64;
-/// Agents and servers that are counted. Beyond it, the one that was silent longest is dropped, after its
-/// counts are recorded.
+/// Agents and servers with counts. Beyond it, the least recently active one is evicted, after its counts are recorded.
 pub(crate) const ACTORS_MAX: usize = 1_024;
 /// The assumed size of the record of a count.
 const COUNT_BYTES: i64 = 1_024;
@@ -35,12 +33,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The counts of one log.
 #[derive(Clone, Debug)]
 pub struct RepeatCounter {
-    /// Bytes of each a day; 0 for no bound.
+    /// The daily quota of each; 0 for no limit.
     bytes_per_day: u64,
     actors: HashMap<ActorKey, ActorBudget>,
-    /// Counts of dropped agents.
+    /// Counts of evicted agents.
     evicted_counts: Vec<Event>,
-    /// When to look next.
+    /// When the next count is due.
     next_check: Option<MonotonicTime>,
 }
 
@@ -52,9 +50,8 @@ struct ActorKey {
 
 #[derive(Clone, Debug)]
 struct ActorBudget {
-    /// Bytes that are left; negative after a long record.
+    /// The rest of the quota; negative after a long record.
     bytes_left: i64,
-    /// The time of that.
     refilled_at: MonotonicTime,
     counts: HashMap<EventKey, RepeatCount>,
 }
@@ -73,7 +70,7 @@ struct EventKey {
 #[derive(Clone, Debug)]
 struct RepeatCount {
     since: MonotonicTime,
-    /// How many were recorded one by one.
+    /// How many were recorded individually.
     recorded: u64,
     repeated: u64,
     /// The time of the first counted event.
@@ -83,8 +80,8 @@ struct RepeatCount {
 }
 
 impl RepeatCounter {
-    /// No counts. Each agent and each server may use `per_day` bytes a day, 0 for no bound; at once if it
-    /// likes, and what it used comes back over the day.
+    /// Creates an empty counter. Each agent and server has a quota of `bytes_per_day`, 0 for no limit. It may be used at
+    /// once, and refills over the day.
     #[must_use]
     pub fn new(bytes_per_day: u64) -> Self {
         Self {
@@ -95,38 +92,31 @@ impl RepeatCounter {
         }
     }
 
-    /// Whether an event is only counted. Otherwise it is to be recorded, and then [`RepeatCounter::record_written`]
-    /// called.
+    /// Counts an event if it is only to be counted. If not, record it and call [`RepeatCounter::record_written`].
     #[must_use]
     pub fn try_count(&mut self, event: &Event, now: MonotonicTime) -> bool {
-        let refused = matches!(event.result, Outcome::Denied | Outcome::Blocked);
+        let is_refusal = matches!(event.result, Outcome::Denied | Outcome::Blocked);
         let per_day = self.bytes_per_day;
-        let Some(account) = self.budget(&event.actor, now) else {
+        let Some(budget) = self.budget(&event.actor, now) else {
             return false;
         };
-        account.refill(per_day, now);
-        let over = per_day > 0 && account.bytes_left <= 0;
-        if !refused && !over {
+        budget.refill(per_day, now);
+        let is_over_quota = per_day > 0 && budget.bytes_left <= 0;
+        if !is_refusal && !is_over_quota {
             return false;
         }
-        let (same, room) = (
-            EventKey::from_event(event),
-            account.counts.len() < KINDS_MAX,
-        );
+        let (key, has_capacity) = (EventKey::from_event(event), budget.counts.len() < KINDS_MAX);
         let window = RepeatCount::starting_at(now);
-        let known = account.counts.contains_key(&same);
-        let count = match (known || room, over) {
-            (true, _) => account.counts.entry(same).or_insert(window),
-            (false, true) => account
-                .counts
-                .entry(same.without_details())
-                .or_insert(window),
+        let is_known = budget.counts.contains_key(&key);
+        let count = match (is_known || has_capacity, is_over_quota) {
+            (true, _) => budget.counts.entry(key).or_insert(window),
+            (false, true) => budget.counts.entry(key.without_details()).or_insert(window),
             (false, false) => return false,
         };
-        let counted = count.try_count(event, over);
+        let is_counted = count.try_count(event, is_over_quota);
         let due = count.since + COUNT_WINDOW;
         self.next_check = Some(self.next_check.map_or(due, |next| next.min(due)));
-        counted
+        is_counted
     }
 
     /// A record of this many bytes was written.
@@ -135,9 +125,9 @@ impl RepeatCounter {
         if per_day == 0 {
             return;
         }
-        if let Some(account) = self.budget(actor, now) {
-            account.refill(per_day, now);
-            account.bytes_left = account
+        if let Some(budget) = self.budget(actor, now) {
+            budget.refill(per_day, now);
+            budget.bytes_left = budget
                 .bytes_left
                 .saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
@@ -153,7 +143,7 @@ impl RepeatCounter {
         }
     }
 
-    /// The counts to be recorded now: of windows that are over, as far as the bytes of their agent allow.
+    /// The counts to be recorded now: those of ended windows, as far as the quota of their agent allows.
     #[must_use]
     pub fn take_due(&mut self, now: MonotonicTime) -> Vec<Event> {
         let mut out = std::mem::take(&mut self.evicted_counts);
@@ -161,13 +151,13 @@ impl RepeatCounter {
             return out;
         }
         let per_day = self.bytes_per_day;
-        for account in self.actors.values_mut() {
-            account.refill(per_day, now);
-            let mut bytes = account.bytes_left;
-            account.counts.retain(|_, count| {
-                let over = now.duration_since(count.since) >= COUNT_WINDOW;
-                let pays = per_day == 0 || bytes > 0;
-                if !over || (count.repeated > 0 && !pays) {
+        for budget in self.actors.values_mut() {
+            budget.refill(per_day, now);
+            let mut bytes = budget.bytes_left;
+            budget.counts.retain(|_, count| {
+                let has_ended = now.duration_since(count.since) >= COUNT_WINDOW;
+                let has_quota = per_day == 0 || bytes > 0;
+                if !has_ended || (count.repeated > 0 && !has_quota) {
                     return true;
                 }
                 if let Some(event) = count.to_event() {
@@ -185,14 +175,13 @@ impl RepeatCounter {
         out
     }
 
-    /// All counts, whether their windows are over or not: before the log ends, and before old records are
-    /// removed.
+    /// All counts, also of open windows: before the log ends, and before old records are removed.
     #[must_use]
     pub fn take_all(&mut self) -> Vec<Event> {
         let mut out = std::mem::take(&mut self.evicted_counts);
-        for account in self.actors.values_mut() {
+        for budget in self.actors.values_mut() {
             out.extend(
-                account
+                budget
                     .counts
                     .drain()
                     .filter_map(|(_, count)| count.to_event()),
@@ -203,12 +192,12 @@ impl RepeatCounter {
     }
 
     fn budget(&mut self, actor: &Actor, now: MonotonicTime) -> Option<&mut ActorBudget> {
-        let who = ActorKey::from_actor(actor)?;
-        if self.actors.len() >= ACTORS_MAX && !self.actors.contains_key(&who) {
+        let key = ActorKey::from_actor(actor)?;
+        if self.actors.len() >= ACTORS_MAX && !self.actors.contains_key(&key) {
             self.evict_actor(now);
         }
         let bytes = i64::try_from(self.bytes_per_day).unwrap_or(i64::MAX);
-        Some(match self.actors.entry(who) {
+        Some(match self.actors.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(ActorBudget {
                 bytes_left: bytes,
@@ -218,24 +207,24 @@ impl RepeatCounter {
         })
     }
 
-    /// Drops an agent: first one that has used no bytes, else the one that was silent longest.
+    /// Evicts all agents with a full quota and no counts, or else the least recently active one.
     fn evict_actor(&mut self, now: MonotonicTime) {
         let per_day = self.bytes_per_day;
-        self.actors.retain(|_, account| {
-            account.refill(per_day, now);
-            let unused = i64::try_from(per_day).is_ok_and(|all| account.bytes_left >= all);
-            !account.counts.is_empty() || !unused
+        self.actors.retain(|_, budget| {
+            budget.refill(per_day, now);
+            let is_full = i64::try_from(per_day).is_ok_and(|all| budget.bytes_left >= all);
+            !budget.counts.is_empty() || !is_full
         });
         if self.actors.len() < ACTORS_MAX {
             return;
         }
-        let quiet = self
+        let oldest = self
             .actors
             .iter()
-            .min_by_key(|(_, account)| account.refilled_at);
-        let quiet = quiet.map(|(who, _)| who.clone());
-        if let Some(gone) = quiet.and_then(|who| self.actors.remove(&who)) {
-            let counts = gone.counts.into_values();
+            .min_by_key(|(_, budget)| budget.refilled_at);
+        let oldest = oldest.map(|(key, _)| key.clone());
+        if let Some(evicted) = oldest.and_then(|key| self.actors.remove(&key)) {
+            let counts = evicted.counts.into_values();
             self.evicted_counts
                 .extend(counts.filter_map(|count| count.to_event()));
         }
@@ -243,35 +232,32 @@ impl RepeatCounter {
 }
 
 impl ActorKey {
-    /// Events that are bounded.
+    /// The key of a limited actor.
     fn from_actor(actor: &Actor) -> Option<Self> {
-        let server = match actor.kind {
+        let is_server = match actor.kind {
             ActorKind::Agent => false,
             ActorKind::Server => true,
             ActorKind::Operator | ActorKind::Node | ActorKind::Kernel => return None,
         };
         let id = actor.id.clone();
-        Some(Self {
-            is_server: server,
-            id,
-        })
+        Some(Self { is_server, id })
     }
 }
 
 impl ActorBudget {
     fn refill(&mut self, per_day: u64, now: MonotonicTime) {
-        let most = i64::try_from(per_day).unwrap_or(i64::MAX);
+        let quota = i64::try_from(per_day).unwrap_or(i64::MAX);
         let gained =
             now.duration_since(self.refilled_at).as_nanos() * u128::from(per_day) / DAY.as_nanos();
         let gained = i64::try_from(gained).unwrap_or(i64::MAX);
-        // Less than a byte is waited for.
+        // Fractions of a byte accumulate.
         if gained > 0 {
-            self.bytes_left = self.bytes_left.saturating_add(gained).min(most);
+            self.bytes_left = self.bytes_left.saturating_add(gained).min(quota);
             self.refilled_at = now;
         }
     }
 
-    /// When one of its counts is to be recorded: its window is over, and there are bytes for it.
+    /// When its next count is due: its window has ended, and the quota allows it.
     fn next_due(&self, per_day: u64) -> Option<MonotonicTime> {
         let due = self
             .counts
@@ -281,8 +267,8 @@ impl ActorBudget {
         if per_day == 0 || self.bytes_left > 0 {
             return Some(due);
         }
-        let lacking = u128::from(self.bytes_left.unsigned_abs()) + 1;
-        let nanos = lacking * DAY.as_nanos() / u128::from(per_day) + 1;
+        let missing = u128::from(self.bytes_left.unsigned_abs()) + 1;
+        let nanos = missing * DAY.as_nanos() / u128::from(per_day) + 1;
         let after = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         Some(due.max(self.refilled_at + after))
     }
@@ -304,7 +290,7 @@ impl EventKey {
         }
     }
 
-    /// All events of this type and result, whatever else they are about.
+    /// The key for all events of this type and result.
     fn without_details(self) -> Self {
         Self {
             server: None,
@@ -326,9 +312,9 @@ impl RepeatCount {
         }
     }
 
-    /// Whether another event is only counted.
-    fn try_count(&mut self, event: &Event, over: bool) -> bool {
-        if !over && self.repeated == 0 && self.recorded < RECORDED_FIRST {
+    /// Counts an event unless it is to be recorded individually.
+    fn try_count(&mut self, event: &Event, is_over_quota: bool) -> bool {
+        if !is_over_quota && self.repeated == 0 && self.recorded < RECORDED_FIRST {
             self.recorded += 1;
             return false;
         }
@@ -403,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_refusal_is_written_some_times_and_then_counted() {
+    fn equal_refusals_are_counted_after_the_first() {
         let mut repeats = RepeatCounter::new(0);
         let written = (0..100).filter(|_| !repeats.try_count(&refused("a"), at(1)));
         assert_eq!(written.count() as u64, RECORDED_FIRST);
@@ -423,10 +409,9 @@ mod tests {
         assert!(!repeats.try_count(&refused("a"), at(12)), "a new window");
     }
 
-    /// Beyond its bytes nothing of an agent is written one by one, nothing of it is lost, and a count
-    /// waits until it is paid for. Others are not concerned.
+    /// No event is lost, a count waits for the quota, and other agents are not affected.
     #[test]
-    fn beyond_its_bytes_an_agent_is_counted() {
+    fn an_agent_over_its_quota_is_only_counted() {
         let mut repeats = RepeatCounter::new(86_400);
         assert!(!repeats.try_count(&done("a"), at(0)));
         repeats.record_written(&done("a").actor, 86_400 + 99, at(0));
@@ -453,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_told_apart_and_no_count_is_lost_with_them() {
+    fn evicted_agents_lose_no_count() {
         let mut repeats = RepeatCounter::new(1);
         let mut counted = 0;
         for n in 0..2 * ACTORS_MAX {
@@ -464,15 +449,14 @@ mod tests {
         }
         assert!(repeats.actors.len() <= ACTORS_MAX);
         assert_eq!(counted, 2 * ACTORS_MAX as u64);
-        let told: u64 = repeats.take_all().iter().map(repeated).sum();
-        assert_eq!(told, counted);
+        let reported: u64 = repeats.take_all().iter().map(repeated).sum();
+        assert_eq!(reported, counted);
     }
 
     proptest! {
-        /// Whatever comes and whenever, what is written and what is counted is all of it, and the bytes
-        /// of one agent have their bound.
+        /// Recorded and counted events add up, and each agent stays within its quota.
         #[test]
-        fn nothing_is_lost_and_the_bytes_are_bounded(
+        fn no_event_is_lost_and_bytes_are_bounded(
             steps in proptest::collection::vec((0u8..100, any::<bool>(), 0u64..30), 1..300)
         ) {
             const PER_DAY: u64 = 40_000;

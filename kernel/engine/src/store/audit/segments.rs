@@ -1,4 +1,4 @@
-//! The files of a log, so that old records can be removed without the rest losing its beginning.
+//! The files of a log: old files can be removed without breaking the chain of the rest.
 //!
 //! Before files are removed, a record names the last removed record and its hash. The remaining log begins
 //! there, and any other missing beginning is a fault.
@@ -13,7 +13,7 @@ use super::chain::Head;
 /// Most files. Beyond it the oldest are removed whatever their age, because each start reads them all.
 pub(crate) const SEGMENTS_MAX: usize = 4_096;
 
-/// `[audit]` of the settings: how much is kept.
+/// The retention settings of `[audit]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Records older than this are removed; `None` for no limit.
@@ -38,17 +38,17 @@ impl Default for Retention {
 /// One file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its number, from 1; its name is made of it.
+    /// The number, from 1; part of the file name.
     pub number: u64,
     /// Its last record; that of the file before while it is empty.
     pub last: Head,
-    /// How long it is.
+    /// The length.
     pub bytes: u64,
-    /// When its youngest record was made, in milliseconds since 1970.
+    /// The time of its newest record, in milliseconds since 1970.
     pub newest_ms: u64,
 }
 
-/// Files to be removed, after a record of it is on disk.
+/// Files to be removed once a record of the trim is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// The last removed record.
@@ -77,7 +77,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// For the files found, oldest first; without any, the first is to be made.
+    /// Takes the existing files, oldest first; without any, the first one is created.
     #[must_use]
     pub fn new(retention: Retention, found: Vec<Segment>) -> Self {
         let mut closed = VecDeque::from(found);
@@ -94,8 +94,8 @@ impl Segments {
         }
     }
 
-    /// The number of the file that the next line of `len` bytes is written to: another one than before
-    /// when the open one is full. A line longer than a file has a file of its own.
+    /// The number of the file for the next line of `len` bytes: a new one if the open one is full. A line longer than a
+    /// file has a file of its own.
     #[must_use]
     pub fn segment_for(&mut self, len: u64) -> u64 {
         if self.open.bytes > 0 && self.open.bytes.saturating_add(len) > self.retention.segment_bytes
@@ -115,7 +115,7 @@ impl Segments {
     pub fn record_written(&mut self, head: Head, len: u64, now_ms: u64) {
         self.open.last = head;
         self.open.bytes += len;
-        // The clock may have been set back; a file is as old as its youngest record.
+        // The clock may have been set back; a file is as old as its newest record.
         self.open.newest_ms = self.open.newest_ms.max(now_ms);
     }
 
@@ -151,22 +151,22 @@ impl Segments {
         };
         let mut bytes: u64 = self.closed.iter().map(|s| s.bytes).sum();
         let mut files = self.closed.len();
-        let going = self.closed.iter().take_while(|segment| {
-            let goes =
+        let removed = self.closed.iter().take_while(|segment| {
+            let is_removed =
                 bytes > self.retention.max_bytes || files >= SEGMENTS_MAX || too_old(segment);
             bytes -= segment.bytes;
             files -= 1;
-            goes
+            is_removed
         });
-        let going: Vec<&Segment> = going.collect();
-        let through = going.last()?.last;
+        let removed: Vec<&Segment> = removed.collect();
+        let through = removed.last()?.last;
         Some(Trim {
             through,
-            segments: going.iter().map(|s| s.number).collect(),
+            segments: removed.iter().map(|s| s.number).collect(),
         })
     }
 
-    /// The files are gone.
+    /// Forgets removed files.
     pub fn apply_trim(&mut self, trim: &Trim) {
         let last = trim.through.sequence;
         while self.closed.front().is_some_and(|s| s.last.sequence <= last) {
@@ -187,7 +187,7 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeMap;
 
-    /// A log in memory: what the hands do with files.
+    /// A log in memory.
     struct MemoryLog {
         chain: Chain,
         segments: Segments,
@@ -212,10 +212,10 @@ mod tests {
         }
 
         fn announce(&mut self, trim: &Trim, now_ms: u64) {
-            let mut said = event(json!({}));
-            said.event_type = EventType::LOG_TRIMMED;
-            said.details = trim.details();
-            self.write(said, now_ms);
+            let mut record = event(json!({}));
+            record.event_type = EventType::LOG_TRIMMED;
+            record.details = trim.details();
+            self.write(record, now_ms);
         }
 
         fn remove(&mut self, trim: &Trim) {
@@ -242,10 +242,9 @@ mod tests {
         }
     }
 
-    /// What is left after a trimming is whole; a beginning that goes without a word is a fault, at
-    /// whatever point between the record and the last removal the kernel ended.
+    /// Files removed without a record are a fault; after the record, the kernel may end at any point of the removal.
     #[test]
-    fn a_trimmed_log_is_whole_and_a_beheaded_one_is_not() {
+    fn only_a_recorded_trim_is_no_fault() {
         let mut log = MemoryLog::new(small());
         (0..20).for_each(|n| log.write(event(json!({"n": n})), n));
         let trim = log.segments.due_trim(20).expect("it is over its bytes");
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn old_files_go_and_the_open_one_stays() {
+    fn old_files_are_removed_but_not_the_open_one() {
         let mut log = MemoryLog::new(small());
         (0..6).for_each(|n| log.write(event(json!({"n": n})), n));
         assert_eq!(log.segments.due_trim(1_000), None);
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_failed_is_left_for_the_next() {
+    fn a_failed_file_is_followed_by_a_new_one() {
         let mut log = MemoryLog::new(small());
         (0..3).for_each(|n| log.write(event(json!({"n": n})), n));
         let (number, last) = (log.segments.open.number, log.segments.open.last);
@@ -307,9 +306,9 @@ mod tests {
     }
 
     proptest! {
-        /// However records come and files go, the log is whole, and its size has its bound.
+        /// The log stays verifiable, and its size bounded.
         #[test]
-        fn retention_keeps_the_chain_and_the_bound(gaps in proptest::collection::vec(0u64..400, 1..80)) {
+        fn retention_preserves_the_chain_and_the_size_limit(gaps in proptest::collection::vec(0u64..400, 1..80)) {
             let mut log = MemoryLog::new(small());
             let mut now = 0;
             for (n, gap) in gaps.into_iter().enumerate() {

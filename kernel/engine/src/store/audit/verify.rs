@@ -1,4 +1,4 @@
-//! Names the faults of a log: what was changed, removed, moved, duplicated, inserted or cut off.
+//! Finds the faults of a log: changed, removed, moved, duplicated, inserted and truncated records.
 //!
 //! Consecutive records form a run, so that memory grows with the number of faults, not with the length of
 //! the log.
@@ -14,11 +14,11 @@ use super::record::{AuditRecord, RecordDigest};
 
 pub use self::control_records::{ACKNOWLEDGED_MAX, acknowledgment};
 
-/// Beyond this number faults are not told apart: the log as a whole cannot be trusted, and finding the
-/// fewest moves takes the square of their number.
+/// Beyond this number, faults are not distinguished: the log as a whole cannot be trusted, and finding the fewest moves
+/// takes quadratic time.
 pub(crate) const MAX_SPANS: usize = 2_048;
 
-/// A place in the log's files.
+/// A position in the log's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOffset {
     /// Number of the segment.
@@ -32,7 +32,7 @@ pub struct SegmentOffset {
 pub enum LogFault {
     /// A record was changed: its bytes differ, or its successor has another hash for it.
     Changed {
-        /// Its number; if that cannot be read, the number its place implies.
+        /// Its number; if that cannot be read, the number implied by its position.
         sequence: u64,
         /// Its place.
         place: SegmentOffset,
@@ -51,7 +51,7 @@ pub enum LogFault {
         /// The last.
         to: u64,
     },
-    /// Records are not in their place.
+    /// Records are out of order.
     Moved {
         /// The first.
         from: u64,
@@ -98,7 +98,7 @@ pub enum LogFault {
         /// The place it belongs to.
         place: SegmentOffset,
     },
-    /// More faults than are told apart; nothing after this was verified.
+    /// Too many faults; nothing after this was verified.
     TooMany {
         /// The place where the verification ended.
         place: SegmentOffset,
@@ -110,18 +110,18 @@ pub enum LogFault {
 pub enum Repair {
     /// Nothing.
     Nothing,
-    /// Cut the last file to this length, and record that.
+    /// Truncate the last file to this length, and record that.
     Truncate(SegmentOffset),
     /// Write a newline there.
     Terminate(SegmentOffset),
-    /// Nothing by itself: the log stops, and the operator is told.
+    /// Stop the log, and report the fault to the operator.
     Stop(LogFault),
 }
 
-/// The result.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How many records are intact.
+    /// The number of intact records.
     pub records: u64,
     /// The last of them in order, to continue from.
     pub head: Head,
@@ -134,8 +134,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What to do at the kernel's start. An unfinished last record is cut off; any other damage stops the
-    /// log.
+    /// The repair at the kernel's start. An unfinished last record is truncated; any other damage stops the log.
     #[must_use]
     pub fn required_repair(&self) -> Repair {
         let mut repair = Repair::Nothing;
@@ -170,7 +169,7 @@ struct Run {
     place: SegmentOffset,
 }
 
-/// What was read before a hole.
+/// The state before a hole.
 #[derive(Clone, Debug)]
 struct BeforeHole {
     place: SegmentOffset,
@@ -186,22 +185,21 @@ pub struct Verifier {
     known_head: Option<Head>,
     /// How far the log was trimmed before.
     anchor: Option<Head>,
-    /// What the log's own records say about it.
     control_records: ControlRecords,
     /// The unfinished end of a file, until something follows.
     tail: Option<(SegmentOffset, u64)>,
-    /// A hole in the last file, behind all that is known.
+    /// A hole in the last file, after the known head.
     hole: Option<BeforeHole>,
-    /// Where the last item ends.
+    /// The end of the last item.
     end: u64,
-    /// Faults that are known at once.
+    /// Faults found before the diagnosis.
     faults: Vec<LogFault>,
     is_span_limit_reached: bool,
 }
 
 impl Verifier {
-    /// Nothing was read yet. `known` is a record known from elsewhere, ideally the last: without it,
-    /// records cut off the end leave no trace.
+    /// `known_head` is a record known from elsewhere, ideally the last: without it, records truncated from the end leave
+    /// no trace.
     #[must_use]
     pub fn new(known_head: Option<Head>) -> Self {
         Self {
@@ -231,7 +229,7 @@ impl Verifier {
         if let Some((place, _)) = self.tail.take() {
             self.push_span(Span::Damaged(place, None));
         }
-        // What stands in a file before the last one was on disk.
+        // Earlier files were on disk completely.
         self.hole.take_if(|hole| hole.place.segment != segment);
         self.end = item.end();
         match item {
@@ -255,8 +253,8 @@ impl Verifier {
 
     fn add_record(&mut self, place: SegmentOffset, record: &AuditRecord<'_>) {
         self.control_records.record(record);
-        let other = |k: Head| k.sequence == record.sequence && k.hash != record.hash;
-        if self.known_head.is_some_and(other) {
+        let is_different = |k: Head| k.sequence == record.sequence && k.hash != record.hash;
+        if self.known_head.is_some_and(is_different) {
             let sequence = record.sequence;
             self.add_fault(LogFault::Changed { sequence, place });
         }
@@ -277,16 +275,16 @@ impl Verifier {
         }));
     }
 
-    /// A hole behind the last record that is known to be on disk is a part of the writes that were never acknowledged,
-    /// whatever of them is behind it.
+    /// A hole after the last record known to be on disk belongs to writes that were never acknowledged, like everything
+    /// after it.
     fn note_hole(&mut self, place: SegmentOffset) {
-        let read = match self.spans.last() {
+        let last_read = match self.spans.last() {
             Some(Span::Run(run)) => Some(run.last),
             Some(Span::Damaged(..)) => None,
             None => Some(self.anchor.map_or(0, |anchor| anchor.sequence)),
         };
-        let is_behind = |known: Head| read.is_some_and(|read| read >= known.sequence);
-        if self.hole.is_none() && self.known_head.is_some_and(is_behind) {
+        let is_after = |known: Head| last_read.is_some_and(|last| last >= known.sequence);
+        if self.hole.is_none() && self.known_head.is_some_and(is_after) {
             self.hole = Some(BeforeHole {
                 place,
                 spans: self.spans.len(),
@@ -351,7 +349,7 @@ impl BySequence for Option<Head> {
     fn max_by_sequence(self, other: Self) -> Self {
         match (self, other) {
             (Some(a), Some(b)) if a.sequence >= b.sequence => Some(a),
-            (one, None) => one,
+            (first, None) => first,
             (_, other) => other,
         }
     }

@@ -1,4 +1,4 @@
-//! JSON without secrets. The text is copied, not built anew: what is no secret stays as its sender wrote it.
+//! Masks secrets in JSON. The text is copied, so that everything else stays as its sender wrote it.
 
 use std::borrow::Cow;
 
@@ -7,37 +7,36 @@ use serde_json::value::RawValue;
 
 use super::{MASK, Masks, is_secret_key, normalize_key};
 
-/// Texts of JSON in texts of JSON that are read as such; deeper ones are searched as texts.
+/// Levels of JSON in strings that are parsed; deeper ones are searched as plain text.
 const NESTING_MAX: usize = 4;
-/// Below these, names are those of arguments, and their values descriptions of them.
+/// Below these members, names are those of arguments, and values describe them.
 const SCHEMA_MEMBERS: [&str; 3] = ["inputschema", "outputschema", "requestedschema"];
-/// Named like a secret, and none: the token of a request's progress is chosen by who asks.
+/// Has a secret's name, but is chosen by the client.
 const NON_SECRET_NAME: &str = "progresstoken";
 
-/// What the values here are.
+/// How values are treated.
 #[derive(Clone, Copy, Default)]
 struct ValueContext {
-    /// They belong to a name that makes them secrets.
+    /// The name makes them secrets.
     is_secret: bool,
-    /// They describe something.
+    /// They are part of a schema.
     is_schema: bool,
-    /// They are numbers of tokens.
+    /// They count tokens.
     is_token_count: bool,
 }
 
-/// An object or an array that has begun.
 struct OpenContainer {
     is_object: bool,
-    /// In an object: the next text is a name.
+    /// In an object: the next string is a name.
     expects_name: bool,
     context: ValueContext,
-    /// What the name before the next value says of it.
+    /// The context set by the name of the next value.
     value_context: ValueContext,
 }
 
-/// JSON on one line without secrets, and whether anything was masked. What is no JSON is copied as far as it goes.
+/// Returns the masked JSON on one line, and whether anything was masked. Invalid JSON is copied up to the error.
 pub(super) fn mask_json_text(masks: &Masks, text: &str, depth: usize) -> (String, bool) {
-    let mut walk = MaskingCopy {
+    let mut copy = MaskingCopy {
         masks,
         depth,
         out: String::with_capacity(text.len()),
@@ -46,12 +45,12 @@ pub(super) fn mask_json_text(masks: &Masks, text: &str, depth: usize) -> (String
     };
     for token in Tokens::new(text) {
         match token {
-            Token::String(raw) => walk.copy_string(raw),
-            Token::Scalar(raw) => walk.copy_scalar(raw),
-            Token::Mark(mark) => walk.copy_mark(mark),
+            Token::String(raw) => copy.copy_string(raw),
+            Token::Scalar(raw) => copy.copy_scalar(raw),
+            Token::Mark(mark) => copy.copy_punctuation(mark),
         }
     }
-    (walk.out, walk.changed)
+    (copy.out, copy.changed)
 }
 
 struct MaskingCopy<'a> {
@@ -63,14 +62,14 @@ struct MaskingCopy<'a> {
 }
 
 impl MaskingCopy<'_> {
-    fn copy_mark(&mut self, mark: u8) {
-        self.out.push(char::from(mark));
-        match mark {
+    fn copy_punctuation(&mut self, byte: u8) {
+        self.out.push(char::from(byte));
+        match byte {
             b'{' | b'[' => {
                 let context = self.value_context();
                 self.levels.push(OpenContainer {
-                    is_object: mark == b'{',
-                    expects_name: mark == b'{',
+                    is_object: byte == b'{',
+                    expects_name: byte == b'{',
                     context,
                     value_context: context,
                 });
@@ -78,13 +77,12 @@ impl MaskingCopy<'_> {
             b'}' | b']' => drop(self.levels.pop()),
             _ => {
                 if let Some(level) = self.levels.last_mut() {
-                    level.expects_name = level.is_object && mark == b',';
+                    level.expects_name = level.is_object && byte == b',';
                 }
             }
         }
     }
 
-    /// What the next value is.
     fn value_context(&self) -> ValueContext {
         self.levels.last().map_or(ValueContext::default(), |level| {
             if level.is_object {
@@ -95,46 +93,46 @@ impl MaskingCopy<'_> {
         })
     }
 
-    /// A name or a value, with its quotes.
+    /// Copies a name or a string value, with its quotes.
     fn copy_string(&mut self, raw: &str) {
         let inner = raw
             .strip_prefix('"')
             .and_then(|raw| raw.strip_suffix('"'))
             .unwrap_or(raw);
-        let meant = unescape(inner);
-        let name = self.levels.last().is_some_and(|level| level.expects_name);
-        if name {
-            self.apply_name(&meant);
+        let text = unescape(inner);
+        let is_name = self.levels.last().is_some_and(|level| level.expects_name);
+        if is_name {
+            self.apply_name(&text);
         }
-        let secret = !name && self.value_context().is_secret && !meant.is_empty();
-        let shown = if secret {
+        let is_secret = !is_name && self.value_context().is_secret && !text.is_empty();
+        let masked = if is_secret {
             Cow::Borrowed(MASK)
         } else {
-            self.mask_string(&meant)
+            self.mask_string(&text)
         };
-        if shown == meant {
+        if masked == text {
             self.out.push_str(raw)
         } else {
             self.changed = true;
-            self.out.push_str(&quote(&shown));
+            self.out.push_str(&quote(&masked));
         }
     }
 
-    /// What a name says of the value after it.
+    /// Sets the context of the value after a name.
     fn apply_name(&mut self, name: &str) {
         let name = normalize_key(name);
         if let Some(level) = self.levels.last_mut() {
-            let schema = level.context.is_schema || SCHEMA_MEMBERS.contains(&name.as_str());
-            let named = is_secret_key(&name) && name != NON_SECRET_NAME;
+            let is_schema = level.context.is_schema || SCHEMA_MEMBERS.contains(&name.as_str());
+            let has_secret_name = is_secret_key(&name) && name != NON_SECRET_NAME;
             level.value_context = ValueContext {
-                is_secret: !schema && (level.context.is_secret || named),
-                is_schema: schema,
+                is_secret: !is_schema && (level.context.is_secret || has_secret_name),
+                is_schema,
                 is_token_count: name.ends_with("tokens"),
             };
         }
     }
 
-    /// A text, read as JSON where it is that.
+    /// Masks a string, as JSON if it is JSON.
     fn mask_string<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let trimmed = text.trim_start();
         if trimmed.starts_with(['{', '[', '"'])
@@ -149,11 +147,13 @@ impl MaskingCopy<'_> {
         self.masks.mask_text(text)
     }
 
-    /// A number, or a word of JSON.
+    /// Copies a number, `true`, `false` or `null`.
     fn copy_scalar(&mut self, raw: &str) {
-        let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-        let place = self.value_context();
-        if number && (place.is_secret && !place.is_token_count || self.masks.contains_secret(raw)) {
+        let is_number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let context = self.value_context();
+        if is_number
+            && (context.is_secret && !context.is_token_count || self.masks.contains_secret(raw))
+        {
             self.changed = true;
             self.out.push_str(&quote(MASK));
         } else {

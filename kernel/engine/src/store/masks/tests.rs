@@ -16,9 +16,9 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-/// Decision 0068: what is no secret stays as it was written: names twice, numbers in their form, escapes.
+/// Decision 0068: also duplicate names, the form of numbers, and escapes.
 #[test]
-fn what_is_no_secret_stays_as_it_was_written() {
+fn text_without_secrets_is_not_changed() {
     for text in [
         r#"{"a":1.0,"a":1e2,"b":[true,null,-0],"c":"\u00e9\/ \ud800"}"#,
         r#"{"jsonrpc":"2.0","id":"x","params":{"_meta":{"progressToken":7}}}"#,
@@ -32,7 +32,7 @@ fn what_is_no_secret_stays_as_it_was_written() {
     assert_eq!(masks().mask_json("{ \"a\" :\r\n 1 }"), r#"{"a":1}"#);
 }
 
-/// Decision 0068: the values of the kernel's secrets are found however they are written.
+/// Decision 0068.
 #[test]
 fn a_secret_is_found_in_every_form() {
     let once = escaped(SECRET);
@@ -55,9 +55,9 @@ fn a_secret_is_found_in_every_form() {
     }
 }
 
-/// Decision 0068: a secret of digits is one as a number, too.
+/// Decision 0068.
 #[test]
-fn a_secret_that_is_a_number_is_found() {
+fn a_secret_is_found_as_a_number() {
     let masks = Masks::new(["84719263".to_owned()]);
     assert_eq!(
         masks.mask_json(r#"{"n":84719263,"m":[-84719263.5,8471926]}"#),
@@ -65,7 +65,7 @@ fn a_secret_that_is_a_number_is_found() {
     );
 }
 
-/// Decision 0068: what is named like a secret is one, also in a text that is JSON.
+/// Decision 0068: also in a string that is JSON.
 #[test]
 fn a_value_is_masked_by_its_name() {
     let text = json!({
@@ -83,9 +83,9 @@ fn a_value_is_masked_by_its_name() {
     assert_eq!(serde_json::from_str::<Value>(&masked).unwrap(), want);
 }
 
-/// A text whose escapes do not end is not read for ever, and not shown.
+/// Unescaping is bounded.
 #[test]
-fn what_is_escaped_too_often_is_not_shown() {
+fn text_with_too_many_escapes_is_masked() {
     let deep = format!("\"{}u0041\"", "\\".repeat(1 << 12));
     assert_eq!(masks().mask_json(&deep), r#""[redacted]""#);
     let fine = r#""C:\\Users\\ada\\x""#;
@@ -93,10 +93,9 @@ fn what_is_escaped_too_often_is_not_shown() {
 }
 
 proptest! {
-    /// Decision 0068: wherever a secret stands and however often the text around it was made to JSON, no reader of
-    /// the masked text finds it; and it is JSON.
+    /// Decision 0068: at any position and nesting in JSON, the masked text is JSON without the secret.
     #[test]
-    fn no_secret_is_left(before in ".{0,12}", after in ".{0,12}", wraps in proptest::collection::vec(0..4u8, 0..6), escape: bool) {
+    fn no_secret_remains(before in ".{0,12}", after in ".{0,12}", wraps in proptest::collection::vec(0..4u8, 0..6), escape: bool) {
         let inner = format!("{before}{SECRET}{after}");
         let mut text = match escape {
             true => format!("\"{}\"", escaped(&inner)),
@@ -119,9 +118,9 @@ proptest! {
         }
     }
 
-    /// Nothing that is no JSON makes it panic.
+    /// Invalid JSON does not panic.
     #[test]
-    fn any_text_is_taken(text in ".{0,60}") {
+    fn any_text_is_accepted(text in ".{0,60}") {
         let _ = masks().mask_json(&text);
         let _ = masks().mask_text(&text);
     }

@@ -1,14 +1,13 @@
-//! Texts with their JSON escapes undone.
+//! Removes JSON escapes, level by level.
 
 use std::borrow::Cow;
 
 use mgp_json::unescape;
 
-/// JSON within JSON within JSON is as deep as anybody nests texts; what is escaped more often is not read.
+/// Deeper than anybody nests JSON in strings; texts with more levels are not read.
 const ROUNDS_MAX: usize = 8;
 
-/// A text as each further reader of JSON would read it, until there is nothing left to undo; `None` at the end where
-/// there still is.
+/// Yields the text after each level of unescaping; a final `None` if escapes remain after [`ROUNDS_MAX`].
 pub(super) struct UnescapeRounds {
     text: String,
     round: usize,
@@ -27,14 +26,14 @@ impl Iterator for UnescapeRounds {
     type Item = Option<String>;
 
     fn next(&mut self) -> Option<Option<String>> {
-        let Cow::Owned(undone) = unescape(&self.text) else {
+        let Cow::Owned(unescaped) = unescape(&self.text) else {
             return None;
         };
         self.round += 1;
         if self.round > ROUNDS_MAX {
             return (self.round == ROUNDS_MAX + 1).then_some(None);
         }
-        self.text.clone_from(&undone);
-        Some(Some(undone))
+        self.text.clone_from(&unescaped);
+        Some(Some(unescaped))
     }
 }

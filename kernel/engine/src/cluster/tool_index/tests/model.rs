@@ -31,7 +31,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What there is to know.
+/// The state of the model.
 #[derive(Default)]
 struct Truth {
     offers: BTreeMap<ServerId, OfferedServer>,
@@ -78,11 +78,11 @@ fn rule(server: u8, to: u8, tool: u8) -> Share {
 }
 
 fn seen(held: &RemoteIndex) -> Vec<String> {
-    let told = held.entries().map(|(key, entry)| match entry {
+    let entries = held.entries().map(|(key, entry)| match entry {
         RemoteEntry::Server(_) => key.to_string(),
         RemoteEntry::Tool(tool) => format!("{key} {}", tool.definition),
     });
-    told.collect()
+    entries.collect()
 }
 
 struct Scene {
@@ -148,7 +148,7 @@ impl Scene {
 
 proptest! {
     #[test]
-    fn a_settled_copy_is_exactly_what_is_offered_and_shared(
+    fn a_complete_copy_equals_what_is_offered_and_shared(
         events in proptest::collection::vec(event(), 0..40)
     ) {
         let mut scene = Scene {

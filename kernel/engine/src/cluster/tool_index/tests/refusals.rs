@@ -3,7 +3,7 @@
 use super::*;
 use mgp_protocol::federation::tool_index::{IndexChange, IndexRoot, RecordBytes, ToolVector};
 
-/// A page with these entries, which is right in every other respect.
+/// A valid page with these entries.
 fn page(pull: &PullIndex, entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> IndexPage {
     let keyed = entries.iter().map(|(server, tool, record)| {
         let server = ServerId::new(*server);
@@ -67,9 +67,9 @@ fn defined(name: &str, definition: &str) -> Vec<u8> {
     record.encode()
 }
 
-/// PRJ-012: a reason quotes what the node wrote, and is kept: it stays short.
+/// PRJ-012: stored reasons quote the entry, so they are truncated.
 #[test]
-fn a_refusal_is_short_however_long_the_entry_was() {
+fn a_reported_refusal_is_short() {
     let long = 100_000_u32;
     let state = [b"\x81\xa5state\xdb".as_slice(), &long.to_be_bytes()].concat();
     let state = [state, vec![b'q'; long as usize]].concat();
@@ -79,9 +79,9 @@ fn a_refusal_is_short_however_long_the_entry_was() {
     assert!(why.contains("qqq") && why.len() < 300, "{}", why.len());
 }
 
-/// PRJ-012: pages that bring nothing and are not the last come to an end.
+/// PRJ-012: pulls terminate.
 #[test]
-fn a_page_that_brings_nothing_is_the_last_one() {
+fn an_empty_page_is_the_last_one() {
     let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let mut empty = page(&pull, Vec::new());
@@ -90,9 +90,9 @@ fn a_page_that_brings_nothing_is_the_last_one() {
     assert_eq!(held.error(), Some(IndexError::OutOfOrder));
 }
 
-/// PRJ-012: what hides or pretends is not taken, everything else is, and both sides can read why.
+/// PRJ-012: both sides can read the reason.
 #[test]
-fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {
+fn a_deceptive_entry_is_rejected_without_affecting_others() {
     let good = |name: &str| tool(name, "words").encode();
     let two = r#"{"name":"twice","name":"other","inputSchema":{}}"#;
     let alike = r#"{"name":"alike","inputschema":{},"inputSchema":{}}"#;
@@ -148,7 +148,7 @@ fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {
 }
 
 #[test]
-fn a_refused_entry_is_reported_once_and_its_mending_too() {
+fn a_rejected_entry_and_its_repair_are_reported_once() {
     let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let bad = ("files", Some("a\u{202e}"), tool("a", "").encode());
@@ -160,9 +160,9 @@ fn a_refused_entry_is_reported_once_and_its_mending_too() {
         });
         all.collect()
     };
-    let told = reports(&effects);
-    assert_eq!((told.len(), told[0].refused), (1, 1));
-    assert_eq!(told[0].examples[0].entry, "files:a\\u{202e}");
+    let reported = reports(&effects);
+    assert_eq!((reported.len(), reported[0].refused), (1, 1));
+    assert_eq!(reported[0].examples[0].entry, "files:a\\u{202e}");
     let pull = asked(&mut held);
     let effects = held.handle_page(page(&pull, Vec::new()), REMOTE_BYTES_MAX, at(0));
     assert_eq!(reports(&effects), [Default::default()]);
@@ -171,9 +171,9 @@ fn a_refused_entry_is_reported_once_and_its_mending_too() {
     assert!(reports(&effects).is_empty());
 }
 
-/// FED-031: a vector longer than 1, or one that says nothing, would stand before every local tool.
+/// FED-031: a longer vector would rank before every local tool.
 #[test]
-fn a_vector_that_is_not_of_length_one_is_refused() {
+fn a_vector_that_is_not_normalized_is_rejected() {
     let with = |unit: f32, numbers: Vec<u8>, model: &str| {
         let vector = ToolVector {
             model: model.to_owned(),
@@ -201,7 +201,7 @@ fn a_vector_that_is_not_of_length_one_is_refused() {
 }
 
 #[test]
-fn a_schema_that_is_not_the_one_it_is_hashed_for_is_refused() {
+fn a_schema_with_a_wrong_hash_is_rejected() {
     let record = ToolRecord {
         schemas: IndexRoot([7; 32]),
         ..tool("a", "")
@@ -220,9 +220,9 @@ fn a_schema_that_is_not_the_one_it_is_hashed_for_is_refused() {
     assert_eq!(spaced, moved);
 }
 
-/// Beyond the bounds nothing more is taken, what is held stays, and the next try waits.
+/// The copy stays, and the next pull backs off.
 #[test]
-fn an_index_beyond_the_bounds_is_cut_off_there() {
+fn an_index_beyond_the_limits_is_an_error() {
     let names: Vec<String> = (0..=SERVERS_MAX).map(|n| format!("s{n}")).collect();
     let record = server_record(Status::Connected).encode();
     let all = names
@@ -257,7 +257,7 @@ fn an_index_beyond_the_bounds_is_cut_off_there() {
 }
 
 #[test]
-fn pages_that_do_not_follow_on_each_other_are_not_taken() {
+fn pages_out_of_order_are_rejected() {
     type Spoil = fn(&mut IndexPage);
     let spoils: [(Spoil, IndexError); 6] = [
         (|page| page.epoch = 8, IndexError::OutOfOrder),
@@ -303,9 +303,9 @@ fn pages_that_do_not_follow_on_each_other_are_not_taken() {
     assert!(names(&held).is_empty());
 }
 
-/// Pages that bring nothing and are not the last would go on for ever: the index is asked for anew, later.
+/// Such pages could continue forever.
 #[test]
-fn a_page_that_brings_nothing_is_put_off() {
+fn an_empty_page_that_is_not_the_last_backs_off() {
     let mut held = RemoteIndex::default();
     let pull = asked(&mut held);
     let mut page = page(&pull, Vec::new());

@@ -7,7 +7,7 @@ use super::*;
 
 const NODES: u8 = 4;
 
-/// A small generator: the same seed is the same story.
+/// A deterministic random generator.
 struct Chance(u64);
 
 impl Chance {
@@ -37,7 +37,7 @@ struct SimulatedNode {
     held: RemoteIndexes,
     offers: BTreeMap<ServerId, OfferedServer>,
     rules: Vec<Share>,
-    /// All that was ever shared with each peer.
+    /// Everything ever shared with each peer.
     ever: BTreeMap<u8, BTreeSet<(String, Option<String>)>>,
 }
 
@@ -274,8 +274,7 @@ fn pairs() -> impl Iterator<Item = (u8, u8)> {
     all.filter(|(a, b)| a != b)
 }
 
-/// PRJ-005, PRJ-007, FED-026: whatever was lost, delayed, cut off or restarted, views converge to exactly what is
-/// shared, and never hold anything else.
+/// PRJ-005, PRJ-007, FED-026: with lost and delayed messages, partitions and restarts; they never contain anything else.
 #[test]
 fn views_converge_to_exactly_what_is_shared() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! What lies in little memory is what came: it decides, is sent and adds up as if all of it lay there whole.
+//! Compacted logs decide, replicate and merge like uncompacted ones.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::policy::grants::{
     CausalContext, Grant, GrantChange, GrantResource, LoggedGrant, Operation, Revoke, Subject,
 };
 
-/// The same operations, as if nothing was ever shed or compressed.
+/// The same operations, never pruned or compressed.
 #[derive(Default)]
 struct WholeLogs {
     grants: Grants,
@@ -21,7 +21,7 @@ struct WholeLogs {
 }
 
 impl WholeLogs {
-    /// What these logs know of these operations.
+    /// The operations of `all` that these logs know.
     fn of(logs: &ClusterLogs, all: &[SignedOperation]) -> Self {
         let mut whole = Self::default();
         for signed in all {
@@ -42,7 +42,7 @@ fn sort_key(granted: &LoggedGrant) -> (GrantId, LogPosition, Vec<GrantId>) {
     (grant.id, granted.position, grant.replaces.clone())
 }
 
-/// All that decides and all that is sent.
+/// Compares everything that decides or is sent.
 fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
     let entries: BTreeMap<_, _> = logs
         .entries()
@@ -67,21 +67,21 @@ fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
     all.sort_by_key(sort_key);
     expected.sort_by_key(sort_key);
     assert_eq!(all, expected);
-    let force =
+    let status =
         |grants: &Grants, granted: &LoggedGrant| grants.status(granted, logs.authority(), 0);
     for granted in &expected {
-        let same = force(logs.grants(), granted);
-        assert_eq!(same, force(&whole.grants, granted), "{granted:?}");
+        let same = status(logs.grants(), granted);
+        assert_eq!(same, status(&whole.grants, granted), "{granted:?}");
         assert!(logs.find_grant(granted.grant.id).is_some());
         let mut scopes = logs.grants().scopes(granted.grant.id);
         let grant = &granted.grant;
         let scope = (&grant.subject, &grant.resource, grant.permission);
         assert!(scopes.any(|known| known == scope), "{granted:?}");
     }
-    // Calls are decided by what is not shed.
+    // Calls are decided by grants that are not pruned.
     let counts = |grants: &Grants| {
         let all = grants.iter();
-        let counts = all.filter(|granted| force(grants, granted) == GrantStatus::InForce);
+        let counts = all.filter(|granted| status(grants, granted) == GrantStatus::InForce);
         let mut ids: Vec<GrantId> = counts.map(|granted| granted.grant.id).collect();
         ids.sort_unstable();
         ids
@@ -89,7 +89,7 @@ fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
     assert_eq!(counts(logs.grants()), counts(&whole.grants));
 }
 
-/// Another node takes what it lacks, a message after the other.
+/// Another node merges all batches.
 fn replicate(logs: &ClusterLogs) -> ClusterLogs {
     let mut other = self::logs();
     let (unstored, mut cursor) = (UnstoredEntries::new(), None);
@@ -114,26 +114,26 @@ fn replicate(logs: &ClusterLogs) -> ClusterLogs {
     other
 }
 
-/// Long logs of two admins, who take back each other's grants; one of them may be forked at any place.
+/// Long logs of two admins, who revoke each other's grants; one log may be forked anywhere.
 fn long_history() -> impl Strategy<Value = Vec<SignedOperation>> {
     let step = (any::<bool>(), 0_u8..6, 1_u8..40, 1_u8..40, any::<bool>());
     let steps = proptest::collection::vec(step, 0..260);
     (steps, proptest::option::of(0_u64..140)).prop_map(|(steps, fork)| {
         let (mut all, first, second) = two();
-        let mut pens = [first, second];
+        let mut writers = [first, second];
         let mut tips = Vec::new();
         for (by, kind, id, other, knows) in steps {
             if knows {
-                let known = &pens[usize::from(!by)];
+                let known = &writers[usize::from(!by)];
                 let known = (node(known.node_number), known.tip.next);
-                pens[usize::from(by)].context.logs = BTreeMap::from([known]);
+                writers[usize::from(by)].context.logs = BTreeMap::from([known]);
             }
-            let pen = &mut pens[usize::from(by)];
+            let writer = &mut writers[usize::from(by)];
             if by {
-                tips.push(pen.tip);
+                tips.push(writer.tip);
             }
             let replaces: &[u8] = if id == other { &[] } else { &[other] };
-            all.push(pen.write(match kind {
+            all.push(writer.write(match kind {
                 0 | 1 => allow_change(id),
                 2 => grant_change(id, Permission::Allow, replaces),
                 3 => deny_change(id),
@@ -146,9 +146,9 @@ fn long_history() -> impl Strategy<Value = Vec<SignedOperation>> {
         }
         let at = fork.and_then(|at| tips.get(usize::try_from(at).unwrap()));
         if let Some(tip) = at {
-            pens[1].tip = *tip;
-            all.push(pens[1].write(deny_change(99)));
-            all.push(pens[1].write(revoke_change(1)));
+            writers[1].tip = *tip;
+            all.push(writers[1].write(deny_change(99)));
+            all.push(writers[1].write(revoke_change(1)));
         }
         all
     })
@@ -157,15 +157,15 @@ fn long_history() -> impl Strategy<Value = Vec<SignedOperation>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// PRJ-006: whatever comes when, what is compacted decides the same, sends the same bytes and converges.
+    /// PRJ-006: in any order.
     #[test]
-    fn a_compacted_replica_decides_sends_and_converges_as_a_whole_one(
+    fn compaction_changes_no_decision_and_no_sent_bytes(
         (all, order) in long_history().prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
         parts in 30_usize..200,
     ) {
-        let in_order = offered(&all);
+        let in_order = merged(&all);
         let mut shuffled = logs();
-        // What comes before its issuer is known is offered again: behind what founds, and behind what admits.
+        // Entries before the admission of their issuer are merged again later.
         for part in (0..3).flat_map(|_| order.chunks(parts)) {
             shuffled.merge_all(part);
             assert_same(&shuffled, &WholeLogs::of(&shuffled, &all));
@@ -176,21 +176,20 @@ proptest! {
     }
 }
 
-/// What was shed still says what a revoke is about: one that comes later, and what is granted without knowing it.
 #[test]
-fn a_second_revoke_of_what_was_shed_beats_a_grant_that_saw_only_the_first() {
+fn a_second_revoke_of_a_pruned_grant_wins_over_a_grant_that_saw_only_the_first() {
     let (mut all, mut first, mut second) = two();
     all.push(first.write(allow_change(1)));
     all.push(first.write(revoke_change(1)));
-    let mut logs = offered(&all);
-    assert!(logs.grants().iter().next().is_none(), "it was taken back");
+    let mut logs = merged(&all);
+    assert!(logs.grants().iter().next().is_none(), "it was revoked");
     all.push(second.write(revoke_change(1)));
     assert_eq!(logs.merge(all.last().unwrap()), Ok(ApplyOutcome::Appended));
-    // Its issuer is cut off from the second one.
+    // Its issuer has not seen the second revoke.
     first.context.logs.clear();
     all.push(first.write(allow_change(2)));
     logs.merge(all.last().unwrap()).unwrap();
-    let force = |logs: &ClusterLogs| {
+    let status = |logs: &ClusterLogs| {
         let again = logs.find_grant(GrantId([2; 16])).unwrap();
         logs.grants().status(&again, logs.authority(), 0)
     };
@@ -199,17 +198,16 @@ fn a_second_revoke_of_what_was_shed_beats_a_grant_that_saw_only_the_first() {
         sequence: second.tip.next - 1,
     };
     assert!(
-        matches!(force(&logs), GrantStatus::InConflict { revoke: by, .. } if by == revoke),
+        matches!(status(&logs), GrantStatus::InConflict { revoke: by, .. } if by == revoke),
         "{:?}",
-        force(&logs)
+        status(&logs)
     );
     assert_same(&logs, &WholeLogs::of(&logs, &all));
-    assert_eq!(logs, offered(&all));
+    assert_eq!(logs, merged(&all));
 }
 
-/// An entry that was sealed in a block stands beside its rival when its log turns out to be forked.
 #[test]
-fn a_fork_inside_of_what_was_compressed_is_held_whole() {
+fn a_fork_in_a_compressed_block_is_stored_completely() {
     let (mut all, _, mut second) = two();
     let mut clone = None;
     for n in 0..150_u8 {
@@ -222,16 +220,16 @@ fn a_fork_inside_of_what_was_compressed_is_held_whole() {
             revoke_change(n - 1)
         }));
     }
-    let mut logs = offered(&all);
-    assert!(logs.grants().iter().next().is_none(), "all were taken back");
+    let mut logs = merged(&all);
+    assert!(logs.grants().iter().next().is_none(), "all were revoked");
     all.push(clone.unwrap().write(revoke_change(200)));
     assert_eq!(logs.merge(all.last().unwrap()), Ok(ApplyOutcome::Forked));
-    assert_eq!(logs, offered(&all));
+    assert_eq!(logs, merged(&all));
     assert_same(&logs, &WholeLogs::of(&logs, &all));
     assert_eq!(logs.grants().tip(node(1)).next, 100);
 }
 
-/// Bytes that nothing compresses, as those of keys and signatures are.
+/// Incompressible bytes, like keys and signatures.
 fn noise<const N: usize>(seed: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     let mut noise = blake3::Hasher::new();
@@ -239,9 +237,9 @@ fn noise<const N: usize>(seed: &[u8]) -> [u8; N] {
     bytes
 }
 
-/// An admin lets agents of several nodes use tools, and takes each of it back.
+/// An admin allows tools to agents of several nodes, and revokes each grant.
 fn dead_log(operations: u64) -> Vec<SignedOperation> {
-    let (founding, mut pen) = found_cluster();
+    let (founding, mut writer) = found_cluster();
     let mut all = vec![founding];
     let other = |n: u64| NodeId(noise(&[1, u8::try_from(n % 4).unwrap()]));
     for n in 1..operations {
@@ -270,7 +268,7 @@ fn dead_log(operations: u64) -> Vec<SignedOperation> {
                 issuer: node(0),
                 sequence: n,
             },
-            previous: pen.tip.id,
+            previous: writer.tip.id,
             author: "operator".into(),
             told_at_ms: 1_790_000_000_000 + n * 977,
             change: LogChange::Grants(change),
@@ -278,7 +276,7 @@ fn dead_log(operations: u64) -> Vec<SignedOperation> {
         };
         let signed =
             SignedOperation::with_signature(operation, key(0), |bytes| Signature(noise(bytes)));
-        pen.tip = LogTip {
+        writer.tip = LogTip {
             next: n + 1,
             id: signed.encoded().id(),
         };
@@ -287,23 +285,23 @@ fn dead_log(operations: u64) -> Vec<SignedOperation> {
     all
 }
 
-/// Ten thousand grants and revokes in under 6 MiB, and each more of them takes no more than those before.
+/// Ten thousand grants and revokes take less than 6 MiB, and memory grows linearly.
 #[test]
-fn operations_that_ended_take_little_memory() {
+fn revoked_grants_take_little_memory() {
     const MIB: usize = 1 << 20;
     let all = dead_log(10_465);
-    let logs = take_at_once(&all);
+    let logs = merge_at_once(&all);
     assert_eq!(logs.count(), 10_465);
-    assert_eq!(logs.grants().iter().count(), 0, "all were taken back");
+    assert_eq!(logs.grants().iter().count(), 0, "all were revoked");
     assert_same(&logs, &WholeLogs::of(&logs, &all));
     let (bytes, memory) = (logs.entry_bytes(), logs.memory_bytes());
     println!("{bytes} bytes of entries, {memory} bytes of memory");
     assert!(memory < 6 * MIB, "{memory} bytes");
-    let first = take_at_once(&all[..2_616]).memory_bytes();
+    let first = merge_at_once(&all[..2_616]).memory_bytes();
     assert!(memory < 4 * first + MIB / 4, "{first} bytes of a quarter");
 }
 
-fn take_at_once(all: &[SignedOperation]) -> ClusterLogs {
+fn merge_at_once(all: &[SignedOperation]) -> ClusterLogs {
     let mut logs = logs();
     logs.merge_all(all);
     logs

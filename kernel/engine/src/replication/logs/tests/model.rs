@@ -1,4 +1,4 @@
-//! The rules of the design in plain words, read off a set of operations with no regard to cost.
+//! A simple model of the rules, without regard to performance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::policy::grants::{
     MemberRole, Operation, OperationId, Revoke, SignedOperation,
 };
 
-/// A step as an operation; a cut names the end of the log that its pen knows, or an earlier one.
-pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, LogWriter>) -> LogChange {
-    let tip = |n: &u8| pens.get(n).map_or(LogTip::EMPTY, |pen| pen.tip);
+/// The change of a step; a cut names the current or an earlier end of the log.
+pub(super) fn change(step: &StepChange, writers: &BTreeMap<u8, LogWriter>) -> LogChange {
+    let tip = |n: &u8| writers.get(n).map_or(LogTip::EMPTY, |writer| writer.tip);
     match step {
         StepChange::Admit(n, role) => admit_change(*n, *role),
         StepChange::Cut(n, true) => cut_change(*n, LogTip::EMPTY),
@@ -53,7 +53,7 @@ fn make_grant(id: u8, permission: Permission, replaces: u8) -> LogChange {
     }
 }
 
-/// What a set of operations adds up to.
+/// The state that a set of operations results in.
 pub(super) struct Model {
     all: Vec<(OperationId, Operation)>,
     founder: Option<NodeId>,
@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// The ids that are claimed for a place: of its operations, and by those behind them.
+    /// The ids claimed for a position: of its operations, and by their successors.
     fn claimed(&self, issuer: NodeId, sequence: u64) -> BTreeSet<OperationId> {
         let of_issuer = self.all.iter().filter(|(_, it)| it.place.issuer == issuer);
         let claims = of_issuer.filter_map(|(id, it)| match it.place.sequence {
@@ -234,7 +234,7 @@ impl Model {
         named && (grant.permission == Permission::Allow || self.allows(by))
     }
 
-    /// Whether who wrote an operation knew another one, by its place.
+    /// Whether the issuer of an operation had seen another one.
     fn knew(&self, by: &Operation, other: &Operation) -> bool {
         let (place, log) = (other.place, other.place.issuer);
         let forked = (0..50).find(|sequence| self.claimed(log, *sequence).len() > 1);
@@ -246,7 +246,7 @@ impl Model {
         place.sequence < known && forked.is_none_or(|fork| place.sequence < fork)
     }
 
-    /// Whether somebody took back what overlaps a grant, neither of the two knowing of the other.
+    /// Whether a concurrent revoke overlaps the grant.
     fn beats(&self, (id, by): (OperationId, &Operation), of: &Operation, grant: &Grant) -> bool {
         let about = |other: &Grant| {
             let whole = |grant: &Grant| matches!(grant.resource, GrantResource::Server(_));
@@ -272,7 +272,7 @@ impl Model {
         grant.permission == Permission::Allow && withdraws && !knew()
     }
 
-    /// The ids of the grants that count, one for each operation, in their order.
+    /// The ids of the grants in force, one for each operation, in order.
     pub(super) fn in_force(&self) -> Vec<u8> {
         if self.founder.is_none() {
             return Vec::new();

@@ -1,51 +1,54 @@
-//! Admins that shut down gracefully and start again, and what the answer to a revocation promises.
+//! Admins that shut down gracefully and resume, and the bounds in the response to a revoke.
 
 use super::*;
 use crate::policy::grants::{LogPosition, OperationId, Revoke};
 
-/// What the answer of a revocation by this admin says of the owner, when it is acknowledged.
-fn revoke_at(scene: &mut Scene, admin: u8) -> Vec<(NodeId, AllowEnd)> {
-    let Ok(ProposalOutcome::Signed(place)) = scene.propose(admin, revoke_change(1)) else {
+/// Revokes at this admin, and returns the nodes that have not confirmed.
+fn revoke_at(cluster: &mut Cluster, admin: u8) -> Vec<(NodeId, AllowEnd)> {
+    let Ok(ProposalOutcome::Signed(place)) = cluster.propose(admin, revoke_change(1)) else {
         panic!("{admin} is an admin, and its log is confirmed");
     };
-    scene.nodes[&admin].confirmation(place.sequence).missing
+    cluster.nodes[&admin].confirmation(place.sequence).missing
 }
 
-/// Node 1 stops gracefully and is back, and all others have heard that.
-fn restarted() -> Scene {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    scene.propose(1, Replica::shutdown_change()).unwrap();
-    scene.start(1);
-    scene.pass(15);
-    assert!(scene.may().is_ok());
-    scene
+/// Node 1 has shut down gracefully and resumed, and all others know it.
+fn restarted() -> Cluster {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
+    cluster.start(1);
+    cluster.advance(15);
+    assert!(cluster.authorize().is_ok());
+    cluster
 }
 
-/// FED-047: that an admin is at work again stands in its log, not in the memory of the owner.
+/// FED-047: the log records that an admin resumed, so that the owner's restart does not matter.
 #[test]
-fn an_admin_that_is_back_is_waited_for_over_a_restart_of_the_owner() {
-    let mut scene = restarted();
-    scene.apart.insert(1);
-    scene.start(2);
-    scene.pass(15);
-    assert_eq!(scene.may(), Err(RemoteDenial::LeaseExpired(node(1))));
-    scene.apart.clear();
-    scene.pass(15);
-    assert!(scene.may().is_ok());
+fn leases_depend_on_a_resumed_admin_after_a_restart_of_the_owner() {
+    let mut cluster = restarted();
+    cluster.isolated.insert(1);
+    cluster.start(2);
+    cluster.advance(15);
+    assert_eq!(
+        cluster.authorize(),
+        Err(RemoteDenial::LeaseExpired(node(1)))
+    );
+    cluster.isolated.clear();
+    cluster.advance(15);
+    assert!(cluster.authorize().is_ok());
 }
 
-/// FED-038: the bound holds, though the owner was restarted within it.
+/// FED-038: also if the owner restarts before the bound.
 #[test]
-fn a_revoke_of_an_admin_that_was_shut_down_once_ends_at_a_cut_off_owner() {
+fn an_isolated_owner_stops_allowing_within_the_bound_of_a_resumed_admin() {
     for restarts in [false, true] {
-        let mut scene = restarted();
-        scene.apart.insert(1);
+        let mut cluster = restarted();
+        cluster.isolated.insert(1);
         if restarts {
-            scene.start(2);
-            scene.tick();
+            cluster.start(2);
+            cluster.tick();
         }
-        let missing = revoke_at(&mut scene, 1);
+        let missing = revoke_at(&mut cluster, 1);
         let ends = |wanted: u8| {
             let found = missing.iter().find(|(of, _)| *of == node(wanted));
             found.map(|(_, end)| *end)
@@ -53,191 +56,198 @@ fn a_revoke_of_an_admin_that_was_shut_down_once_ends_at_a_cut_off_owner() {
         let Some(AllowEnd::NoLaterThan(end)) = ends(2) else {
             panic!("{missing:?}");
         };
-        assert!(end <= scene.now() + DEFAULT_LEASE);
-        scene.pass(end.duration_since(scene.now()).as_secs());
-        assert!(matches!(scene.may(), Err(RemoteDenial::LeaseExpired(_))));
+        assert!(end <= cluster.now() + DEFAULT_LEASE);
+        cluster.advance(end.duration_since(cluster.now()).as_secs());
+        assert!(matches!(
+            cluster.authorize(),
+            Err(RemoteDenial::LeaseExpired(_))
+        ));
     }
 }
 
-/// FED-038: an owner that knows only that the admin was shut down goes on, and the answer says so.
+/// FED-038: such an owner still considers the admin shut down.
 #[test]
-fn no_bound_is_promised_for_an_owner_that_has_not_confirmed_the_start() {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    scene.propose(1, Replica::shutdown_change()).unwrap();
-    scene.nodes.remove(&1);
-    scene.pass(1);
+fn no_bound_is_given_for_an_owner_that_has_not_confirmed_the_resume() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
+    cluster.nodes.remove(&1);
+    cluster.advance(1);
     // On one side the admin and its witness, on the other one the owner.
-    let owner = scene.nodes.remove(&2).unwrap();
-    scene.start(1);
-    scene.pass(15);
-    let missing = revoke_at(&mut scene, 1);
+    let owner = cluster.nodes.remove(&2).unwrap();
+    cluster.start(1);
+    cluster.advance(15);
+    let missing = revoke_at(&mut cluster, 1);
     assert_eq!(missing, [(node(2), AllowEnd::Unbounded)]);
-    scene.nodes.insert(2, owner);
-    scene.pass(15);
-    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    cluster.nodes.insert(2, owner);
+    cluster.advance(15);
+    assert_eq!(cluster.authorize(), Err(RemoteDenial::NotGranted));
 }
 
-/// The same where the owner has asked the admin since its start, and was answered before the admin could write.
+/// The admin answered its request before it could sign that it resumed.
 #[test]
-fn no_bound_is_promised_for_an_owner_that_asked_and_has_not_confirmed_the_start() {
-    let mut scene = Scene::new(4);
-    scene.propose(0, allow(1)).unwrap();
-    scene.propose(1, Replica::shutdown_change()).unwrap();
+fn no_bound_is_given_for_an_owner_that_sent_a_request_and_has_not_confirmed_the_resume() {
+    let mut cluster = Cluster::new(4);
+    cluster.propose(0, allow(1)).unwrap();
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
     // One of three others does not confirm its log.
-    scene.apart.extend([0, 3]);
-    scene.start(1);
-    scene.pass(15);
-    assert!(!scene.nodes[&1].is_confirmed());
-    scene.apart = BTreeSet::from([2]);
-    scene.pass(15);
-    let missing = revoke_at(&mut scene, 1);
+    cluster.isolated.extend([0, 3]);
+    cluster.start(1);
+    cluster.advance(15);
+    assert!(!cluster.nodes[&1].is_confirmed());
+    cluster.isolated = BTreeSet::from([2]);
+    cluster.advance(15);
+    let missing = revoke_at(&mut cluster, 1);
     assert_eq!(missing, [(node(2), AllowEnd::Unbounded)]);
 }
 
-/// An admin that crashed cannot know what an owner confirmed before, until it is heard again.
+/// A restarted admin does not know what the owner confirmed before.
 #[test]
-fn an_admin_that_crashed_promises_nothing_of_who_was_not_heard_since() {
-    let mut scene = restarted();
-    scene.nodes.remove(&2);
-    scene.start(1);
-    scene.pass(15);
-    let missing = revoke_at(&mut scene, 1);
+fn no_bound_is_given_after_a_crash_for_an_owner_that_has_not_answered() {
+    let mut cluster = restarted();
+    cluster.nodes.remove(&2);
+    cluster.start(1);
+    cluster.advance(15);
+    let missing = revoke_at(&mut cluster, 1);
     assert_eq!(missing, [(node(2), AllowEnd::Unbounded)]);
 }
 
-/// An owner that has not heard of an admin does not wait for its word.
 #[test]
-fn an_admin_that_the_owner_does_not_know_promises_nothing_there() {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    scene.apart.insert(2);
-    scene
+fn no_bound_is_given_for_an_owner_that_does_not_know_the_admin() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    cluster.isolated.insert(2);
+    cluster
         .propose(0, admit_change(3, MemberRole::Admin))
         .unwrap();
-    scene.start(3);
-    scene.pass(15);
-    let missing = revoke_at(&mut scene, 3);
+    cluster.start(3);
+    cluster.advance(15);
+    let missing = revoke_at(&mut cluster, 3);
     assert_eq!(missing, [(node(2), AllowEnd::Unbounded)]);
 }
 
-/// An admin that never wrote anything is waited for by who knows that it is one.
 #[test]
-fn an_admin_that_never_wrote_is_waited_for_by_who_knows_its_admission() {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    assert_eq!(scene.nodes[&1].logs().grants().tip(node(1)), LogTip::EMPTY);
-    scene.apart.insert(2);
-    let missing = revoke_at(&mut scene, 1);
+fn an_admin_with_an_empty_log_has_a_bound_where_its_admission_is_known() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    assert_eq!(
+        cluster.nodes[&1].logs().grants().tip(node(1)),
+        LogTip::EMPTY
+    );
+    cluster.isolated.insert(2);
+    let missing = revoke_at(&mut cluster, 1);
     assert!(matches!(missing[..], [(_, AllowEnd::NoLaterThan(_))]));
 }
 
-/// FED-038: the lease that counts is that of the owner.
+/// FED-038.
 #[test]
 fn the_bound_is_the_lease_of_the_owner() {
     for secs in [15, 90] {
-        let mut scene = Scene::new(3);
+        let mut cluster = Cluster::new(3);
         let lease = Duration::from_secs(secs);
-        scene.leases.insert(2, lease);
-        scene.start(2);
-        scene.pass(31);
-        scene.propose(0, allow(1)).unwrap();
-        scene.apart.insert(2);
-        let missing = revoke_at(&mut scene, 1);
+        cluster.leases.insert(2, lease);
+        cluster.start(2);
+        cluster.advance(31);
+        cluster.propose(0, allow(1)).unwrap();
+        cluster.isolated.insert(2);
+        let missing = revoke_at(&mut cluster, 1);
         let [(_, AllowEnd::NoLaterThan(end))] = missing[..] else {
             panic!("{missing:?}");
         };
-        assert!(end <= scene.now() + lease);
-        scene.pass(end.duration_since(scene.now()).as_secs() - 1);
-        assert!(scene.may().is_ok(), "{secs} s: the bound is not too long");
-        scene.pass(1);
-        assert!(matches!(scene.may(), Err(RemoteDenial::LeaseExpired(_))));
+        assert!(end <= cluster.now() + lease);
+        cluster.advance(end.duration_since(cluster.now()).as_secs() - 1);
+        assert!(
+            cluster.authorize().is_ok(),
+            "{secs} s: the bound is not too long"
+        );
+        cluster.advance(1);
+        assert!(matches!(
+            cluster.authorize(),
+            Err(RemoteDenial::LeaseExpired(_))
+        ));
     }
 }
 
-/// An older version does not say how long its lease is: this node's own is not promised in its place.
+/// Older versions do not send their lease, and the local one does not replace it.
 #[test]
-fn a_lease_that_was_not_said_is_not_promised() {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    let (life, heads) = (scene.nodes[&2].instance, scene.nodes[&2].heads());
-    let mut ask = |lease| {
-        let ask = LogMessage::Request {
-            instance: life,
+fn an_unknown_lease_gives_no_bound() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    let (instance, heads) = (cluster.nodes[&2].instance, cluster.nodes[&2].heads());
+    let mut request = |lease| {
+        let request = LogMessage::Request {
+            instance,
             nonce: Nonce([1; 16]),
             heads: heads.clone(),
             lease,
         };
-        scene.act(1, |replica, means| {
-            replica.handle_message(node(2), ask, means)
+        cluster.act(1, |replica, cx| {
+            replica.handle_message(node(2), request, cx)
         });
-        scene.nodes[&1].allow_end_at(node(2))
+        cluster.nodes[&1].allow_end_at(node(2))
     };
-    assert_eq!(ask(None), AllowEnd::UnknownLease);
-    let known = ask(Some(DEFAULT_LEASE));
+    assert_eq!(request(None), AllowEnd::UnknownLease);
+    let known = request(Some(DEFAULT_LEASE));
     let AllowEnd::NoLaterThan(end) = known else {
         panic!("{known:?}");
     };
-    // A shorter one of the same node does not take back what it was answered before.
+    // A shorter lease of the same node does not shorten an earlier one.
     assert_eq!(
-        ask(Some(Duration::from_secs(1))),
+        request(Some(Duration::from_secs(1))),
         AllowEnd::NoLaterThan(end)
     );
 }
 
-/// What is late of an earlier start of the owner says nothing of the lease it has now.
 #[test]
-fn a_question_of_an_earlier_life_is_not_the_lease_of_this_one() {
-    let mut scene = Scene::new(3);
-    scene.propose(1, revoke_change(9)).unwrap();
-    let (life, heads) = (scene.nodes[&2].instance, scene.nodes[&2].heads());
-    scene.start(1);
-    scene.apart.extend([0, 2]);
-    let ask = |life, secs| LogMessage::Request {
-        instance: life,
+fn a_late_request_of_an_earlier_instance_gives_no_bound() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(1, revoke_change(9)).unwrap();
+    let (instance, heads) = (cluster.nodes[&2].instance, cluster.nodes[&2].heads());
+    cluster.start(1);
+    cluster.isolated.extend([0, 2]);
+    let request = |instance, secs| LogMessage::Request {
+        instance,
         nonce: Nonce([1; 16]),
         heads: heads.clone(),
         lease: Some(Duration::from_secs(secs)),
     };
-    let late = ask(LifeId([9; 16]), 15);
-    scene.act(1, |replica, means| {
-        replica.handle_message(node(2), late, means)
-    });
-    // It is asked who lives.
+    let late = request(LifeId([9; 16]), 15);
+    cluster.act(1, |replica, cx| replica.handle_message(node(2), late, cx));
+    // The node requests proof of the running instance.
     let mut nonce = [0; 16];
-    nonce[..8].copy_from_slice(&scene.count.to_le_bytes());
+    nonce[..8].copy_from_slice(&cluster.count.to_le_bytes());
     let answer = LogMessage::Response {
-        instance: life,
+        instance,
         nonce: Nonce(nonce),
         heads: heads.clone(),
     };
-    scene.act(1, |replica, means| {
-        replica.handle_message(node(2), answer, means)
-    });
-    assert_eq!(scene.nodes[&1].allow_end_at(node(2)), AllowEnd::Unbounded);
-    let end = scene.now() + Duration::from_secs(90);
-    let now = ask(life, 90);
-    scene.act(1, |replica, means| {
-        replica.handle_message(node(2), now, means)
-    });
+    cluster.act(1, |replica, cx| replica.handle_message(node(2), answer, cx));
+    assert_eq!(cluster.nodes[&1].allow_end_at(node(2)), AllowEnd::Unbounded);
+    let end = cluster.now() + Duration::from_secs(90);
+    let now = request(instance, 90);
+    cluster.act(1, |replica, cx| replica.handle_message(node(2), now, cx));
     assert_eq!(
-        scene.nodes[&1].allow_end_at(node(2)),
+        cluster.nodes[&1].allow_end_at(node(2)),
         AllowEnd::NoLaterThan(end)
     );
 }
 
-/// FED-047: what is written at a start takes nothing away, is written once, and not by a node that stops.
+/// FED-047: the resume revokes nothing, and is not signed by a node that is shutting down.
 #[test]
-fn a_node_writes_once_that_it_is_back() {
-    let mut scene = Scene::new(3);
-    scene.propose(1, Replica::shutdown_change()).unwrap();
-    scene.pass(15);
-    let rests = |scene: &Scene, at: u8| scene.nodes[&at].logs().grants().is_resting(node(1));
-    assert!(rests(&scene, 1) && rests(&scene, 2), "it is stopping");
-    scene.start(1);
-    scene.pass(60);
-    assert!(!rests(&scene, 1) && !rests(&scene, 2));
-    let logs = scene.nodes[&2].logs();
+fn a_node_signs_its_resume_once() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
+    cluster.advance(15);
+    let is_resting =
+        |cluster: &Cluster, at: u8| cluster.nodes[&at].logs().grants().is_resting(node(1));
+    assert!(
+        is_resting(&cluster, 1) && is_resting(&cluster, 2),
+        "it is stopping"
+    );
+    cluster.start(1);
+    cluster.advance(60);
+    assert!(!is_resting(&cluster, 1) && !is_resting(&cluster, 2));
+    let logs = cluster.nodes[&2].logs();
     assert_eq!(logs.grants().tip(node(1)).next, 2);
     let (_, entry) = logs.entries_from(node(1), 1).next().unwrap();
     let resume = SignedOperation::from_bytes(&entry).unwrap();
@@ -247,39 +257,38 @@ fn a_node_writes_once_that_it_is_back() {
         panic!("{change:?} closes what its issuer allows at older versions");
     };
     assert_eq!(ids.len(), 1, "older versions refuse a revocation of none");
-    scene.start(1);
-    scene.pass(60);
-    assert_eq!(scene.nodes[&2].logs().grants().tip(node(1)).next, 2);
+    cluster.start(1);
+    cluster.advance(60);
+    assert_eq!(cluster.nodes[&2].logs().grants().tip(node(1)).next, 2);
 }
 
-/// A revocation that was owed ends the rest as well.
 #[test]
-fn what_was_owed_at_a_stop_is_enough_to_be_back() {
-    let mut scene = Scene::new(3);
-    scene.propose(0, allow(1)).unwrap();
-    scene.propose(1, Replica::shutdown_change()).unwrap();
-    scene.apart.insert(1);
-    scene.start(1);
-    scene.tick();
+fn a_pending_revoke_is_enough_to_resume() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(0, allow(1)).unwrap();
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
+    cluster.isolated.insert(1);
+    cluster.start(1);
+    cluster.tick();
     assert_eq!(
-        scene.propose(1, revoke_change(1)),
+        cluster.propose(1, revoke_change(1)),
         Ok(ProposalOutcome::Deferred)
     );
-    scene.apart.clear();
-    scene.pass(15);
-    let grants = scene.nodes[&2].logs().grants();
+    cluster.isolated.clear();
+    cluster.advance(15);
+    let grants = cluster.nodes[&2].logs().grants();
     assert_eq!(
         (grants.is_resting(node(1)), grants.tip(node(1)).next),
         (false, 2)
     );
-    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    assert_eq!(cluster.authorize(), Err(RemoteDenial::NotGranted));
 }
 
-/// What lies behind a gap says as well that its issuer is at work.
+/// Also after a gap.
 #[test]
-fn an_admin_of_which_something_later_is_known_does_not_rest() {
-    let mut scene = Scene::new(3);
-    scene.propose(1, Replica::shutdown_change()).unwrap();
+fn an_admin_with_a_later_operation_is_not_shut_down() {
+    let mut cluster = Cluster::new(3);
+    cluster.propose(1, Replica::shutdown_change()).unwrap();
     let later = sign(
         1,
         Operation {
@@ -295,8 +304,8 @@ fn an_admin_of_which_something_later_is_known_does_not_rest() {
             context: CausalContext::default(),
         },
     );
-    assert!(scene.nodes[&2].logs().grants().is_resting(node(1)));
-    scene.apart.extend([0, 1]);
-    scene.act(2, |replica, means| replica.handle_entries(&[later], means));
-    assert!(!scene.nodes[&2].logs().grants().is_resting(node(1)));
+    assert!(cluster.nodes[&2].logs().grants().is_resting(node(1)));
+    cluster.isolated.extend([0, 1]);
+    cluster.act(2, |replica, cx| replica.handle_entries(&[later], cx));
+    assert!(!cluster.nodes[&2].logs().grants().is_resting(node(1)));
 }

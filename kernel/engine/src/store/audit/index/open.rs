@@ -1,4 +1,4 @@
-//! The last block of a view: it is in memory and takes further records.
+//! The last block of an index: it is in memory and accepts more records.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,22 +9,21 @@ use super::sealed::{BlockList, BlockSummary, SealedBlock};
 use super::traces::{self, TraceKey};
 use crate::store::audit::query::{HashedFilter, IndexedEvent, RecordIndex, ValueHash};
 
-/// Records of one file, in the order they were read. At some 50 bytes each, a full one takes 800 kB; 5 MB where no two
-/// records have a name in common.
+/// Records of one file, in the order they were read. At some 50 bytes each, a full block takes 800 kB, or 5 MB if no two
+/// records share a name.
 #[derive(Clone, Debug, Default)]
 pub struct OpenBlock {
     positions: Vec<RecordLocation>,
     /// The records of each name, in order.
     by_value: BTreeMap<(RecordIndex, ValueHash), Vec<u16>>,
-    /// Traces are of a handful of records each, so they are not sorted until the block is sealed: the hashes, and the
-    /// record of each.
+    /// The hashes of traces, and the record of each. Not sorted until the block is sealed: a trace has few records.
     traces: (Vec<ValueHash>, Vec<u16>),
 }
 
 impl OpenBlock {
-    /// Adds a record. There is room for [`super::BLOCK_RECORDS_MAX`].
+    /// Adds a record, at most [`super::BLOCK_RECORDS_MAX`].
     pub fn add(&mut self, event: &IndexedEvent<'_>, offset: u64, len: u32) {
-        let record = u16::try_from(self.positions.len()).expect("a block has room for fewer");
+        let record = u16::try_from(self.positions.len()).expect("a block has fewer records");
         self.positions.push(RecordLocation {
             at_ms: event.at_ms,
             offset,
@@ -45,60 +44,60 @@ impl OpenBlock {
         }
     }
 
-    /// How many there are.
+    /// The number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.positions.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// Those that may be sought, in any order.
+    /// The records that may match, in any order.
     #[must_use]
-    pub fn find(&self, sought: &HashedFilter) -> Vec<RecordLocation> {
-        let mut kept: Option<Vec<u16>> = None;
-        for asked in &sought.values {
-            let has = self.records_with(*asked);
-            match &mut kept {
-                Some(kept) => postings::intersect(kept, &has),
-                None => kept = Some(has.into_owned()),
+    pub fn find(&self, filter: &HashedFilter) -> Vec<RecordLocation> {
+        let mut matching: Option<Vec<u16>> = None;
+        for value in &filter.values {
+            let records = self.records_with(*value);
+            match &mut matching {
+                Some(matching) => postings::intersect(matching, &records),
+                None => matching = Some(records.into_owned()),
             }
         }
-        let places: Vec<RecordLocation> = match kept {
-            Some(kept) => kept
+        let locations: Vec<RecordLocation> = match matching {
+            Some(matching) => matching
                 .into_iter()
                 .map(|record| self.positions[usize::from(record)])
                 .collect(),
             None => self.positions.clone(),
         };
-        places
+        locations
             .into_iter()
-            .filter(|place| sought.is_in_range(place.at_ms))
+            .filter(|location| filter.is_in_range(location.at_ms))
             .collect()
     }
 
-    /// The records that can be found by this, in order.
-    fn records_with(&self, asked: (RecordIndex, ValueHash)) -> Cow<'_, [u16]> {
-        if asked.0 != RecordIndex::Trace {
-            return Cow::Borrowed(self.by_value.get(&asked).map_or(&[], Vec::as_slice));
+    /// The records with this value, in order.
+    fn records_with(&self, value: (RecordIndex, ValueHash)) -> Cow<'_, [u16]> {
+        if value.0 != RecordIndex::Trace {
+            return Cow::Borrowed(self.by_value.get(&value).map_or(&[], Vec::as_slice));
         }
         let (hashes, records) = &self.traces;
         let has = hashes.iter().zip(records);
-        has.filter(|(hash, _)| **hash == asked.1)
+        has.filter(|(hash, _)| **hash == value.1)
             .map(|(_, record)| *record)
             .collect()
     }
 
-    /// Ends it: as it is written, a block of this file.
+    /// Seals the block as the one with this index in the file.
     #[must_use]
-    pub fn seal(&self, file: u64, nth: u32) -> Option<SealedBlock> {
+    pub fn seal(&self, file: u64, index_in_file: u32) -> Option<SealedBlock> {
         let mut order: Vec<u16> = (0..).take(self.positions.len()).collect();
         order.sort_unstable_by_key(|record| self.positions[usize::from(*record)]);
-        let places: Vec<RecordLocation> = order
+        let locations: Vec<RecordLocation> = order
             .iter()
             .map(|record| self.positions[usize::from(*record)])
             .collect();
@@ -108,13 +107,13 @@ impl OpenBlock {
         }
         let summary = BlockSummary {
             file,
-            index_in_file: nth,
-            records: u32::try_from(places.len()).ok()?,
-            first_ms: places.first()?.at_ms,
-            last_ms: places.last()?.at_ms,
+            index_in_file,
+            records: u32::try_from(locations.len()).ok()?,
+            first_ms: locations.first()?.at_ms,
+            last_ms: locations.last()?.at_ms,
         };
         let mut lists = Vec::new();
-        for (n, piece) in (0..).zip(places.chunks(PIECE_RECORDS)) {
+        for (n, piece) in (0..).zip(locations.chunks(PIECE_RECORDS)) {
             lists.push((BlockList::Positions(n), super::positions::encode(piece)));
         }
         self.seal_values(&ordinals, &mut lists);
@@ -129,7 +128,7 @@ impl OpenBlock {
             .map(|(hash, record)| (TraceKey::from_hash(*hash), ordered(record)))
             .collect();
         traced.sort_unstable();
-        for list in traced.chunk_by(|one, other| one.0.bucket == other.0.bucket) {
+        for list in traced.chunk_by(|a, b| a.0.bucket == b.0.bucket) {
             lists.push((BlockList::Traces(list[0].0.bucket), traces::encode(list)));
         }
         for ((index, hash), records) in &self.by_value {

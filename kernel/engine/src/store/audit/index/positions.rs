@@ -1,23 +1,23 @@
-//! The table of a block: when each of its records was made and where it stands, in pieces.
+//! The table of a block, in pieces: the time and position of each record.
 
 use super::varint::{VarintReader, put, put_signed};
 
-/// Records of a piece: one is read for a single record, and 16 of them are a page of the database.
+/// Records of a piece: finding one record reads one piece. 16 pieces fit into a page of the database.
 pub(super) const PIECE_RECORDS: usize = 256;
 
-/// A record in its file. In the order of time, and of the file where the time is the same.
+/// The position of a record in its file. Ordered by time, then by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordLocation {
-    /// When it was made, in milliseconds since 1970.
+    /// The time of the record, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Where its line begins.
+    /// The offset of its line.
     pub offset: u64,
-    /// How long that is, without its newline.
+    /// The length of the line without its newline.
     pub len: u32,
 }
 
 impl RecordLocation {
-    /// Where the next line begins, if nothing is between.
+    /// The offset of the next line, if nothing is between.
     fn end(&self) -> u64 {
         self.offset
             .saturating_add(u64::from(self.len))
@@ -25,8 +25,8 @@ impl RecordLocation {
     }
 }
 
-/// Writes a piece: each record by how it differs from the one before. They are in order, and most follow each
-/// other in the file as well, which takes a byte.
+/// Encodes a piece as differences between records. Most records follow each other in the file, too, which takes one
+/// byte.
 pub(super) fn encode(piece: &[RecordLocation]) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len() * 5 + 16);
     let (mut at_ms, mut end) = (0, 0_u64);
@@ -39,7 +39,7 @@ pub(super) fn encode(piece: &[RecordLocation]) -> Vec<u8> {
     out
 }
 
-/// Reads a piece; `None` when it is none.
+/// Decodes a piece; `None` if it is invalid.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<RecordLocation>> {
     let mut read = VarintReader(bytes);
     let mut out = Vec::with_capacity(PIECE_RECORDS);
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_comes_back(places in vec((0u64..u64::MAX, any::<u64>(), any::<u32>()), 0..300)) {
+        fn a_table_round_trips(places in vec((0u64..u64::MAX, any::<u64>(), any::<u32>()), 0..300)) {
             let place = |(at_ms, offset, len)| RecordLocation { at_ms, offset, len };
             let mut places: Vec<_> = places.into_iter().map(place).collect();
             places.sort_unstable();
@@ -73,7 +73,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_table_or_none(bytes in vec(any::<u8>(), 0..60)) {
+        fn any_bytes_decode_to_a_sorted_table_or_none(bytes in vec(any::<u8>(), 0..60)) {
             let table = decode(&bytes).unwrap_or_default();
             prop_assert!(table.is_sorted_by_key(|place| place.at_ms));
         }

@@ -2,7 +2,7 @@
 
 use super::varint::{VarintReader, put};
 
-/// Writes ascending ordinals.
+/// Encodes ascending ordinals.
 pub(super) fn encode(ordinals: &[u16]) -> Vec<u8> {
     let mut out = Vec::with_capacity(ordinals.len() + 2);
     put(&mut out, ordinals.len() as u64);
@@ -14,7 +14,7 @@ pub(super) fn encode(ordinals: &[u16]) -> Vec<u8> {
     out
 }
 
-/// Reads them; `None` when that is no list of a block of so many records.
+/// Decodes a list; `None` if it is invalid for a block of this many records.
 pub(super) fn decode(bytes: &[u8], records: usize) -> Option<Vec<u16>> {
     let mut read = VarintReader(bytes);
     let count = usize::try_from(read.read()?).ok()?;
@@ -34,12 +34,12 @@ pub(super) fn decode(bytes: &[u8], records: usize) -> Option<Vec<u16>> {
     read.is_empty().then_some(out)
 }
 
-/// Keeps what is in both; both are ascending.
-pub(super) fn intersect(kept: &mut Vec<u16>, with: &[u16]) {
-    let mut with = with.iter().peekable();
-    kept.retain(|ordinal| {
-        while with.next_if(|other| *other < ordinal).is_some() {}
-        with.peek() == Some(&ordinal)
+/// Intersects two ascending lists, in place.
+pub(super) fn intersect(list: &mut Vec<u16>, other: &[u16]) {
+    let mut other = other.iter().peekable();
+    list.retain(|ordinal| {
+        while other.next_if(|next| *next < ordinal).is_some() {}
+        other.peek() == Some(&ordinal)
     });
 }
 
@@ -51,9 +51,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// A list comes back with its first and its last record, and a shorter one is no list.
+        /// A truncated list is invalid.
         #[test]
-        fn a_list_comes_back_whole(ordinals in btree_set(0u16..1000, 0..200), cut in 1usize..9) {
+        fn a_list_round_trips(ordinals in btree_set(0u16..1000, 0..200), cut in 1usize..9) {
             let ordinals: Vec<u16> = ordinals.into_iter().collect();
             let bytes = encode(&ordinals);
             prop_assert_eq!(decode(&bytes, 1000), Some(ordinals.clone()));
@@ -64,13 +64,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_list_or_none(bytes in vec(any::<u8>(), 0..40)) {
+        fn any_bytes_decode_to_a_sorted_list_or_none(bytes in vec(any::<u8>(), 0..40)) {
             let list = decode(&bytes, 300).unwrap_or_default();
             prop_assert!(list.is_sorted_by(|a, b| a < b));
         }
 
         #[test]
-        fn what_is_in_both_is_kept(one in btree_set(0u16..50, 0..30), other in btree_set(0u16..50, 0..30)) {
+        fn intersect_retains_common_ordinals(one in btree_set(0u16..50, 0..30), other in btree_set(0u16..50, 0..30)) {
             let both: BTreeSet<u16> = one.intersection(&other).copied().collect();
             let mut kept: Vec<u16> = one.into_iter().collect();
             let other: Vec<u16> = other.into_iter().collect();

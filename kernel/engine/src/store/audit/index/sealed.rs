@@ -1,4 +1,4 @@
-//! A block as it is written, and how it is looked through.
+//! Sealed blocks, and the search in them.
 
 use super::BLOCK_RECORDS_MAX;
 use super::positions::{self, PIECE_RECORDS, RecordLocation};
@@ -7,18 +7,18 @@ use super::traces::{self, TraceKey};
 use super::varint::{VarintReader, put};
 use crate::store::audit::query::{HashedFilter, RecordIndex, ValueHash};
 
-/// What is known of a block without reading its lists.
+/// The summary of a block, which is held in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSummary {
     /// The file of the log.
     pub file: u64,
-    /// Blocks of that file before it.
+    /// The number of blocks of that file before it.
     pub index_in_file: u32,
-    /// Its records.
+    /// The number of records.
     pub records: u32,
-    /// When the oldest one was made, in milliseconds since 1970.
+    /// The time of the oldest record, in milliseconds since 1970.
     pub first_ms: u64,
-    /// When the youngest one was made.
+    /// The time of the newest record.
     pub last_ms: u64,
 }
 
@@ -27,28 +27,28 @@ pub struct BlockSummary {
 pub enum BlockList {
     /// A piece of the table.
     Positions(u8),
-    /// The traces that begin so.
+    /// The traces in this bucket.
     Traces(u8),
     /// The records of a value.
     Value(RecordIndex, ValueHash),
 }
 
-/// What is written of a block.
+/// A block to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedBlock {
-    /// What stays in memory.
+    /// The summary.
     pub summary: BlockSummary,
-    /// Its lists.
+    /// All lists.
     pub lists: Vec<(BlockList, Vec<u8>)>,
 }
 
-/// A list is missing or none.
+/// A list is missing or invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a list of a block of records is damaged")]
 pub struct ListDamagedError;
 
 impl BlockList {
-    /// Behind the key of its block.
+    /// The suffix after the key of its block.
     #[must_use]
     pub fn key_suffix(self) -> Vec<u8> {
         match self {
@@ -64,7 +64,7 @@ impl BlockList {
 }
 
 impl BlockSummary {
-    /// As it is stored.
+    /// Encodes it for storage.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -76,15 +76,15 @@ impl BlockSummary {
         out
     }
 
-    /// Reads one; `None` when it is none.
+    /// Decodes a summary; `None` if it is invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut read = VarintReader(bytes);
-        let (file, nth, records) = (read.read()?, read.read()?, read.read()?);
+        let (file, index_in_file, records) = (read.read()?, read.read()?, read.read()?);
         let first_ms = read.read()?;
         let summary = Self {
             file,
-            index_in_file: nth.try_into().ok()?,
+            index_in_file: index_in_file.try_into().ok()?,
             records: u32::try_from(records).ok()?,
             first_ms,
             last_ms: first_ms.checked_add(read.read()?)?,
@@ -93,7 +93,7 @@ impl BlockSummary {
         (read.is_empty() && records.contains(&summary.records.into())).then_some(summary)
     }
 
-    /// Those of its records that may be sought, in any order. `read` answers lists.
+    /// The records that may match, in any order. `read` returns lists.
     ///
     /// # Errors
     /// Those of `read`, and [`ListDamagedError`].
@@ -103,7 +103,7 @@ impl BlockSummary {
         mut read: impl FnMut(BlockList) -> Result<Option<L>, E>,
     ) -> Result<Vec<RecordLocation>, E> {
         let records = self.records as usize;
-        let mut kept: Option<Vec<u16>> = None;
+        let mut matching: Option<Vec<u16>> = None;
         for (index, hash) in &sought.values {
             let trace = TraceKey::from_hash(*hash);
             let (key, is_trace) = match index {
@@ -116,31 +116,31 @@ impl BlockSummary {
             let Some(list) = read(key)? else {
                 return Ok(Vec::new());
             };
-            let has = if is_trace {
+            let ordinals = if is_trace {
                 traces::find(list.as_ref(), trace, records)
             } else {
                 postings::decode(list.as_ref(), records)
             };
-            let has = has.ok_or(ListDamagedError)?;
-            match &mut kept {
-                Some(kept) => postings::intersect(kept, &has),
-                None => kept = Some(has),
+            let ordinals = ordinals.ok_or(ListDamagedError)?;
+            match &mut matching {
+                Some(matching) => postings::intersect(matching, &ordinals),
+                None => matching = Some(ordinals),
             }
-            if kept.as_ref().is_some_and(Vec::is_empty) {
+            if matching.as_ref().is_some_and(Vec::is_empty) {
                 return Ok(Vec::new());
             }
         }
-        let kept = kept.unwrap_or_else(|| (0..).take(records).collect());
-        let mut out = Vec::with_capacity(kept.len());
-        for of_piece in kept.chunk_by(|one, other| piece_of(*one) == piece_of(*other)) {
-            let n = piece_of(of_piece[0]);
+        let matching = matching.unwrap_or_else(|| (0..).take(records).collect());
+        let mut out = Vec::with_capacity(matching.len());
+        for ordinals in matching.chunk_by(|a, b| piece_of(*a) == piece_of(*b)) {
+            let n = piece_of(ordinals[0]);
             let table = read(BlockList::Positions(n))?.ok_or(ListDamagedError)?;
             let table = positions::decode(table.as_ref()).ok_or(ListDamagedError)?;
-            for ordinal in of_piece {
-                let place = table
+            for ordinal in ordinals {
+                let location = table
                     .get(usize::from(*ordinal) % PIECE_RECORDS)
                     .ok_or(ListDamagedError)?;
-                out.extend(sought.is_in_range(place.at_ms).then_some(*place));
+                out.extend(sought.is_in_range(location.at_ms).then_some(*location));
             }
         }
         Ok(out)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn in_order(places: &[RecordLocation]) -> Vec<u64> {
-        let mut offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
+        let mut offsets: Vec<u64> = places.iter().map(|location| location.offset).collect();
         offsets.sort_unstable();
         offsets
     }
@@ -249,10 +249,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// A block finds the same as whoever looks at each record, while it is open and once it is sealed; its
-        /// first and its last record too, whatever the clock did.
+        /// Open and sealed blocks find the same records as a scan, in any order of times.
         #[test]
-        fn a_block_finds_what_a_reader_finds(
+        fn a_block_finds_the_same_as_a_scan(
             records in vec((0u64..100, proptest::option::of(0u8..4), 0u16..9, 0u16..300), 1..700)
         ) {
             let block = block(&records);
@@ -273,9 +272,8 @@ mod tests {
         }
     }
 
-    /// A block that is full: each of its records is found by its trace, in every piece of the table.
     #[test]
-    fn a_full_block_has_every_record() {
+    fn every_record_of_a_full_block_is_found() {
         let records: Vec<Made> = (0..u16::try_from(BLOCK_RECORDS_MAX).unwrap())
             .map(|n| (u64::from(n / 300), Some(1), n % 500, n))
             .collect();
@@ -289,9 +287,9 @@ mod tests {
         }
     }
 
-    /// Lists that are missing, short or of another block are damage, and no answer.
+    /// Also one that is missing, short or of another block.
     #[test]
-    fn a_list_that_is_damaged_is_no_answer() {
+    fn a_damaged_list_is_an_error() {
         let records: Vec<Made> = (0..300).map(|n| (n, Some(1), 2, 3)).collect();
         let (summary, lists) = sealed(&block(&records));
         let asked = sought(Some(1), None, None, 230);

@@ -1,15 +1,15 @@
-//! The traces of a block: 24 bits of each one's hash, in 256 lists by the first eight of them.
+//! The traces of a block: 24 bits of each hash, in 256 lists by the first eight bits.
 
 use super::varint::{VarintReader, put};
 use crate::store::audit::query::ValueHash;
 
-/// A trace, by its hash. Of 16 million others one has the same, so a list of 64 records has one that is another
-/// trace's in a thousand cases; it is then read in vain.
+/// Part of a trace's hash. One in 16 million others collides, so that a bucket of 64 records rarely has a false match,
+/// which only costs a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TraceKey {
-    /// The list.
+    /// The first eight bits: the list.
     pub(super) bucket: u8,
-    /// Within it.
+    /// The other 16 bits.
     pub(super) rest: u16,
 }
 
@@ -23,7 +23,7 @@ impl TraceKey {
     }
 }
 
-/// Writes a list: ascending traces, each with the ordinal of its record.
+/// Encodes ascending traces, each with the ordinal of its record.
 pub(super) fn encode(list: &[(TraceKey, u16)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(list.len() * 4 + 2);
     put(&mut out, list.len() as u64);
@@ -36,8 +36,7 @@ pub(super) fn encode(list: &[(TraceKey, u16)]) -> Vec<u8> {
     out
 }
 
-/// The ordinals of one trace in the list of its bucket; `None` when that is no list of a block of so many
-/// records.
+/// The ordinals of one trace in the list of its bucket; `None` if the list is invalid for a block of this many records.
 pub(super) fn find(bytes: &[u8], key: TraceKey, records: usize) -> Option<Vec<u16>> {
     let mut read = VarintReader(bytes);
     let count = usize::try_from(read.read()?).ok()?;

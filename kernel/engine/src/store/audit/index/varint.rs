@@ -1,8 +1,8 @@
-//! Numbers in as few bytes as they need: seven bits to a byte, the low ones first (LEB128).
+//! Variable-length integers (LEB128).
 
 const CONTINUATION_BIT: u8 = 0x80;
 
-/// Adds a number.
+/// Appends an integer.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let low = value.to_le_bytes()[0];
@@ -14,7 +14,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// Adds a number that may be below zero: near zero it is as short.
+/// Appends a signed integer (zigzag).
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(
         out,
@@ -22,11 +22,11 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     );
 }
 
-/// Reads numbers.
+/// Reads integers.
 pub(super) struct VarintReader<'a>(pub(super) &'a [u8]);
 
 impl VarintReader<'_> {
-    /// The next number; `None` when there is none.
+    /// The next integer; `None` if it is invalid or missing.
     pub(super) fn read(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..u64::BITS).step_by(7) {
@@ -44,7 +44,7 @@ impl VarintReader<'_> {
         None
     }
 
-    /// The next number that may be below zero.
+    /// The next signed integer.
     pub(super) fn read_signed(&mut self) -> Option<i64> {
         let value = self.read()?;
         Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(value: u64, signed: i64, bits in 0u32..64) {
+        fn integers_round_trip(value: u64, signed: i64, bits in 0u32..64) {
             let mut out = Vec::new();
             put(&mut out, value >> bits);
             put_signed(&mut out, signed >> bits);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn invalid_integers_are_rejected() {
         for bytes in [&[][..], &[0x80], &[0xff; 9], &[0xff; 11]] {
             assert_eq!(VarintReader(bytes).read(), None, "{bytes:?}");
         }

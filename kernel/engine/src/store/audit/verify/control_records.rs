@@ -1,4 +1,4 @@
-//! What a log says of itself: how far it was trimmed, that it was found hurt, and that the operator knows.
+//! Records of the log about itself: trims, damage, and the operator's acknowledgments.
 
 use mgp_protocol::mgp::audit::EventType;
 use serde::Deserialize;
@@ -8,12 +8,11 @@ use super::{BySequence, LogFault, MAX_SPANS, Report};
 use crate::store::audit::chain::Head;
 use crate::store::audit::record::{AuditRecord, RecordDigest};
 
-/// Most faults that are acknowledged one by one: they stand in one record. A log with more is to be put
-/// aside.
+/// Most faults acknowledged individually: they share one record. A log with more should be replaced.
 pub const ACKNOWLEDGED_MAX: usize = 128;
-/// Records of damage that are named; the first of more are.
+/// Most reported records of damage; the first ones.
 const DAMAGE_MAX: usize = 1_024;
-/// What the types of all these records begin with.
+/// The prefix of the types of these records.
 const PREFIX: &str = "dev.cloto.mgp.audit_";
 
 #[derive(Clone, Debug, Default)]
@@ -34,41 +33,42 @@ impl ControlRecords {
         if !record.event.contains(PREFIX) {
             return;
         }
-        let Ok(said) = serde_json::from_str::<ControlEvent>(record.event) else {
+        let Ok(event) = serde_json::from_str::<ControlEvent>(record.event) else {
             return;
         };
-        let number = |name: &str| said.details.get(name).and_then(Value::as_u64);
-        if said.event_type == EventType::LOG_TRIMMED {
-            let hash = said.details.get("hash").and_then(Value::as_str);
+        let number = |name: &str| event.details.get(name).and_then(Value::as_u64);
+        if event.event_type == EventType::LOG_TRIMMED {
+            let hash = event.details.get("hash").and_then(Value::as_str);
             let head = number("through").zip(hash.and_then(RecordDigest::parse));
-            // A record cannot have trimmed what came after it.
-            let past = head.filter(|(through, _)| *through < record.sequence);
-            let head = past.map(|(sequence, hash)| Head { sequence, hash });
+            // A record cannot have trimmed later ones.
+            let earlier = head.filter(|(through, _)| *through < record.sequence);
+            let head = earlier.map(|(sequence, hash)| Head { sequence, hash });
             self.trimmed = self.trimmed.max_by_sequence(head);
-        } else if said.event_type == EventType::LOG_DAMAGED {
-            if is_damage(&said.details) && self.damage.len() < DAMAGE_MAX {
+        } else if event.event_type == EventType::LOG_DAMAGED {
+            if is_damage(&event.details) && self.damage.len() < DAMAGE_MAX {
                 self.damage.push(record.sequence);
             }
-        } else if said.event_type == EventType::LOG_ACKNOWLEDGED {
+        } else if event.event_type == EventType::LOG_ACKNOWLEDGED {
             let through = number("through").unwrap_or(0).min(record.sequence);
             self.damage.retain(|damage| *damage > through);
-            if let Some(Value::Array(faults)) = said.details.get("faults") {
-                let room = MAX_SPANS.saturating_sub(self.acknowledged.len());
-                self.acknowledged.extend(faults.iter().take(room).cloned());
+            if let Some(Value::Array(faults)) = event.details.get("faults") {
+                let capacity = MAX_SPANS.saturating_sub(self.acknowledged.len());
+                self.acknowledged
+                    .extend(faults.iter().take(capacity).cloned());
             }
         }
     }
 
-    /// Takes what was acknowledged out of what is wrong.
+    /// Moves acknowledged faults out of the faults of the report.
     pub(super) fn apply_to(self, report: &mut Report) {
-        let is_accepted = |fault: &LogFault| self.acknowledged.contains(&acknowledgment(fault));
+        let is_acknowledged = |fault: &LogFault| self.acknowledged.contains(&acknowledgment(fault));
         let faults = std::mem::take(&mut report.faults);
-        (report.acknowledged, report.faults) = faults.into_iter().partition(is_accepted);
+        (report.acknowledged, report.faults) = faults.into_iter().partition(is_acknowledged);
         report.damage = self.damage;
     }
 }
 
-/// A fault as the record of the operator names it: what it is, of which records, and where.
+/// A fault as the operator's record contains it: its kind, records and offset.
 #[must_use]
 pub fn acknowledgment(fault: &LogFault) -> Value {
     let mut fault = fault.to_json();
@@ -79,8 +79,7 @@ pub fn acknowledgment(fault: &LogFault) -> Value {
     fault
 }
 
-/// Whether what was found is more than the piece of a record that was being written when the power went,
-/// or events that found no room.
+/// Whether the record reports more than a torn end after a power cut, or events that were dropped.
 fn is_damage(details: &Map<String, Value>) -> bool {
     let is_end = |fault: &Value| {
         let name = fault.get("fault").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Faults as people read them.
+//! Faults as text and JSON.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl fmt::Display for LogFault {
                 write!(f, "{}: moved ({place})", NumberSpan(*from, *to))
             }
             Self::Duplicated { from, to, place } => {
-                write!(f, "{}: there once more ({place})", NumberSpan(*from, *to))
+                write!(f, "{}: duplicated ({place})", NumberSpan(*from, *to))
             }
             Self::Foreign { place } => write!(f, "something that is no record ({place})"),
             Self::Unanchored { first } => write!(
@@ -61,14 +61,14 @@ impl fmt::Display for LogFault {
             }
             Self::TooMany { place } => write!(
                 f,
-                "more damage than is told apart; nothing was looked at from there on ({place})"
+                "too many faults to distinguish; nothing was verified from there on ({place})"
             ),
         }
     }
 }
 
 impl LogFault {
-    /// For programs: what it is, of which records, and where.
+    /// The kind, records and offset, for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut out = match *self {

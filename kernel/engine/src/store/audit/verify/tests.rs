@@ -46,7 +46,7 @@ fn names(faults: &[LogFault]) -> Vec<(&'static str, u64, u64)> {
 }
 
 #[test]
-fn a_whole_log_has_no_fault() {
+fn an_intact_log_has_no_fault() {
     let (lines, head) = lines(50);
     let report = verify(&lines.concat(), Some(head));
     assert_eq!((report.records, report.head), (50, head));
@@ -59,9 +59,9 @@ fn a_whole_log_has_no_fault() {
     );
 }
 
-/// A record written anew with a hash that fits is given away by its successor, or by the known head.
+/// A rewritten record with a valid hash is detected by its successor, or by the known head.
 #[test]
-fn a_forged_record_is_named() {
+fn a_forged_record_is_reported() {
     let (mut lines, head) = lines(9);
     let forge = |lines: &mut Vec<Vec<u8>>, at: usize| {
         let old = lines[at].clone();
@@ -77,7 +77,7 @@ fn a_forged_record_is_named() {
 }
 
 #[test]
-fn the_ends_of_a_log_are_watched_too() {
+fn missing_ends_are_reported() {
     let (lines, head) = lines(9);
     assert_eq!(names(&faults(&lines[2..], None)), [("removed", 1, 2)]);
     assert_eq!(
@@ -91,9 +91,9 @@ fn the_ends_of_a_log_are_watched_too() {
     assert_eq!(names(&faults(&more, None))[0].0, "foreign");
 }
 
-/// A torn tail is cut; a torn end with another file behind it is damage.
+/// A torn end before another file is damage.
 #[test]
-fn only_the_last_end_may_be_torn() {
+fn only_the_last_file_may_be_torn() {
     let (lines, head) = lines(4);
     let whole = lines.concat();
     let torn = verify(&whole[..whole.len() - 20], None);
@@ -117,10 +117,9 @@ fn only_the_last_end_may_be_torn() {
     );
 }
 
-/// A power cut takes any sectors of what was written since the last record that is known to be on disk, in any order.
-/// All before the first of them stands; the rest is cut off.
+/// A power cut may lose any sectors after the last record known to be on disk. The log is truncated at the first hole.
 #[test]
-fn a_hole_in_what_was_never_acknowledged_is_torn() {
+fn a_hole_after_the_known_head_is_torn() {
     let (lines, _) = lines(20);
     let bytes = lines.concat();
     let known = verify(&lines[..5].concat(), None).head;
@@ -160,17 +159,16 @@ fn a_hole_in_what_was_never_acknowledged_is_torn() {
 }
 
 #[test]
-fn too_many_wounds_are_said_to_be_too_many() {
+fn too_many_faults_are_reported_as_such() {
     let (line, _) = record::write_line(7, RecordDigest::START, empty);
     let bytes = line.repeat(MAX_SPANS + 10);
     assert!(names(&verify(&bytes, None).faults).contains(&("too many", 0, 0)));
 }
 
 proptest! {
-    /// A flipped byte anywhere: exactly that record is named, or the newline behind it, and no record is
-    /// lost that is not named.
+    /// Exactly that record is reported, or the newline after it.
     #[test]
-    fn a_flipped_byte_is_named(count in 1u64..9, at in 0usize..100_000, mask in 1u8.., known: bool) {
+    fn a_flipped_byte_is_reported(count in 1u64..9, at in 0usize..100_000, mask in 1u8.., known: bool) {
         let (lines, head) = lines(count);
         let mut bytes = lines.concat();
         let at = at % bytes.len();
@@ -187,10 +185,9 @@ proptest! {
         prop_assert!(matches!(report.required_repair(), Repair::Stop(_)));
     }
 
-    /// Cut at any byte: what is before stands, what is after is named as torn and, when the head is
-    /// known, as truncated.
+    /// The rest is reported as torn and, if the head is known, as truncated.
     #[test]
-    fn a_cut_is_named(count in 1u64..9, at in 0usize..100_000) {
+    fn a_truncation_is_reported(count in 1u64..9, at in 0usize..100_000) {
         let (lines, head) = lines(count);
         let bytes = lines.concat();
         let at = at % bytes.len();
@@ -211,9 +208,8 @@ proptest! {
         prop_assert_eq!(report.records, whole);
     }
 
-    /// Removed records are named, wherever they stood.
     #[test]
-    fn removed_records_are_named(count in 1u64..20, from in 0usize..20, len in 1usize..5) {
+    fn removed_records_are_reported(count in 1u64..20, from in 0usize..20, len in 1usize..5) {
         let (mut lines, head) = lines(count);
         let from = from % lines.len();
         let to = (from + len).min(lines.len());
@@ -222,9 +218,8 @@ proptest! {
         prop_assert_eq!(names(&faults(&lines, Some(head))), [(word, from as u64 + 1, to as u64)]);
     }
 
-    /// A record that stands twice is named, wherever its copy stands.
     #[test]
-    fn a_duplicate_is_named(count in 1u64..20, which in 0usize..20, to in 0usize..21) {
+    fn a_duplicate_is_reported(count in 1u64..20, which in 0usize..20, to in 0usize..21) {
         let (mut lines, head) = lines(count);
         let which = which % lines.len();
         let copy = lines[which].clone();
@@ -233,9 +228,9 @@ proptest! {
         prop_assert_eq!(names(&faults(&lines, Some(head))), [("duplicated", n, n)]);
     }
 
-    /// A record put elsewhere is named; next to its place, either of the two may be the one that moved.
+    /// If it moved by one, either of the two may be reported.
     #[test]
-    fn a_moved_record_is_named(count in 2u64..20, which in 0usize..20, to in 0usize..20) {
+    fn a_moved_record_is_reported(count in 2u64..20, which in 0usize..20, to in 0usize..20) {
         let (mut lines, head) = lines(count);
         let (which, to) = (which % lines.len(), to % lines.len());
         prop_assume!(which != to);
@@ -247,9 +242,9 @@ proptest! {
         prop_assert!(adjacent || found == [("moved", n, n)], "{:?}", found);
     }
 
-    /// Of two that changed places both are named; so near that one move explains it, one is enough.
+    /// Both are reported, or one if a single move explains it.
     #[test]
-    fn swapped_records_are_named(count in 2u64..20, one in 0usize..20, two in 0usize..20) {
+    fn swapped_records_are_reported(count in 2u64..20, one in 0usize..20, two in 0usize..20) {
         let (mut lines, head) = lines(count);
         let (one, two) = (one % lines.len(), two % lines.len());
         prop_assume!(one < two);
@@ -271,10 +266,9 @@ fn said(event_type: EventType, details: serde_json::Value) -> mgp_protocol::mgp:
     said
 }
 
-/// What the log tells of stays wrong until the operator has acknowledged it, and what came later is not
-/// acknowledged with it. The end of a write that the power cut off is no damage.
+/// An acknowledgment does not cover later damage. A torn end after a power cut is no damage.
 #[test]
-fn damage_stays_until_it_is_acknowledged() {
+fn damage_is_reported_until_acknowledged() {
     let mut chain = Chain::new(Head::START);
     let mut lines: Vec<Vec<u8>> = Vec::new();
     let mut write = |event| lines.push(chain.append(event).text);
