@@ -22,13 +22,13 @@ pub(crate) enum PackageKind {
     /// An archive with the program, its licences, its completions and an example of its configuration.
     Archive {
         /// The build profile.
-        #[arg(long, default_value = "release")]
+        #[arg(long, default_value = "dist")]
         profile: String,
     },
     /// A Debian package, by cargo-deb (`cargo install cargo-deb`).
     Deb {
         /// The build profile.
-        #[arg(long, default_value = "release")]
+        #[arg(long, default_value = "dist")]
         profile: String,
     },
     /// An image, by docker.
