@@ -54,10 +54,10 @@ const STARTERS: [&str; 7] = [
     "supervised",
     "detached",
     "blocking",
-    "caught",
-    "tends",
+    "catch_panic",
+    "catch_panic_sync",
     "start_child",
-    "start_lasting",
+    "start_permanent",
 ];
 
 /// The name of a task is its owner and what it does: `permissions.expiry`.
