@@ -189,7 +189,7 @@ mod tests {
     /// MGP-233, MGP-234: who agreed to search gets what it takes to; a plain client gets all, until
     /// there are more than it should read; the operator's word comes before both.
     #[test]
-    fn an_agent_is_shown_what_was_set_or_agreed_or_can_be_read() {
+    fn exposure_follows_config_then_negotiation_then_tool_count() {
         let of = |negotiated, tools, set| {
             choose_exposure(ExposureInputs {
                 configured: set,
@@ -217,7 +217,7 @@ mod tests {
 
     /// MGP-233, MGP-235: what stands in the list at each level.
     #[test]
-    fn a_level_lists_what_the_table_says() {
+    fn each_level_lists_the_tools_of_the_table() {
         use Exposure::{All, Categories, Discovery, Pinned};
         let listed = |one: Exposure| {
             [(false, false), (true, false), (false, true)].map(|(p, c)| one.includes(p, c))
@@ -238,7 +238,7 @@ mod tests {
 
     /// MGP-281: the kernel's own tools pass the judge that servers' tools pass.
     #[test]
-    fn the_schemas_of_the_kernels_own_tools_are_sound() {
+    fn meta_tool_schemas_compile() {
         for tool in MetaTool::ALL {
             assert!(
                 Schema::compile_input(tool.input_schema()).is_ok(),
@@ -250,7 +250,7 @@ mod tests {
     /// MGP-235: below the figures of §16.3 for any number of tools: 5000, 1000 and 2000 tokens, of
     /// which the last leaves 900 to what is pinned.
     #[test]
-    fn each_level_keeps_below_its_figure() {
+    fn each_level_stays_below_its_token_limit() {
         let price = |one: Exposure, described: Option<&str>| -> u64 {
             let definition = |tool: &MetaTool| match (tool, described) {
                 (MetaTool::Discover, Some(text)) => tool.definition_with(true, text),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_comes_back_as_it_went() {
+    fn a_cursor_survives_a_round_trip() {
         for view in [CatalogView::All, CatalogView::One(ServerId::new("files"))] {
             let text = cursor(view.clone()).seal(&KEY);
             assert!(
@@ -117,7 +117,7 @@ mod tests {
 
     /// MCP-029: the empty string is a cursor too, and not one of ours.
     #[test]
-    fn what_we_did_not_make_is_refused() {
+    fn foreign_texts_are_rejected_as_cursors() {
         let text = cursor(CatalogView::All).seal(&KEY);
         let another = CursorKey::new([8; 32]);
         assert_eq!(Cursor::open(&text, &another), Err(BadCursor));
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_changed_byte_goes_unnoticed(at in 0usize..200, to in "[A-Za-z0-9_-]") {
+        fn every_changed_byte_is_detected(at in 0usize..200, to in "[A-Za-z0-9_-]") {
             let text = cursor(CatalogView::All).seal(&KEY);
             let at = at % text.len();
             let mut changed = text.clone();

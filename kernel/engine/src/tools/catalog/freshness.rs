@@ -97,7 +97,7 @@ mod tests {
 
     /// SEP-2549: whatever a server writes there, the result is at worst asked for too often.
     #[test]
-    fn what_makes_no_sense_is_stale_and_private() {
+    fn invalid_freshness_is_stale_and_private() {
         for (ttl, want) in [
             ("60000", 60_000),
             ("0", 0),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_is_as_fresh_as_its_worst_part() {
+    fn combined_freshness_is_that_of_the_worst_part() {
         use CacheScope::{Private, Public};
         let (long, short) = (fresh(9, Public), fresh(4, Public));
         assert_eq!(long.combine(short), short);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn freshness_runs_out() {
+    fn freshness_expires() {
         let minute = fresh(60_000, CacheScope::Public);
         let left = |ms| minute.remaining(Duration::from_millis(ms));
         assert_eq!(left(0), minute);

@@ -136,7 +136,7 @@ mod tests {
 
     /// Pages are cut by these lengths before any text is made.
     #[test]
-    fn the_length_of_a_text_is_known_before_it_is_made() {
+    fn the_rendered_length_is_exact() {
         let raw: Arc<str> = r#"{"name":"t\u0061g","inputSchema":{}}"#.into();
         for key in ["nas__demo__tag", "with \"quotes\" \\ and é\u{7}", ""] {
             for (legacy, offers_tasks) in [

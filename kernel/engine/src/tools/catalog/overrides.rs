@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_tools_leaves_out_the_others() {
+    fn tools_outside_the_allowed_list_are_hidden() {
         let rules = ToolRules {
             offered: Some(["echo".to_owned()].into()),
             ..ToolRules::default()
@@ -158,7 +158,7 @@ mod tests {
 
     /// Decision 52: agents see and call the new name; the server, its schema and the rules know the old one.
     #[test]
-    fn a_tool_is_shown_under_another_name_and_known_by_its_own() {
+    fn a_renamed_tool_keeps_its_own_name_for_the_server() {
         let (catalog, refused) = offered(&[("echo", rule(Some("say"), Some("ours"), false))]);
         assert_eq!(refused, [""; 0]);
         for (view, called) in [
@@ -198,7 +198,7 @@ mod tests {
 
     /// Decision 52: no tool takes another one's name, and a hidden one is there by none.
     #[test]
-    fn a_name_of_the_servers_own_stays_that_tools() {
+    fn an_override_cannot_take_an_own_name() {
         let both = [
             ("echo", rule(Some("time"), None, false)),
             ("time", rule(Some("echo"), None, false)),
