@@ -39,7 +39,7 @@ pub mod tools {
     pub mod registration;
     pub mod schema;
     pub mod subscriptions;
-    pub mod tool_requests;
+    pub mod tool_request_decision;
     pub mod uris;
 }
 

@@ -6,7 +6,7 @@
 use mgp_engine::tools::index::{
     Evidence, Index, IndexSearch, SearchFilter, SearchRequest, Strategy, Vector,
 };
-use mgp_engine::tools::tool_requests::CANDIDATES_MAX;
+use mgp_engine::tools::tool_request_decision::CANDIDATES_MAX;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;

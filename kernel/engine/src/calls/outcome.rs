@@ -109,13 +109,13 @@ impl IdempotentRetries {
         } else if let Refusal::NotReady { retry_after_ms, .. } = refusal
             && self.first_failure.is_some()
         {
-            let told = retry_after_ms.map(Duration::from_millis);
-            told.unwrap_or(RETRY_DELAY).max(RETRY_DELAY_MIN)
+            let announced = retry_after_ms.map(Duration::from_millis);
+            announced.unwrap_or(RETRY_DELAY).max(RETRY_DELAY_MIN)
         } else {
             return None;
         };
-        let began = *self.first_failure.get_or_insert(now);
-        if self.count >= RETRIES_MAX || now.duration_since(began) + wait > RETRY_WINDOW {
+        let first_failure = *self.first_failure.get_or_insert(now);
+        if self.count >= RETRIES_MAX || now.duration_since(first_failure) + wait > RETRY_WINDOW {
             return None;
         }
         self.count += 1;
@@ -134,15 +134,15 @@ impl IdempotentRetries {
 pub fn parse_call_record(seq: u64, event: Event) -> Option<CallRecord> {
     let is_call = [EventType::ToolExecuted, EventType::ToolBlocked].contains(&event.event_type);
     let text = |name: &str| event.details.get(name)?.as_str().map(str::to_owned);
-    let (said, task_id) = (event.details.get(OUTCOME), text(TASK));
-    let said = said.and_then(|said| serde_json::from_value(said.clone()).ok());
+    let (outcome, task_id) = (event.details.get(OUTCOME), text(TASK));
+    let outcome = outcome.and_then(|outcome| serde_json::from_value(outcome.clone()).ok());
     let reason = ["reason", "failure"].into_iter().find_map(text);
     is_call.then(|| CallRecord {
         seq: Some(seq),
         outcome: match &task_id {
             // The outcome is that of the task.
             Some(_) => CallOutcome::Unknown,
-            None => said.unwrap_or_else(|| for_result(event.result)),
+            None => outcome.unwrap_or_else(|| for_result(event.result)),
         },
         timestamp: event.timestamp,
         actor: event.actor.id,
@@ -192,16 +192,17 @@ pub struct CallNotFoundError {
 }
 
 impl CallLookup {
-    /// The history of the call with this id; `own`: the requester may read only its own calls.
+    /// The history of the call with this id; `own_calls_only`: the requester may read only
+    /// its own calls.
     ///
     /// # Errors
     /// [`CallNotFoundError`] when there is no record, and none can be missing.
     pub fn into_history(
         mut self,
         call_id: &str,
-        own: bool,
+        own_calls_only: bool,
     ) -> Result<CallHistory, CallNotFoundError> {
-        if own {
+        if own_calls_only {
             // Sequence numbers of the log reveal the activity of others.
             self.records.iter_mut().for_each(|record| record.seq = None);
         }
@@ -216,7 +217,7 @@ impl CallLookup {
                     return Err(CallNotFoundError {
                         call_id: call_id.to_owned(),
                         oldest: self.log_start,
-                        own_calls_only: own,
+                        own_calls_only,
                     });
                 }
             },
@@ -230,8 +231,8 @@ impl CallLookup {
     }
 
     fn final_outcome(&self, last: &CallRecord) -> (CallOutcome, Option<String>) {
-        let unknown = |record: &&CallRecord| record.outcome == CallOutcome::Unknown;
-        let record = self.records.iter().rev().find(unknown).unwrap_or(last);
+        let is_unknown = |record: &&CallRecord| record.outcome == CallOutcome::Unknown;
+        let record = self.records.iter().rev().find(is_unknown).unwrap_or(last);
         let reason = match &record.task_id {
             Some(task) => Some(format!(
                 "it goes on as a task: `tasks/get` of {task} tells how it ends"
@@ -259,17 +260,16 @@ pub fn apply_task_statuses(mut history: CallHistory, tasks: &[Option<TaskStatus>
             status.as_str()
         ));
     }
-    let done = |record: &CallRecord| record.outcome == CallOutcome::Done;
+    let is_done = |record: &CallRecord| record.outcome == CallOutcome::Done;
     if history.outcome == CallOutcome::Unknown
         && !history.records.is_empty()
-        && history.records.iter().all(done)
+        && history.records.iter().all(is_done)
     {
         history.outcome = CallOutcome::Done;
     }
     history
 }
 
-/// Why a record may be missing.
 fn missing_record_reason(at: &str, before_reply: bool) -> String {
     let stopped =
         format!("no record: a kernel ended without closing its log, as was found at {at}");

@@ -78,20 +78,20 @@ impl RefusalLimiter {
     /// # Errors
     /// The time until the agent has a refusal left; until then it gets no reason.
     pub fn count_refusal(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), Duration> {
-        let Some(each) = Duration::from_secs(1).checked_div(clamp_rate(self.per_second)) else {
+        let Some(interval) = Duration::from_secs(1).checked_div(clamp_rate(self.per_second)) else {
             return Ok(());
         };
         if !self.full_at.contains_key(agent) && self.full_at.len() >= AGENTS_MAX {
             self.full_at.retain(|_, full_at| *full_at > now);
             if self.full_at.len() >= AGENTS_MAX {
-                return Err(each);
+                return Err(interval);
             }
         }
         let full_at = self.full_at.entry(agent.clone()).or_insert(now);
-        let next = now.max(*full_at) + each;
-        let most = each * clamp_rate(self.per_second) * BURST_SECONDS;
+        let next = now.max(*full_at) + interval;
+        let capacity = interval * clamp_rate(self.per_second) * BURST_SECONDS;
         match next.duration_since(now) {
-            filled if filled > most => Err(filled.saturating_sub(most)),
+            filled if filled > capacity => Err(filled.saturating_sub(capacity)),
             _ => {
                 *full_at = next;
                 Ok(())
@@ -129,8 +129,8 @@ struct Window {
 
 impl Window {
     /// The window at `now`: this one, or a new one if it has expired.
-    fn current_at(self, now: MonotonicTime, lasts: Duration) -> Self {
-        if now.duration_since(self.started) < lasts {
+    fn current_at(self, now: MonotonicTime, length: Duration) -> Self {
+        if now.duration_since(self.started) < length {
             self
         } else {
             Self {
@@ -174,22 +174,22 @@ impl CallRateLimiter {
         agent: &AgentId,
         now: MonotonicTime,
     ) -> Result<(), RateLimitError> {
-        let rules = self.limits;
-        let counted = self.windows_for(agent, now)?;
-        counted.minute = counted.minute.current_at(now, MINUTE);
-        counted.day = counted.day.current_at(now, DAY);
-        let full = |calls: u64, most: u64| most > 0 && calls >= most;
-        if full(counted.day.calls, rules.per_day) {
+        let limits = self.limits;
+        let windows = self.windows_for(agent, now)?;
+        windows.minute = windows.minute.current_at(now, MINUTE);
+        windows.day = windows.day.current_at(now, DAY);
+        let is_reached = |calls: u64, limit: u64| limit > 0 && calls >= limit;
+        if is_reached(windows.day.calls, limits.per_day) {
             return Err(RateLimitError::Day);
         }
-        counted.minute.calls = counted.minute.calls.saturating_add(1);
-        if full(counted.minute.calls - 1, rules.per_minute) {
+        windows.minute.calls = windows.minute.calls.saturating_add(1);
+        if is_reached(windows.minute.calls - 1, limits.per_minute) {
             return Err(RateLimitError::Minute {
-                current: counted.minute.calls,
-                retry_after: MINUTE.saturating_sub(now.duration_since(counted.minute.started)),
+                current: windows.minute.calls,
+                retry_after: MINUTE.saturating_sub(now.duration_since(windows.minute.started)),
             });
         }
-        counted.day.calls = counted.day.calls.saturating_add(1);
+        windows.day.calls = windows.day.calls.saturating_add(1);
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl CallRateLimiter {
                     _ => DAY,
                 };
                 self.agents
-                    .retain(|_, counted| now.duration_since(counted.day.started) < longest);
+                    .retain(|_, windows| now.duration_since(windows.day.started) < longest);
             }
             if self.agents.len() >= AGENTS_MAX {
                 return Err(RateLimitError::Agents);
@@ -225,20 +225,20 @@ impl CallRateLimiter {
 impl RateLimitError {
     /// The denial for the agent; `None` when the agent is not the cause.
     #[must_use]
-    pub fn to_denial(self, rules: RateLimits) -> Option<Denial> {
+    pub fn to_denial(self, limits: RateLimits) -> Option<Denial> {
         match self {
             Self::Minute {
                 current,
-                retry_after: after,
+                retry_after,
             } => Some(Denial::RateLimited {
-                limit: rules.per_minute,
+                limit: limits.per_minute,
                 window_secs: MINUTE.as_secs(),
                 current,
-                retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+                retry_after_ms: u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             }),
             Self::Day => Some(Denial::OverQuota {
                 what: "calls of this agent a day".into(),
-                limit: rules.per_day,
+                limit: limits.per_day,
             }),
             Self::Agents => None,
         }
@@ -261,9 +261,9 @@ mod tests {
         })
     }
 
-    /// MGP-196: the limit, when the next call is taken, and that it then is.
+    /// MGP-196
     #[test]
-    fn a_minute_has_so_many_calls() {
+    fn calls_beyond_the_limit_per_minute_are_refused_until_the_next_window() {
         let (mut rates, agent) = (rates(2, 0), AgentId::new("a"));
         assert_eq!(rates.count_call(&agent, at(10)), Ok(()));
         assert_eq!(rates.count_call(&agent, at(20)), Ok(()));
@@ -278,9 +278,9 @@ mod tests {
         assert_eq!(rates.count_call(&agent, at(70)), Ok(()));
     }
 
-    /// MGP-198: a day has so many, and refused ones are not among them.
+    /// MGP-198: refused calls do not count.
     #[test]
-    fn a_day_has_so_many_calls() {
+    fn calls_beyond_the_limit_per_day_are_refused() {
         let (mut rates, agent) = (rates(1, 2), AgentId::new("a"));
         assert_eq!(rates.count_call(&agent, at(0)), Ok(()));
         assert!(rates.count_call(&agent, at(1)).is_err());
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(rates.count_call(&agent, at(86_400)), Ok(()));
     }
 
-    /// The table has a bound, and those whose time is over make room.
+    /// Expired entries are dropped when the table is full.
     #[test]
-    fn so_many_agents_are_counted() {
+    fn the_table_of_agents_is_bounded() {
         let mut rates = rates(1, 0);
         for n in 0..AGENTS_MAX {
             assert_eq!(
@@ -305,9 +305,9 @@ mod tests {
         assert_eq!(rates.agents.len(), 1);
     }
 
-    /// So many at once, then so many a second; each agent has its own, and the table has a bound.
+    /// A burst, then a rate; each agent has its own bucket, and the table is bounded.
     #[test]
-    fn refusals_are_many_at_once_and_then_few() {
+    fn refusals_have_a_burst_and_then_a_rate() {
         let (mut refusals, agent) = (RefusalLimiter::new(50), AgentId::new("a"));
         let at = |ms: u64| MonotonicTime::new(Duration::from_millis(ms));
         let at_once = (0..2_400).filter(|_| refusals.count_refusal(&agent, at(0)).is_ok());

@@ -89,31 +89,31 @@ impl Recorder {
         }
     }
 
-    /// The entry for a message; `None` when the filter excludes it. Every message must be passed, in order.
-    pub fn record(&mut self, passed: &ObservedMessage<'_>, masks: &Masks) -> Option<Heard> {
-        let read = match passed.text {
-            ObservedText::Frame(frame) => self.parse_frame(passed, frame),
-            ObservedText::Abandoned(id, why) => self.parse_abandoned(passed, id, why),
+    /// The entry for a message; `None` when the filter excludes it. Every message must be observed, in order.
+    pub fn record(&mut self, observed: &ObservedMessage<'_>, masks: &Masks) -> Option<Heard> {
+        let read = match observed.text {
+            ObservedText::Frame(frame) => self.parse_frame(observed, frame),
+            ObservedText::Abandoned(id, why) => self.parse_abandoned(observed, id, why),
         };
         self.should_record(&read)
-            .then(|| self.render_entry(passed, read, masks))
+            .then(|| self.render_entry(observed, read, masks))
     }
 
-    fn parse_frame(&mut self, passed: &ObservedMessage<'_>, frame: &[u8]) -> ParsedMessage {
+    fn parse_frame(&mut self, observed: &ObservedMessage<'_>, frame: &[u8]) -> ParsedMessage {
         let (kind, method) = match jsonrpc::parse(frame) {
             Ok(Message::Request {
                 id, method, params, ..
             }) => {
-                let about = target_name(&method, params.map(RawValue::get));
-                self.track_request(passed, &id, &method, about.clone());
+                let target = target_name(&method, params.map(RawValue::get));
+                self.track_request(observed, &id, &method, target.clone());
                 return ParsedMessage {
-                    target: about,
+                    target,
                     id: Some(id),
                     ..ParsedMessage::new(MessageKind::Request, Some(method.into_owned()))
                 };
             }
             Ok(Message::Response { id, outcome }) => {
-                return self.parse_response(passed, id, outcome);
+                return self.parse_response(observed, id, outcome);
             }
             Ok(Message::Notification { method, .. }) => {
                 (MessageKind::Notification, Some(method.into_owned()))
@@ -131,30 +131,30 @@ impl Recorder {
 
     fn track_request(
         &mut self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         id: &RequestId,
         method: &str,
-        about: Option<String>,
+        target: Option<String>,
     ) {
-        let about_len = about.as_ref().map_or(0, String::len);
-        if id.as_json().len() + method.len() + about_len > PENDING_BYTES_MAX {
+        let target_len = target.as_ref().map_or(0, String::len);
+        if id.as_json().len() + method.len() + target_len > PENDING_BYTES_MAX {
             return;
         }
         if self.pending.len() >= PENDING_MAX {
             self.pending.clear();
         }
-        let awaited = PendingRequest {
+        let request = PendingRequest {
             method: method.to_owned(),
-            target: about,
-            sent_at: passed.observed_at,
+            target,
+            sent_at: observed.observed_at,
         };
-        let key = (passed.connection, passed.sender, id.clone());
-        self.pending.insert(key, awaited);
+        let key = (observed.connection, observed.sender, id.clone());
+        self.pending.insert(key, request);
     }
 
     fn parse_response(
         &mut self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) -> ParsedMessage {
@@ -169,12 +169,12 @@ impl Recorder {
             failed,
             ..ParsedMessage::new(kind, None)
         };
-        self.match_request(passed, id, read)
+        self.match_request(observed, id, read)
     }
 
     fn parse_abandoned(
         &mut self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         id: &str,
         why: &str,
     ) -> ParsedMessage {
@@ -183,21 +183,21 @@ impl Recorder {
             failed: true,
             ..ParsedMessage::new(MessageKind::Unanswered, None)
         };
-        self.match_request(passed, RequestId::from_json(id), read)
+        self.match_request(observed, RequestId::from_json(id), read)
     }
 
     /// Matches an answer, or the end, of the request with this id.
     fn match_request(
         &mut self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         id: Option<RequestId>,
         mut read: ParsedMessage,
     ) -> ParsedMessage {
-        let asked = id.as_ref().and_then(|id| self.take_request(passed, id));
-        if let Some(asked) = asked {
-            read.duration = Some(passed.observed_at.duration_since(asked.sent_at));
-            read.method = Some(asked.method);
-            read.target = asked.target;
+        let request = id.as_ref().and_then(|id| self.take_request(observed, id));
+        if let Some(request) = request {
+            read.duration = Some(observed.observed_at.duration_since(request.sent_at));
+            read.method = Some(request.method);
+            read.target = request.target;
         }
         read.id = id;
         read
@@ -206,18 +206,20 @@ impl Recorder {
     /// Removes the request of the other side, or one that the kernel itself abandons.
     fn take_request(
         &mut self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         id: &RequestId,
     ) -> Option<PendingRequest> {
         use MessageSender::{Agent, Kernel, Server};
-        let by: &[MessageSender] = match (passed.sender, passed.text) {
+        let senders: &[MessageSender] = match (observed.sender, observed.text) {
             (_, ObservedText::Abandoned(..)) | (Server | Agent, ObservedText::Frame(_)) => {
                 &[Kernel]
             }
             (Kernel, ObservedText::Frame(_)) => &[Server, Agent],
         };
-        by.iter()
-            .find_map(|by| self.pending.remove(&(passed.connection, *by, id.clone())))
+        senders.iter().find_map(|sender| {
+            self.pending
+                .remove(&(observed.connection, *sender, id.clone()))
+        })
     }
 
     fn should_record(&self, read: &ParsedMessage) -> bool {
@@ -227,34 +229,35 @@ impl Recorder {
             errors,
             ..
         } = &self.filter;
-        let of = |all: &[String], one: Option<&String>| {
-            all.is_empty() || one.is_some_and(|one| all.contains(one))
+        let allows = |filter: &[String], value: Option<&String>| {
+            filter.is_empty() || value.is_some_and(|value| filter.contains(value))
         };
-        let calls = read.method.as_deref() == Some("tools/call");
+        let is_call = read.method.as_deref() == Some("tools/call");
         // An unreadable message may be of any kind.
-        let unknown = read.kind == MessageKind::Unreadable;
-        let tool = tools.is_empty() || calls && of(tools, read.target.as_ref());
-        unknown || of(methods, read.method.as_ref()) && tool && (!errors || read.failed)
+        let is_unreadable = read.kind == MessageKind::Unreadable;
+        let allows_tool = tools.is_empty() || is_call && allows(tools, read.target.as_ref());
+        is_unreadable
+            || allows(methods, read.method.as_ref()) && allows_tool && (!errors || read.failed)
     }
 
     fn render_entry(
         &self,
-        passed: &ObservedMessage<'_>,
+        observed: &ObservedMessage<'_>,
         read: ParsedMessage,
         masks: &Masks,
     ) -> Heard {
-        let words = |text: String| mask_and_truncate(masks, &text);
-        let (bytes, message) = match passed.text {
+        let sanitize = |text: String| mask_and_truncate(masks, &text);
+        let (bytes, message) = match observed.text {
             ObservedText::Frame(frame) => (frame.len(), self.render_body(frame, &read, masks)),
             ObservedText::Abandoned(..) => (0, None),
         };
         Heard {
-            at_ms: passed.unix_ms,
-            connection: passed.connection,
-            from: passed.sender,
+            at_ms: observed.unix_ms,
+            connection: observed.connection,
+            from: observed.sender,
             kind: read.kind,
-            method: read.method.map(words),
-            about: read.target.map(words),
+            method: read.method.map(sanitize),
+            about: read.target.map(sanitize),
             id: read
                 .id
                 .filter(|id| id.as_json().len() <= TEXT_MAX)
@@ -263,7 +266,7 @@ impl Recorder {
             took_us: read.duration.map(to_micros_rounded_up),
             failed: read.failed,
             missed: 0,
-            why: read.reason.map(words),
+            why: read.reason.map(sanitize),
             too_long: self.filter.bodies && bytes > MESSAGE_MAX,
             message,
         }
@@ -280,9 +283,9 @@ impl Recorder {
         }
         let text = String::from_utf8_lossy(frame);
         // An unreadable message is usually no JSON either.
-        let json = read.kind != MessageKind::Unreadable
+        let is_json = read.kind != MessageKind::Unreadable
             || serde_json::from_str::<&RawValue>(&text).is_ok();
-        if json {
+        if is_json {
             to_raw_json(masks.mask_json(&text))
         } else {
             to_raw_json(quote(&mask_and_truncate(masks, &text)))

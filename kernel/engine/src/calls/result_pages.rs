@@ -46,7 +46,7 @@ impl TruncatedResult {
     }
 }
 
-/// Truncates a result whose text has more than `most` bytes, at a character boundary. Only text is truncated: images,
+/// Truncates a result owner text has more than `most` bytes, at a character boundary. Only text is truncated: images,
 /// resources and structured content stay. `None` for a result that fits, which is passed on unchanged, and for one
 /// that is no plain tool result.
 #[must_use]
@@ -59,57 +59,59 @@ pub fn truncate(result: &str, most: usize) -> Option<TruncatedResult> {
     let content = unique_member(&all, "content")?;
     let items = elements(content)?;
     let texts: Vec<Option<String>> = items.iter().map(|item| content_text(item)).collect();
-    let whole: usize = texts.iter().flatten().map(String::len).sum();
-    if whole <= most {
+    let total_bytes: usize = texts.iter().flatten().map(String::len).sum();
+    if total_bytes <= most {
         return None;
     }
-    let (mut left, mut cut_at) = (most, None);
-    for (at, text) in texts.iter().enumerate() {
+    let (mut remaining, mut cut) = (most, None);
+    for (index, text) in texts.iter().enumerate() {
         let Some(text) = text else { continue };
-        if text.len() > left {
-            cut_at = Some((at, text.floor_char_boundary(left)));
+        if text.len() > remaining {
+            cut = Some((index, text.floor_char_boundary(remaining)));
             break;
         }
-        left -= text.len();
+        remaining -= text.len();
     }
-    let (at, border) = cut_at?;
+    let (cut_index, cut_offset) = cut?;
     let mut text = String::new();
-    texts[..at]
+    texts[..cut_index]
         .iter()
         .flatten()
         .for_each(|part| text.push_str(part));
-    let from = text.len() + border;
-    texts[at..]
+    let visible_bytes = text.len() + cut_offset;
+    texts[cut_index..]
         .iter()
         .flatten()
         .for_each(|part| text.push_str(part));
     text.truncate(text.floor_char_boundary(TEXT_MAX));
-    // Content after the truncated text stays if it is no text.
-    let mut kept = Vec::with_capacity(items.len());
-    for (place, item) in items.iter().enumerate() {
-        match (&texts[place], place) {
-            (Some(_), place) if place > at => {}
-            (Some(_), place) if place == at => kept.push(replace_text_with_mark(item.get())),
-            (_, _) => kept.push(item.get().to_owned()),
+    // Non-text content after the truncated text stays.
+    let mut remaining_items = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        match &texts[index] {
+            Some(_) if index > cut_index => {}
+            Some(_) if index == cut_index => {
+                remaining_items.push(replace_text_with_marker(item.get()));
+            }
+            Some(_) | None => remaining_items.push(item.get().to_owned()),
         }
     }
     let mut splice = Splice::new(result);
-    splice.replace(content, format!("[{}]", kept.join(",")));
-    let marked = splice.finish().into_owned();
-    let (before, after) = marked.split_once(MARK)?;
+    splice.replace(content, format!("[{}]", remaining_items.join(",")));
+    let with_marker = splice.finish().into_owned();
+    let (before, after) = with_marker.split_once(MARKER)?;
     Some(TruncatedResult {
         prefix: before.to_owned(),
-        visible_text: texts[at].as_deref().unwrap_or_default()[..border].to_owned(),
+        visible_text: texts[cut_index].as_deref().unwrap_or_default()[..cut_offset].to_owned(),
         suffix: after.to_owned(),
         text,
-        visible_bytes: from,
-        total_bytes: whole,
+        visible_bytes,
+        total_bytes,
     })
 }
 
 /// Replaces structured content with text when it makes a result longer than `most`; it is added in full unless a text
 /// already repeats it. `None` where there is no such content, and where it is short enough. Only for a tool without
-/// an `outputSchema`, whose callers rely on no structure.
+/// an `outputSchema`, owner callers rely on no structure.
 #[must_use]
 pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     const STRUCTURE: &str = "structuredContent";
@@ -121,39 +123,39 @@ pub fn inline_structured_content(result: &str, most: usize) -> Option<String> {
     let content = unique_member(&all, "content")?;
     let items = elements(content)?;
     let texts: Vec<String> = items.iter().filter_map(|item| content_text(item)).collect();
-    let written: usize = texts.iter().map(String::len).sum();
-    if structure.len() + written <= most {
+    let text_bytes: usize = texts.iter().map(String::len).sum();
+    if structure.len() + text_bytes <= most {
         return None;
     }
     let value: Value = serde_json::from_str(structure).ok()?;
-    let says = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|it| it == value);
+    let repeats = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|v| v == value);
     let mut items: Vec<String> = items.iter().map(|item| item.get().to_owned()).collect();
-    if !texts.iter().any(says) {
+    if !texts.iter().any(repeats) {
         items.push(format!(r#"{{"type":"text","text":{}}}"#, quote(structure)));
     }
     let items = format!("[{}]", items.join(","));
-    let kept = all.iter().filter(|(name, _)| name != STRUCTURE);
-    Some(render_object(kept.map(|(name, value)| {
+    let members = all.iter().filter(|(name, _)| name != STRUCTURE);
+    Some(render_object(members.map(|(name, value)| {
         let is_content = name == "content";
         (name, if is_content { &items } else { value.get() })
     })))
 }
 
 /// Stands for the truncated text. It cannot occur in JSON, where this character is always escaped.
-const MARK: &str = "\u{1}";
+const MARKER: &str = "\u{1}";
 
-fn replace_text_with_mark(item: &str) -> String {
+fn replace_text_with_marker(item: &str) -> String {
     let mut splice = Splice::new(item);
-    splice.replace(member(item, "text").unwrap_or_default(), MARK);
+    splice.replace(member(item, "text").unwrap_or_default(), MARKER);
     splice.finish().into_owned()
 }
 
 /// The text of a content item; `None` with several `text` members, of which parsers would choose different ones.
 fn content_text(item: &RawValue) -> Option<String> {
     let all = members(item.get())?;
-    let one = |wanted| unique_member(&all, wanted).and_then(unquote);
-    one("type").filter(|kind| kind == "text")?;
-    one("text").map(Into::into)
+    let string = |wanted| unique_member(&all, wanted).and_then(unquote);
+    string("type").filter(|kind| kind == "text")?;
+    string("text").map(Into::into)
 }
 
 /// A text that can be paged through.
@@ -191,7 +193,7 @@ impl StoredTexts {
     pub fn store(
         &mut self,
         id: &str,
-        whose: ConnectionId,
+        owner: ConnectionId,
         (server, tool): (&ServerId, &str),
         text: String,
         now: MonotonicTime,
@@ -199,16 +201,16 @@ impl StoredTexts {
         self.evict_expired(now);
         self.entries.push_back(StoredText {
             id: id.into(),
-            owner: whose,
+            owner,
             server: server.clone(),
             tool: tool.into(),
             text: text.into(),
             last_read: now,
         });
-        while self.count_where(|one| one.owner == whose) > PER_CONNECTION_MAX
-            || self.bytes_where(|one| one.owner == whose) > BYTES_PER_CONNECTION_MAX
+        while self.count_where(|text| text.owner == owner) > PER_CONNECTION_MAX
+            || self.bytes_where(|text| text.owner == owner) > BYTES_PER_CONNECTION_MAX
         {
-            let Some(oldest) = self.entries.iter().position(|one| one.owner == whose) else {
+            let Some(oldest) = self.entries.iter().position(|text| text.owner == owner) else {
                 break;
             };
             self.entries.remove(oldest);
@@ -220,58 +222,58 @@ impl StoredTexts {
 
     /// The server and tool a text is from; `None` for an unknown text and for one of another caller.
     #[must_use]
-    pub fn origin(&self, id: &str, whose: ConnectionId) -> Option<(ServerId, String)> {
-        let one = self.find(id, whose)?;
-        Some((one.server.clone(), one.tool.to_string()))
+    pub fn origin(&self, id: &str, owner: ConnectionId) -> Option<(ServerId, String)> {
+        let stored = self.find(id, owner)?;
+        Some((stored.server.clone(), stored.tool.to_string()))
     }
 
     /// A page of at most `most` bytes, on character boundaries; an offset within a character is moved to its start.
     pub fn read_page(
         &mut self,
         id: &str,
-        whose: ConnectionId,
-        (from, most): (usize, usize),
+        owner: ConnectionId,
+        (offset, most): (usize, usize),
         now: MonotonicTime,
     ) -> Option<TextPage> {
         self.evict_expired(now);
-        let own = |one: &&mut StoredText| *one.id == *id && one.owner == whose;
-        let one = self.entries.iter_mut().find(own)?;
-        one.last_read = now;
-        let from = one.text.floor_char_boundary(from);
+        let matches = |stored: &&mut StoredText| *stored.id == *id && stored.owner == owner;
+        let stored = self.entries.iter_mut().find(matches)?;
+        stored.last_read = now;
+        let offset = stored.text.floor_char_boundary(offset);
         // A character has at most four bytes, so each page advances.
-        let end = one
+        let end = stored
             .text
-            .floor_char_boundary(from.saturating_add(most.max(4)));
+            .floor_char_boundary(offset.saturating_add(most.max(4)));
         Some(TextPage {
-            text: one.text[from..end].to_owned(),
-            offset: from,
-            next_offset: (end < one.text.len()).then_some(end),
-            total_bytes: one.text.len(),
+            text: stored.text[offset..end].to_owned(),
+            offset,
+            next_offset: (end < stored.text.len()).then_some(end),
+            total_bytes: stored.text.len(),
         })
     }
 
     /// Removes the texts of a closed connection.
-    pub fn remove_connection(&mut self, whose: ConnectionId) {
-        self.entries.retain(|one| one.owner != whose);
+    pub fn remove_connection(&mut self, owner: ConnectionId) {
+        self.entries.retain(|text| text.owner != owner);
     }
 
-    fn find(&self, id: &str, whose: ConnectionId) -> Option<&StoredText> {
+    fn find(&self, id: &str, owner: ConnectionId) -> Option<&StoredText> {
         let mut all = self.entries.iter();
-        all.find(|one| *one.id == *id && one.owner == whose)
+        all.find(|text| *text.id == *id && text.owner == owner)
     }
 
     fn evict_expired(&mut self, now: MonotonicTime) {
         self.entries
-            .retain(|one| now.duration_since(one.last_read) < RETENTION);
+            .retain(|text| now.duration_since(text.last_read) < RETENTION);
     }
 
-    fn count_where(&self, of: impl Fn(&StoredText) -> bool) -> usize {
-        self.entries.iter().filter(|one| of(one)).count()
+    fn count_where(&self, matches: impl Fn(&StoredText) -> bool) -> usize {
+        self.entries.iter().filter(|text| matches(text)).count()
     }
 
-    fn bytes_where(&self, of: impl Fn(&StoredText) -> bool) -> usize {
-        let all = self.entries.iter().filter(|one| of(one));
-        all.map(|one| one.text.len()).sum()
+    fn bytes_where(&self, matches: impl Fn(&StoredText) -> bool) -> usize {
+        let all = self.entries.iter().filter(|text| matches(text));
+        all.map(|text| text.text.len()).sum()
     }
 }
 
@@ -289,9 +291,9 @@ mod tests {
         json!({"type": "text", "text": text})
     }
 
-    /// Decision 53: structure is read on in like a text, and said once.
+    /// Decision 53: structured content is paged like text, and not repeated.
     #[test]
-    fn structure_that_is_too_long_becomes_text() {
+    fn long_structured_content_becomes_text() {
         let rows: Vec<u32> = (0..200).collect();
         let structure = json!({"rows": rows, "long": "x".repeat(500)});
         let alone =
@@ -327,11 +329,11 @@ mod tests {
     fn keep(
         kept: &mut StoredTexts,
         id: &str,
-        whose: ConnectionId,
+        owner: ConnectionId,
         text: String,
         now: MonotonicTime,
     ) {
-        kept.store(id, whose, (&ServerId::new("it"), "t"), text, now);
+        kept.store(id, owner, (&ServerId::new("it"), "t"), text, now);
     }
 
     /// Decision 53: what fits is not touched, and of what does not only text is cut.

@@ -114,34 +114,37 @@ impl Retries {
         self
     }
 
-    /// Evaluates the error of an attempt that ended at `now`. `chance` spreads the waits of many callers: 0 adds
+    /// Evaluates the error of an attempt that ended at `now`. `jitter` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
     pub fn handle_failure(
         &mut self,
         error: &PeerError,
-        chance: u8,
+        jitter: u8,
         now: MonotonicTime,
     ) -> RetryDecision {
-        let told = &error.recovery;
-        if self.is_final || !told.retryable {
+        let recovery = &error.recovery;
+        if self.is_final || !recovery.retryable {
             return RetryDecision::GiveUp(GiveUpReason::NotRetryable);
         }
-        let most = told.max_retries.unwrap_or(RETRIES_DEFAULT).min(RETRIES_MAX);
-        if self.attempts >= most {
+        let max_retries = recovery
+            .max_retries
+            .unwrap_or(RETRIES_DEFAULT)
+            .min(RETRIES_MAX);
+        if self.attempts >= max_retries {
             return self.fall_back(error, GiveUpReason::RetriesExhausted);
         }
-        let strategy = told.retry_strategy.unwrap_or(Strategy::FixedDelay);
-        let least = told.retry_after_ms.map(Duration::from_millis);
-        let wait = self.next_wait(strategy, least, chance);
-        let at = now + wait;
-        if wait > WAIT_MAX || at >= self.deadline {
+        let strategy = recovery.retry_strategy.unwrap_or(Strategy::FixedDelay);
+        let min_wait = recovery.retry_after_ms.map(Duration::from_millis);
+        let wait = self.next_wait(strategy, min_wait, jitter);
+        let due_at = now + wait;
+        if wait > WAIT_MAX || due_at >= self.deadline {
             return self.fall_back(error, GiveUpReason::WaitTooLong);
         }
         self.attempts += 1;
         self.last_wait = wait;
         RetryDecision::Retry(RetryAttempt {
             number: self.attempts,
-            due_at: at,
+            due_at,
             wait,
             strategy,
             code: error.code,
@@ -149,10 +152,10 @@ impl Retries {
     }
 
     /// Never less than the server requests.
-    fn next_wait(&self, strategy: Strategy, least: Option<Duration>, chance: u8) -> Duration {
-        let first = least.unwrap_or(WAIT_DEFAULT);
+    fn next_wait(&self, strategy: Strategy, min_wait: Option<Duration>, jitter: u8) -> Duration {
+        let first = min_wait.unwrap_or(WAIT_DEFAULT);
         let wait = match strategy {
-            Strategy::Immediate => return least.unwrap_or(Duration::ZERO),
+            Strategy::Immediate => return min_wait.unwrap_or(Duration::ZERO),
             Strategy::FixedDelay => first,
             Strategy::ExponentialBackoff => {
                 // Grows up to the longest wait, which the server's own value may still exceed.
@@ -160,14 +163,14 @@ impl Retries {
                 first.max(grown)
             }
         };
-        wait.saturating_add(wait / 4 * u32::from(chance) / 255)
+        wait.saturating_add(wait / 4 * u32::from(jitter) / 255)
     }
 
     fn fall_back(&mut self, error: &PeerError, why: GiveUpReason) -> RetryDecision {
-        let other = error.recovery.fallback_tool.as_ref();
-        let other = other.filter(|tool| !tool.is_empty() && **tool != self.tool);
+        let fallback = error.recovery.fallback_tool.as_ref();
+        let fallback = fallback.filter(|tool| !tool.is_empty() && **tool != self.tool);
         self.is_final = true;
-        other.map_or(RetryDecision::GiveUp(why), |tool| {
+        fallback.map_or(RetryDecision::GiveUp(why), |tool| {
             RetryDecision::Fallback(tool.clone())
         })
     }
@@ -189,7 +192,7 @@ mod tests {
         PeerError::parse(&RawValue::from_string(text).unwrap()).unwrap()
     }
 
-    /// Every wait until it is over, and how it ended.
+    /// All waits, and the final decision.
     fn run(mgp: &Value, deadline: u64) -> (Vec<u64>, RetryDecision) {
         let mut retries = Retries::new("t", at(deadline));
         let (mut waits, mut now) = (Vec::new(), at(0));
@@ -207,33 +210,36 @@ mod tests {
         }
     }
 
-    const GONE: RetryDecision = RetryDecision::GiveUp(GiveUpReason::RetriesExhausted);
+    const EXHAUSTED: RetryDecision = RetryDecision::GiveUp(GiveUpReason::RetriesExhausted);
 
-    /// MGP-208, MGP-209, MGP-210: the waits are those of the strategy, and as many as were allowed.
+    /// MGP-208, MGP-209, MGP-210
     #[test]
-    fn the_strategy_makes_the_waits() {
+    fn waits_follow_the_strategy_up_to_the_allowed_number() {
         let with = |strategy: &str| json!({"retryable": true, "retry_after_ms": 100, "retry_strategy": strategy, "max_retries": 4});
         let long = 1_000_000;
-        assert_eq!(run(&with("immediate"), long), (vec![100; 4], GONE));
-        assert_eq!(run(&with("fixed_delay"), long), (vec![100; 4], GONE));
+        assert_eq!(run(&with("immediate"), long), (vec![100; 4], EXHAUSTED));
+        assert_eq!(run(&with("fixed_delay"), long), (vec![100; 4], EXHAUSTED));
         assert_eq!(
             run(&with("exponential_backoff"), long),
-            (vec![100, 200, 400, 800], GONE)
+            (vec![100, 200, 400, 800], EXHAUSTED)
         );
         let immediate = json!({"retryable": true, "retry_strategy": "immediate", "max_retries": 2});
-        assert_eq!(run(&immediate, long), (vec![0, 0], GONE));
-        assert_eq!(run(&json!({"retryable": true}), long), (vec![500; 3], GONE));
+        assert_eq!(run(&immediate, long), (vec![0, 0], EXHAUSTED));
+        assert_eq!(
+            run(&json!({"retryable": true}), long),
+            (vec![500; 3], EXHAUSTED)
+        );
         let endless = json!({"retryable": true, "max_retries": u64::MAX});
         assert_eq!(run(&endless, long).0.len() as u64, RETRIES_MAX);
         assert_eq!(
             run(&json!({"retryable": true, "max_retries": 0}), long),
-            (vec![], GONE)
+            (vec![], EXHAUSTED)
         );
     }
 
-    /// MGP-213: what is not retryable is tried once, and its fallback not at all.
+    /// MGP-213: the fallback is not called either.
     #[test]
-    fn what_is_not_retryable_is_reported() {
+    fn an_error_that_is_not_retryable_is_reported() {
         let end = RetryDecision::GiveUp(GiveUpReason::NotRetryable);
         assert_eq!(
             run(&json!({"retryable": false, "fallback_tool": "u"}), 9_999),
@@ -242,9 +248,9 @@ mod tests {
         assert_eq!(run(&json!({}), 9_999), (vec![], end));
     }
 
-    /// MGP-211: the other tool comes after the last retry, once, and is never the tool itself.
+    /// MGP-211: it is called once, and is never the tool itself.
     #[test]
-    fn the_fallback_comes_when_all_is_done() {
+    fn the_fallback_follows_the_last_retry() {
         let mgp =
             json!({"retryable": true, "retry_after_ms": 1, "max_retries": 2, "fallback_tool": "u"});
         assert_eq!(
@@ -252,23 +258,23 @@ mod tests {
             (vec![1, 1], RetryDecision::Fallback("u".into()))
         );
         let itself = json!({"retryable": true, "max_retries": 0, "fallback_tool": "t"});
-        assert_eq!(run(&itself, 9_999).1, GONE);
+        assert_eq!(run(&itself, 9_999).1, EXHAUSTED);
         let mut retries = Retries::new("t", at(9_999));
         let mgp = error(&json!({"retryable": true, "max_retries": 0, "fallback_tool": "u"}));
         assert_eq!(
             retries.handle_failure(&mgp, 0, at(0)),
             RetryDecision::Fallback("u".into())
         );
-        let loops = error(&json!({"retryable": true, "fallback_tool": "v"}));
+        let again = error(&json!({"retryable": true, "fallback_tool": "v"}));
         assert_eq!(
-            retries.handle_failure(&loops, 0, at(0)),
+            retries.handle_failure(&again, 0, at(0)),
             RetryDecision::GiveUp(GiveUpReason::NotRetryable)
         );
     }
 
-    /// MGP-208: a wait that is too long is not cut short; nothing is tried early.
+    /// MGP-208: a wait that is too long is not shortened.
     #[test]
-    fn a_wait_beyond_the_bounds_ends_it() {
+    fn a_wait_beyond_the_bounds_ends_the_retries() {
         let too_long = RetryDecision::GiveUp(GiveUpReason::WaitTooLong);
         let hour = json!({"retryable": true, "retry_after_ms": 3_600_000});
         assert_eq!(run(&hour, u64::MAX / 2), (vec![], too_long.clone()));
@@ -276,9 +282,9 @@ mod tests {
         assert_eq!(run(&second, 2_500), (vec![1_000, 1_000], too_long));
     }
 
-    /// MGP-212: each retry has its event, which says which it is and why.
+    /// MGP-212
     #[test]
-    fn each_retry_has_its_event() {
+    fn each_retry_has_an_event_with_its_number_and_reason() {
         let mut retries = Retries::new("t", at(99_999));
         let mgp = error(&json!({"retryable": true, "retry_after_ms": 70}));
         let RetryDecision::Retry(attempt) = retries.handle_failure(&mgp, 0, at(0)) else {
@@ -289,10 +295,9 @@ mod tests {
     }
 
     proptest! {
-        /// MGP-208: whatever a server says, no try comes before its time or after the caller's, and there
-        /// are only so many.
+        /// MGP-208: for any recommendation of a server.
         #[test]
-        fn no_try_is_early_late_or_endless(
+        fn retries_are_never_early_late_or_endless(
             after in proptest::option::of(0u64..90_000), most in proptest::option::of(0u64..20),
             word in "immediate|fixed_delay|exponential_backoff|x", chance: u8, deadline in 0u64..400_000,
         ) {

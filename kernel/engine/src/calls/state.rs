@@ -1,92 +1,91 @@
-//! Where one call stands: one machine that the relay drives, and that the audit log, retries, other nodes and the
-//! caller's error ask. What a call did is known from what was sent and answered, never from the error that ended it.
+//! The state machine of one call. The relay drives it; the audit log, retries, other nodes and the caller's error read
+//! it. Whether a call took effect follows from what was sent and answered, never from the error that ended it.
 
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 
 use super::outcome::for_refusal;
 
-/// Where a call stands.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallStage {
-    /// It has arrived.
+    /// The call has arrived.
     #[default]
     Received,
     /// Its checks have passed.
     Checked,
-    /// It waits for its server, or for its turn there.
+    /// It waits for its server or in the server's queue.
     Waiting,
-    /// A request of it is at its server.
+    /// A request was sent to its server.
     Dispatched,
-    /// Its server waits for the caller, who was asked something.
+    /// Its server waits for the caller's answer to a callback.
     Suspended,
-    /// Its server has answered the last request of it.
+    /// Its server has answered the last request.
     Answered,
-    /// Its caller took it back: nothing more is sent for it.
+    /// Its caller cancelled it: nothing more is sent.
     Cancelled,
-    /// A request of it was sent, and no answer will come.
+    /// A request was sent, and no answer will come.
     Lost,
 }
 
-/// The state of one call. A call is made in attempts, each of one request to a server or more: its server may ask for
-/// more input, and a call that failed may be made again.
+/// The state of one call. A call has one or more attempts, each with one or more requests to a server: the server may
+/// request more input, and a failed call may be retried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallState {
     stage: CallStage,
-    /// An earlier request of this attempt, or of the call that it continues, reached a server.
+    /// An earlier request of this attempt, or of the call that it continues, was dispatched.
     reached_in_attempt: bool,
-    /// An earlier attempt did.
+    /// A request of an earlier attempt was dispatched.
     reached_before: bool,
-    /// The last request was answered before the caller took the call back.
+    /// The last request was answered before the caller cancelled the call.
     answered: bool,
     /// The caller may know that the tool exists.
     admitted: bool,
-    /// It is made for the request of another call, or such a one was made for its own.
+    /// A second call for the same request, or a call that had one.
     nested: bool,
-    /// Questions to the caller without an answer.
-    questions: usize,
+    /// Unanswered callbacks to the caller.
+    pending_callbacks: usize,
 }
 
 impl CallState {
-    /// Where it stands.
+    /// The current stage.
     #[must_use]
     pub fn stage(&self) -> CallStage {
         self.stage
     }
 
-    /// The caller may know that what is called exists.
+    /// Records that the caller may know that the tool exists.
     pub fn admit(&mut self) {
         self.admitted = true;
     }
 
-    /// Whether the caller may know that what is called exists.
+    /// Whether the caller may know that the tool exists.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.admitted
     }
 
-    /// Its checks have passed.
+    /// Records that its checks have passed.
     pub fn pass_checks(&mut self) {
         if self.stage == CallStage::Received {
             self.stage = CallStage::Checked;
         }
     }
 
-    /// An attempt begins. `continues`: it goes on with a call whose first part had reached its server.
+    /// An attempt begins. `continues`: an earlier part of the call has reached its server.
     pub fn start_attempt(&mut self, continues: bool) {
         self.reached_before |= self.has_reached_in_attempt();
         self.reached_in_attempt = continues;
         self.move_to(CallStage::Waiting);
     }
 
-    /// A request is about to be written. False, and nothing may be written, when the call was taken back.
+    /// A request is about to be written. False if the call was cancelled: then nothing may be written.
     #[must_use]
     pub fn dispatch(&mut self) -> bool {
         self.reached_in_attempt |= self.has_reached_in_attempt();
         self.move_to(CallStage::Dispatched)
     }
 
-    /// The request that was written last ended: it is known not to have been read (`NotExecuted`), was answered, or is
-    /// lost.
+    /// The last request ended: it was certainly not read (`NotExecuted`), answered, or lost.
     pub fn end_request(&mut self, outcome: CallOutcome) {
         self.move_to(match outcome {
             CallOutcome::NotExecuted => CallStage::Waiting,
@@ -95,18 +94,18 @@ impl CallState {
         });
     }
 
-    /// The server asks the caller something.
+    /// The server sends a callback to the caller.
     pub fn suspend(&mut self) {
-        self.questions += 1;
-        // Who asks has read the request.
+        self.pending_callbacks += 1;
+        // A callback proves that the server has read the request.
         self.reached_in_attempt = true;
         self.move_to(CallStage::Suspended);
     }
 
-    /// A question has its answer, or needs none any more; the call goes on with the last one.
+    /// A callback is answered or obsolete; the call continues after the last one.
     pub fn resume(&mut self) {
-        self.questions = self.questions.saturating_sub(1);
-        if self.questions == 0 && self.stage == CallStage::Suspended {
+        self.pending_callbacks = self.pending_callbacks.saturating_sub(1);
+        if self.pending_callbacks == 0 && self.stage == CallStage::Suspended {
             self.stage = CallStage::Dispatched;
         }
     }
@@ -114,17 +113,17 @@ impl CallState {
     /// Whether its server waits for the caller.
     #[must_use]
     pub fn has_question(&self) -> bool {
-        self.questions > 0
+        self.pending_callbacks > 0
     }
 
-    /// The caller took it back.
+    /// The caller cancels it.
     pub fn cancel(&mut self) {
         self.answered = self.stage == CallStage::Answered;
         self.reached_in_attempt |= self.has_reached_in_attempt();
         self.stage = CallStage::Cancelled;
     }
 
-    /// Another call begins for the same request: the fallback of a tool. Returns the state of this one.
+    /// A second call begins for the same request: the fallback of a tool. Returns the state of this one.
     #[must_use]
     pub fn start_nested(&mut self) -> Self {
         let nested = Self {
@@ -144,13 +143,13 @@ impl CallState {
         std::mem::replace(self, nested)
     }
 
-    /// Whether a second call is made, or was, for the same request.
+    /// Whether the request has or had a second call.
     #[must_use]
     pub fn is_nested(&self) -> bool {
         self.nested
     }
 
-    /// The other call is over: what it reached, this request reached.
+    /// The second call has ended; its dispatched requests count for this one.
     pub fn end_nested(&mut self, outer: &Self) {
         self.reached_before |= outer.has_reached();
         self.admitted = outer.admitted;
@@ -159,11 +158,11 @@ impl CallState {
     /// Whether a request of this attempt may have been read by a server.
     #[must_use]
     pub fn has_reached_in_attempt(&self) -> bool {
-        let at_server = matches!(
+        let is_dispatched = matches!(
             self.stage,
             CallStage::Dispatched | CallStage::Answered | CallStage::Lost
         );
-        self.reached_in_attempt || at_server
+        self.reached_in_attempt || is_dispatched
     }
 
     /// Whether any request of the call may have been read by a server.
@@ -183,9 +182,8 @@ impl CallState {
         }
     }
 
-    /// Whether a call that ended with this refusal took effect. A refusal may know more than the state does, such as
-    /// that the answer is invalid; it is never believed to mean that nothing happened once a server was reached, nor
-    /// that something may have before.
+    /// Whether a call that ended with this refusal took effect. A refusal may add information, such as that the answer is
+    /// invalid; it never makes a dispatched call "not executed", nor an undispatched one "unknown".
     #[must_use]
     pub fn outcome_after(&self, refusal: &Refusal) -> CallOutcome {
         if let Refusal::Unanswered(call) = refusal {
@@ -198,7 +196,7 @@ impl CallState {
         }
     }
 
-    /// False when the call was taken back: it stays so.
+    /// False if the call was cancelled, which is final.
     fn move_to(&mut self, stage: CallStage) -> bool {
         if self.stage != CallStage::Cancelled {
             self.stage = stage;

@@ -1,32 +1,31 @@
-//! Whose call a server means when it asks back.
+//! Attributes a server's callback to a call.
 //!
-//! A shared stdio server says `sampling/createMessage` without saying for whom. As long as only one
-//! client has calls under way, there is no doubt. [`CallQueue`](super::call_queue::CallQueue) keeps it so.
+//! A shared stdio server sends `sampling/createMessage` without naming the call. While only one client has in-flight
+//! calls, the target is unambiguous; [`CallQueue`](super::call_queue::CallQueue) ensures that.
 
 use mgp_protocol::ids::ConnectionId;
 
-/// Whom a call counts for when a server asks.
+/// The origin of a call, as the target of callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallOrigin {
-    /// A client that can be asked something.
+    /// A client that can answer callbacks.
     Client(ConnectionId),
-    /// All clients that cannot be asked. A question to any of them is refused in the same way, so they need
-    /// not be told apart.
+    /// All clients that cannot answer callbacks. They are all rejected in the same way, so they share a variant.
     NonInteractive,
 }
 
-/// Who is asked.
+/// The client that receives a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallbackTarget {
-    /// No call is under way: the question has no origin and is refused.
+    /// No call is in flight: the callback has no origin and is rejected.
     None,
-    /// Certainly this one.
+    /// This client only.
     One(CallOrigin),
-    /// It cannot be told; from now on clients take turns.
+    /// Several clients have calls; from now on calls of one client at a time.
     Ambiguous,
 }
 
-/// Who is asked, given the party of each call under way.
+/// Determines the target from the origins of all in-flight calls.
 #[must_use]
 pub fn resolve_target(in_flight: impl IntoIterator<Item = CallOrigin>) -> CallbackTarget {
     let mut calls = in_flight.into_iter();
@@ -45,7 +44,7 @@ mod tests {
     const B: CallOrigin = CallOrigin::Client(ConnectionId(2));
 
     #[test]
-    fn there_is_no_doubt_while_one_connection_calls() {
+    fn the_target_is_unambiguous_while_one_client_calls() {
         assert_eq!(resolve_target([]), CallbackTarget::None);
         assert_eq!(resolve_target([A]), CallbackTarget::One(A));
         assert_eq!(resolve_target([A, A, A]), CallbackTarget::One(A));

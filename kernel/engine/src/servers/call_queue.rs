@@ -1,55 +1,56 @@
-//! For servers that ask questions: calls of one client at a time, so that it is known whom to ask.
+//! For servers that send callbacks: admits calls of one client at a time, so that the target of a callback is
+//! unambiguous.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::attribution::CallOrigin;
 
-/// Most calls that wait for their turn at one server; more are refused as overloaded.
+/// Most calls queued at one server; more are rejected as overloaded.
 pub(crate) const QUEUED_MAX: usize = 1_024;
 
-/// Calls of one client under way at once, at a server that asks: each of them may ask, and there is room for 64
-/// questions of a server. So one client leaves a quarter of it to the others.
+/// In-flight calls of one client at a server that sends callbacks. A server may have 64 pending callbacks and each
+/// call may cause one, so this leaves a quarter to other clients.
 pub(crate) const PER_CLIENT_MAX: usize = 48;
 
-/// The ticket of a waiting call; never given twice by the same [`CallQueue`].
+/// Identifies a queued call; unique within a [`CallQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Whether a call may enter.
+/// Whether a call is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueAdmission {
     /// At once.
     Admitted,
-    /// When its ticket is called.
+    /// Admitted when its ticket is returned.
     Queued(Ticket),
     /// Never: [`QUEUED_MAX`] calls wait already.
     Rejected,
 }
 
-/// Lets calls into one server; one client's at a time once the server is known to ask.
+/// Admits calls to one server, of one client at a time once the server is known to send callbacks.
 #[derive(Clone, Debug, Default)]
 pub struct CallQueue {
     is_serialized: bool,
-    /// Calls under way, by client. Any number until the server asks.
+    /// In-flight calls by client, unlimited until the server sends a callback.
     in_flight: HashMap<CallOrigin, usize>,
-    /// Clients all of whose calls wait for the client's answer; they block nobody.
+    /// Clients whose calls all wait for the client's answer; they block no other client.
     suspended: HashSet<CallOrigin>,
     queued: VecDeque<(Ticket, CallOrigin)>,
     next_ticket: u64,
 }
 
 impl CallQueue {
-    /// The server has asked something: from now on calls of one client at a time.
+    /// The server has sent a callback: from now on calls of one client at a time.
     pub fn serialize_clients(&mut self) {
         self.is_serialized = true;
     }
 
-    /// A call wants to enter. Those that wait go first, so that one client cannot keep the others out by
-    /// calling again and again; but nobody waits for a client that has [`PER_CLIENT_MAX`] calls under way.
-    pub fn enter(&mut self, party: CallOrigin) -> QueueAdmission {
-        let mut waiting = self.queued.iter();
-        if waiting.all(|(_, waits)| self.is_full(*waits)) && self.can_enter(party) {
-            self.admit(party);
+    /// Admits or queues a call. Queued calls go first, so that one client cannot starve the others; but no call
+    /// waits behind a client that has [`PER_CLIENT_MAX`] in-flight calls.
+    pub fn enter(&mut self, origin: CallOrigin) -> QueueAdmission {
+        let mut queued = self.queued.iter();
+        if queued.all(|(_, other)| self.is_full(*other)) && self.can_enter(origin) {
+            self.admit(origin);
             return QueueAdmission::Admitted;
         }
         if self.queued.len() >= QUEUED_MAX {
@@ -57,75 +58,77 @@ impl CallQueue {
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.queued.push_back((ticket, party));
+        self.queued.push_back((ticket, origin));
         QueueAdmission::Queued(ticket)
     }
 
-    /// Notes whether all calls of a client wait for its answer. Answers whose turn it is.
-    pub fn set_suspended(&mut self, party: CallOrigin, rests: bool) -> Vec<Ticket> {
-        if rests && self.in_flight.contains_key(&party) {
-            self.suspended.insert(party);
+    /// Sets whether all calls of a client wait for its answer. Returns the admitted tickets.
+    pub fn set_suspended(&mut self, origin: CallOrigin, suspended: bool) -> Vec<Ticket> {
+        if suspended && self.in_flight.contains_key(&origin) {
+            self.suspended.insert(origin);
         } else {
-            self.suspended.remove(&party);
+            self.suspended.remove(&origin);
         }
         self.admit_queued()
     }
 
-    /// A call that had entered is over. Answers whose turn it is, in order.
-    pub fn leave(&mut self, party: CallOrigin) -> Vec<Ticket> {
-        if let Some(calls) = self.in_flight.get_mut(&party) {
+    /// An admitted call has ended. Returns the admitted tickets, in order.
+    pub fn leave(&mut self, origin: CallOrigin) -> Vec<Ticket> {
+        if let Some(calls) = self.in_flight.get_mut(&origin) {
             *calls -= 1;
             if *calls == 0 {
-                self.in_flight.remove(&party);
-                self.suspended.remove(&party);
+                self.in_flight.remove(&origin);
+                self.suspended.remove(&origin);
             }
         }
         self.admit_queued()
     }
 
-    /// A waiting call is cancelled. Answers whose turn it is; `None` when its ticket was called already, so
-    /// that the call must [`CallQueue::leave`].
+    /// Cancels a queued call. Returns the admitted tickets; `None` if the call was admitted already and must
+    /// [`CallQueue::leave`].
     pub fn cancel(&mut self, ticket: Ticket) -> Option<Vec<Ticket>> {
-        let at = self.queued.iter().position(|(t, _)| *t == ticket)?;
-        self.queued.remove(at);
+        let index = self.queued.iter().position(|(t, _)| *t == ticket)?;
+        self.queued.remove(index);
         Some(self.admit_queued())
     }
 
-    /// Calls that wait.
+    /// The number of queued calls.
     #[must_use]
     pub fn queued_count(&self) -> usize {
         self.queued.len()
     }
 
-    fn can_enter(&self, party: CallOrigin) -> bool {
-        let mut others = self.in_flight.keys().filter(|inside| **inside != party);
-        let turn = !self.is_serialized || others.all(|inside| self.suspended.contains(inside));
-        turn && !self.is_full(party)
+    fn can_enter(&self, origin: CallOrigin) -> bool {
+        let mut others = self.in_flight.keys().filter(|other| **other != origin);
+        let is_unblocked =
+            !self.is_serialized || others.all(|other| self.suspended.contains(other));
+        is_unblocked && !self.is_full(origin)
     }
 
-    fn is_full(&self, party: CallOrigin) -> bool {
-        let calls = self.in_flight.get(&party).copied().unwrap_or(0);
-        self.is_serialized && party != CallOrigin::NonInteractive && calls >= PER_CLIENT_MAX
+    fn is_full(&self, origin: CallOrigin) -> bool {
+        let calls = self.in_flight.get(&origin).copied().unwrap_or(0);
+        self.is_serialized && origin != CallOrigin::NonInteractive && calls >= PER_CLIENT_MAX
     }
 
-    fn admit(&mut self, party: CallOrigin) {
-        *self.in_flight.entry(party).or_default() += 1;
-        self.suspended.remove(&party);
+    fn admit(&mut self, origin: CallOrigin) {
+        *self.in_flight.entry(origin).or_default() += 1;
+        self.suspended.remove(&origin);
     }
 
     fn admit_queued(&mut self) -> Vec<Ticket> {
-        let mut called = Vec::new();
+        let mut admitted = Vec::new();
         loop {
-            let mut waiting = self.queued.iter();
-            let next = waiting.position(|(_, party)| !self.is_full(*party));
-            let next = next.and_then(|at| Some((at, *self.queued.get(at)?)));
-            let Some((at, (ticket, party))) = next.filter(|(_, (_, party))| self.can_enter(*party))
+            let mut queued = self.queued.iter();
+            let next = queued.position(|(_, origin)| !self.is_full(*origin));
+            let next = next.and_then(|index| Some((index, *self.queued.get(index)?)));
+            let Some((index, (ticket, origin))) =
+                next.filter(|(_, (_, origin))| self.can_enter(*origin))
             else {
-                return called;
+                return admitted;
             };
-            self.queued.remove(at);
-            self.admit(party);
-            called.push(ticket);
+            self.queued.remove(index);
+            self.admit(origin);
+            admitted.push(ticket);
         }
     }
 }
@@ -148,40 +151,38 @@ mod tests {
         }
     }
 
-    fn asking() -> CallQueue {
+    fn serialized() -> CallQueue {
         let mut queue = CallQueue::default();
         queue.serialize_clients();
         queue
     }
 
-    /// A client with as many calls as there may be waits, and nobody else for it.
     #[test]
-    fn a_client_with_many_calls_leaves_room_for_the_others() {
-        let mut queue = asking();
+    fn a_client_at_its_limit_does_not_block_others() {
+        let mut queue = serialized();
         for _ in 0..PER_CLIENT_MAX {
             assert_eq!(queue.enter(A), QueueAdmission::Admitted);
         }
-        let beyond = ticket(queue.enter(A));
-        let waits = ticket(queue.enter(B));
-        // All calls of A wait for its answers: B is next, though the call beyond came before.
-        assert_eq!(queue.set_suspended(A, true), [waits]);
+        let excess = ticket(queue.enter(A));
+        let waiting = ticket(queue.enter(B));
+        // All calls of A wait for its answers: B is next, although the excess call came first.
+        assert_eq!(queue.set_suspended(A, true), [waiting]);
         assert_eq!(queue.enter(B), QueueAdmission::Admitted);
         assert_eq!(queue.leave(B), []);
         assert_eq!(queue.leave(B), []);
-        assert_eq!(queue.leave(A), [beyond]);
-        let mut unaskable = asking();
+        assert_eq!(queue.leave(A), [excess]);
+        let mut non_interactive = serialized();
         for _ in 0..2 * PER_CLIENT_MAX {
             assert_eq!(
-                unaskable.enter(CallOrigin::NonInteractive),
+                non_interactive.enter(CallOrigin::NonInteractive),
                 QueueAdmission::Admitted
             );
         }
     }
 
-    /// Who can be asked nothing need not be told from others of that kind, only from who can.
     #[test]
-    fn those_who_can_be_asked_nothing_go_in_together() {
-        let mut queue = asking();
+    fn non_interactive_clients_are_admitted_together() {
+        let mut queue = serialized();
         assert_eq!(
             queue.enter(CallOrigin::NonInteractive),
             QueueAdmission::Admitted
@@ -196,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_only_waits_keeps_nobody_out() {
-        let mut queue = asking();
+    fn a_suspended_client_blocks_no_other() {
+        let mut queue = serialized();
         assert_eq!(queue.enter(A), QueueAdmission::Admitted);
         let second = ticket(queue.enter(B));
         assert_eq!(queue.set_suspended(A, true), [second]);
-        // A comes back for its call, and calls again: it is B that must be waited for now.
+        // A resumes its call and sends another one, which waits for B.
         assert_eq!(queue.set_suspended(A, false), []);
         let third = ticket(queue.enter(A));
         assert_eq!(queue.leave(B), [third]);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_never_asks_takes_everybody_at_once() {
+    fn a_server_without_callbacks_admits_all_clients_at_once() {
         let mut queue = CallQueue::default();
         assert_eq!(queue.enter(A), QueueAdmission::Admitted);
         assert_eq!(queue.enter(B), QueueAdmission::Admitted);
@@ -224,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_kept_out_by_one_who_calls_on() {
-        let mut queue = asking();
+    fn repeated_calls_of_a_client_do_not_starve_others() {
+        let mut queue = serialized();
         assert_eq!(queue.enter(A), QueueAdmission::Admitted);
         assert_eq!(queue.enter(A), QueueAdmission::Admitted);
         let b = ticket(queue.enter(B));
@@ -236,8 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_call_makes_way() {
-        let mut queue = asking();
+    fn a_cancelled_call_unblocks_the_next() {
+        let mut queue = serialized();
         queue.enter(A);
         let b = ticket(queue.enter(B));
         let a = ticket(queue.enter(A));
@@ -247,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_has_an_end() {
-        let mut queue = asking();
+    fn the_queue_is_bounded() {
+        let mut queue = serialized();
         queue.enter(A);
         for _ in 0..QUEUED_MAX {
             ticket(queue.enter(B));
@@ -259,48 +260,47 @@ mod tests {
     }
 
     proptest! {
-        /// At most one connection is inside, tickets are called in their order, and when all calls
-        /// are over nobody waits.
+        /// At most one client has in-flight calls, tickets are admitted in order, and no call waits once all have ended.
         #[test]
-        fn turns_are_exclusive_and_everyone_gets_one(
+        fn clients_are_admitted_one_at_a_time_and_none_starves(
             steps in proptest::collection::vec((0u8..3, 0u64..3, 0usize..6), 0..100)
         ) {
-            let mut queue = asking();
-            let (mut inside, mut waiting): (Vec<CallOrigin>, Vec<_>) = (vec![], vec![]);
-            for (step, connection, pick) in steps {
-                let connection = CallOrigin::Client(ConnectionId(connection));
-                let called = match step {
+            let mut queue = serialized();
+            let (mut in_flight, mut queued): (Vec<CallOrigin>, Vec<_>) = (vec![], vec![]);
+            for (step, client, pick) in steps {
+                let client = CallOrigin::Client(ConnectionId(client));
+                let admitted = match step {
                     0 => {
-                        match queue.enter(connection) {
-                            QueueAdmission::Admitted => inside.push(connection),
-                            QueueAdmission::Queued(ticket) => waiting.push((ticket, connection)),
+                        match queue.enter(client) {
+                            QueueAdmission::Admitted => in_flight.push(client),
+                            QueueAdmission::Queued(ticket) => queued.push((ticket, client)),
                             QueueAdmission::Rejected => panic!("far below the bound"),
                         }
                         vec![]
                     }
-                    1 if !inside.is_empty() => {
-                        let gone = inside.swap_remove(pick % inside.len());
-                        queue.leave(gone)
+                    1 if !in_flight.is_empty() => {
+                        let ended = in_flight.swap_remove(pick % in_flight.len());
+                        queue.leave(ended)
                     }
-                    2 if !waiting.is_empty() => {
-                        let (ticket, _) = waiting.remove(pick % waiting.len());
+                    2 if !queued.is_empty() => {
+                        let (ticket, _) = queued.remove(pick % queued.len());
                         queue.cancel(ticket).unwrap()
                     }
                     _ => vec![],
                 };
-                for ticket in called {
-                    let (first, connection) = waiting.remove(0);
+                for ticket in admitted {
+                    let (first, client) = queued.remove(0);
                     prop_assert_eq!(ticket, first);
-                    inside.push(connection);
+                    in_flight.push(client);
                 }
-                prop_assert!(!matches!(resolve_target(inside.iter().copied()), CallbackTarget::Ambiguous));
+                prop_assert!(!matches!(resolve_target(in_flight.iter().copied()), CallbackTarget::Ambiguous));
             }
-            while let Some(gone) = inside.pop() {
-                for _ in queue.leave(gone) {
-                    inside.push(waiting.remove(0).1);
+            while let Some(ended) = in_flight.pop() {
+                for _ in queue.leave(ended) {
+                    in_flight.push(queued.remove(0).1);
                 }
             }
-            prop_assert!(waiting.is_empty() && queue.queued_count() == 0);
+            prop_assert!(queued.is_empty() && queue.queued_count() == 0);
         }
     }
 }

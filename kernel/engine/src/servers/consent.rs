@@ -1,22 +1,22 @@
-//! What a server may ask of those who call it (CMCP-084, CMCP-085): decided for each server.
+//! Which callbacks a server may send to its callers (CMCP-084, CMCP-085).
 
 use std::borrow::Cow;
 
 use mgp_json::remove_members;
 
-/// Whether questions of a kind may be asked.
+/// Whether callbacks of a kind are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
-    /// It is put to the client whose call caused it.
+    /// Forwarded to the client whose call caused it.
     #[default]
     Allow,
-    /// It is put to the client after the operator has agreed.
+    /// Forwarded to the client after the operator's approval.
     Ask,
-    /// It is refused, and the server is told at its start that it cannot be asked.
+    /// Rejected; the handshake does not offer the capability to the server.
     Deny,
 }
 
-/// The same for all kinds; for the folders of a client it is always [`Consent::Allow`].
+/// Consent for each kind of callback; `roots/list` is always allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsentPolicy {
     /// `sampling/createMessage`.
@@ -26,7 +26,7 @@ pub struct ConsentPolicy {
 }
 
 impl ConsentPolicy {
-    /// Whether a question of this method may be put.
+    /// The consent for a method.
     #[must_use]
     pub fn for_method(self, method: &str) -> Consent {
         match method {
@@ -42,7 +42,7 @@ impl ConsentPolicy {
         self != Self::default()
     }
 
-    /// A `ClientCapabilities` object without the kinds that are off.
+    /// A `ClientCapabilities` object without the denied kinds.
     #[must_use]
     pub fn allowed_capabilities(self, capabilities: &str) -> Cow<'_, str> {
         if !self.is_restricted() {
@@ -65,9 +65,9 @@ impl ConsentPolicy {
 mod tests {
     use super::*;
 
-    /// CMCP-084: what is off is not declared; what is asked for first is.
+    /// CMCP-084: a denied kind is not declared; one that needs approval is.
     #[test]
-    fn what_is_off_is_not_declared() {
+    fn denied_callbacks_are_not_declared() {
         let all = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"url":{}}}"#;
         assert_eq!(ConsentPolicy::default().allowed_capabilities(all), all);
         let mut consents = ConsentPolicy {

@@ -1,18 +1,18 @@
-//! Whether a server that is asked at intervals is healthy (MGP §11.3, A-35).
+//! Health of a server that is pinged at intervals (MGP §11.3, A-35).
 
 use std::time::Duration;
 
 use mgp_protocol::mgp::health::Health;
 
-/// How long an answer may take (MGP §11.3).
+/// MGP §11.3.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often servers are asked.
+/// When a server is pinged and when it has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthCheckConfig {
-    /// Time between two questions; zero for none.
+    /// Time between two pings; zero for none.
     pub interval: Duration,
-    /// How many answers in a row may be missing; with the last of them the server has failed.
+    /// The server has failed after this many missing answers in a row.
     pub failure_threshold: u32,
 }
 
@@ -25,28 +25,28 @@ impl Default for HealthCheckConfig {
     }
 }
 
-/// The outcome of a question.
+/// The outcome of a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PingOutcome {
-    /// This health, or an error, which is an answer too.
+    /// Answered; an error is an answer, too.
     Answered(Health),
     /// No answer in time.
     TimedOut,
-    /// No answer in time from a server that did not negotiate health while it works on calls: the limits of
-    /// the calls tell whether it hangs.
+    /// No answer in time from a server that did not negotiate health and works on calls. The timeouts of the calls
+    /// detect a hang.
     Busy,
 }
 
-/// What follows from an outcome.
+/// The verdict on an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthVerdict {
-    /// The server goes on, with this health.
+    /// The server keeps running, with this health.
     Alive(Health),
     /// The server has failed; the reason, for people.
     Failed(String),
 }
 
-/// The health of one life of a server.
+/// Health of one generation of a server.
 #[derive(Clone, Debug)]
 pub struct HealthMonitor {
     failure_threshold: u32,
@@ -55,19 +55,19 @@ pub struct HealthMonitor {
 }
 
 impl HealthMonitor {
-    /// Nothing was asked yet.
+    /// A monitor before the first ping.
     #[must_use]
-    pub fn new(rules: HealthCheckConfig) -> Self {
+    pub fn new(config: HealthCheckConfig) -> Self {
         Self {
-            failure_threshold: rules.failure_threshold.max(1),
+            failure_threshold: config.failure_threshold.max(1),
             missed: 0,
             last_health: Health::Healthy,
         }
     }
 
-    /// Takes the outcome of a question.
-    pub fn record(&mut self, answer: PingOutcome) -> HealthVerdict {
-        match answer {
+    /// Records the outcome of a ping.
+    pub fn record(&mut self, outcome: PingOutcome) -> HealthVerdict {
+        match outcome {
             PingOutcome::Answered(health) => {
                 self.missed = 0;
                 self.last_health = health;
@@ -81,12 +81,12 @@ impl HealthMonitor {
         if self.missed < self.failure_threshold {
             return HealthVerdict::Alive(self.last_health);
         }
-        let times = match self.missed {
+        let checks = match self.missed {
             1 => "a health check".to_owned(),
-            times => format!("{times} health checks in a row"),
+            count => format!("{count} health checks in a row"),
         };
         let seconds = PING_TIMEOUT.as_secs();
-        HealthVerdict::Failed(format!("it did not answer {times} within {seconds} s"))
+        HealthVerdict::Failed(format!("it did not answer {checks} within {seconds} s"))
     }
 }
 
@@ -96,58 +96,59 @@ mod tests {
     use HealthVerdict::{Alive, Failed};
     use PingOutcome::{Answered, Busy, TimedOut};
 
-    fn checkups() -> HealthMonitor {
+    fn monitor() -> HealthMonitor {
         HealthMonitor::new(HealthCheckConfig::default())
     }
 
-    /// MGP-132: silence makes a server unhealthy at once and failed after the third time in a row; an
-    /// answer in between begins the count anew.
+    /// MGP-132: a missing answer makes a server unhealthy at once, the third in a row failed. An answer resets the count.
     #[test]
-    fn silence_is_a_failure_after_the_third_time_in_a_row() {
-        let mut it = checkups();
+    fn three_missing_answers_in_a_row_are_a_failure() {
+        let mut monitor = monitor();
         for _ in 0..10 {
-            assert_eq!(it.record(TimedOut), Alive(Health::Unhealthy));
-            assert_eq!(it.record(TimedOut), Alive(Health::Unhealthy));
-            assert_eq!(it.record(Answered(Health::Healthy)), Alive(Health::Healthy));
+            assert_eq!(monitor.record(TimedOut), Alive(Health::Unhealthy));
+            assert_eq!(monitor.record(TimedOut), Alive(Health::Unhealthy));
+            assert_eq!(
+                monitor.record(Answered(Health::Healthy)),
+                Alive(Health::Healthy)
+            );
         }
-        it.record(TimedOut);
-        it.record(TimedOut);
+        monitor.record(TimedOut);
+        monitor.record(TimedOut);
         let reason = "it did not answer 3 health checks in a row within 5 s";
-        assert_eq!(it.record(TimedOut), Failed(reason.into()));
+        assert_eq!(monitor.record(TimedOut), Failed(reason.into()));
     }
 
-    /// MGP-134: what a server says of itself is how it is; that it is unhealthy is no silence.
+    /// MGP-134: the reported health counts, and reporting `unhealthy` is an answer.
     #[test]
-    fn a_server_that_says_it_is_unhealthy_answers() {
-        let mut it = checkups();
+    fn a_server_that_reports_unhealthy_has_answered() {
+        let mut monitor = monitor();
         for health in Health::ALL.into_iter().cycle().take(30) {
-            assert_eq!(it.record(Answered(health)), Alive(health));
+            assert_eq!(monitor.record(Answered(health)), Alive(health));
         }
     }
 
-    /// MGP-137: who has promised nothing and works is not counted out, nor taken for well again.
+    /// MGP-137: a missing answer of a busy server that did not negotiate health neither counts nor resets the count.
     #[test]
-    fn a_busy_server_stays_as_it_was() {
-        let mut it = checkups();
-        assert_eq!(it.record(Busy), Alive(Health::Healthy));
-        it.record(TimedOut);
-        it.record(TimedOut);
+    fn a_busy_server_keeps_its_health() {
+        let mut monitor = monitor();
+        assert_eq!(monitor.record(Busy), Alive(Health::Healthy));
+        monitor.record(TimedOut);
+        monitor.record(TimedOut);
         for _ in 0..10 {
-            assert_eq!(it.record(Busy), Alive(Health::Unhealthy));
+            assert_eq!(monitor.record(Busy), Alive(Health::Unhealthy));
         }
-        assert!(matches!(it.record(TimedOut), Failed(_)));
+        assert!(matches!(monitor.record(TimedOut), Failed(_)));
     }
 
-    /// A count of none would never be reached.
     #[test]
-    fn one_silence_is_the_least() {
-        let rules = HealthCheckConfig {
+    fn a_threshold_of_zero_counts_as_one() {
+        let config = HealthCheckConfig {
             failure_threshold: 0,
             ..HealthCheckConfig::default()
         };
         let reason = "it did not answer a health check within 5 s";
         assert_eq!(
-            HealthMonitor::new(rules).record(TimedOut),
+            HealthMonitor::new(config).record(TimedOut),
             Failed(reason.into())
         );
     }

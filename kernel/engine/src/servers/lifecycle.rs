@@ -29,7 +29,7 @@ pub enum LifecycleState {
 }
 
 impl LifecycleState {
-    /// All of them, in the order of MGP §11.2.
+    /// In the order of MGP §11.2.
     pub const ALL: [Self; 7] = [
         Self::Registered,
         Self::Connecting,
@@ -54,14 +54,14 @@ impl LifecycleState {
         }
     }
 
-    /// True if it takes calls or may soon do so by itself, so that calls wait for it. A server that is
-    /// `connected` without a connection has just lost it, and changes its state in a moment. `due` says
-    /// that it is to be started: for the first time, or again after it has stopped.
+    /// True if it takes calls or may soon do so without an order, so that calls wait for it. A server that is
+    /// `connected` without a connection has just lost it, and changes its state in a moment. `will_start` is
+    /// true if a start is planned: the first one, or one after a stop.
     #[must_use]
-    pub const fn can_accept_calls_soon(self, due: bool) -> bool {
+    pub const fn can_accept_calls_soon(self, will_start: bool) -> bool {
         match self {
             Self::Connecting | Self::Connected | Self::Restarting => true,
-            Self::Registered | Self::Draining | Self::Disconnected | Self::Error => due,
+            Self::Registered | Self::Draining | Self::Disconnected | Self::Error => will_start,
         }
     }
 }
@@ -77,7 +77,7 @@ impl fmt::Display for LifecycleState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransitionReason {
-    /// A person asked for it.
+    /// Requested by an operator.
     OperatorRequest,
     /// Its configuration changed.
     ConfigurationChange,
@@ -85,11 +85,11 @@ pub enum TransitionReason {
     ResourceLimit,
     /// It was idle for too long.
     IdleTimeout,
-    /// The kernel stops.
+    /// The kernel shuts down.
     KernelShutdown,
-    /// It was taken out of the configuration or deregistered.
+    /// It was removed from the configuration or deregistered.
     Deregistered,
-    /// It ended by itself without an error.
+    /// The server exited without an order or an error.
     ServerRequest,
 }
 
@@ -108,7 +108,7 @@ impl TransitionReason {
         }
     }
 
-    /// The reason as the server is told; MGP has five. `None` when the server gave it.
+    /// The reason in messages to the server; MGP has five. `None` when the server gave it.
     #[must_use]
     pub const fn to_mgp_reason(self) -> Option<Reason> {
         match self {
@@ -140,23 +140,23 @@ impl fmt::Display for TransitionReason {
     }
 }
 
-/// An event in the life of a server.
+/// A lifecycle event of a server.
 ///
-/// An exit is one of these by its meaning in the state: [`LifecycleEvent::Failed`] for a failure,
-/// [`LifecycleEvent::Drained`] for the end of a drain; and for a clean exit that nobody asked for
+/// An exit maps to one of these, depending on the state: [`LifecycleEvent::Failed`] for a failure,
+/// [`LifecycleEvent::Drained`] for the end of a drain; and for an unrequested clean exit
 /// [`LifecycleEvent::StopRequested`] with [`TransitionReason::ServerRequest`], then
 /// [`LifecycleEvent::Drained`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LifecycleEvent {
-    /// It is started, by the kernel or by hand.
+    /// Started by the kernel or an operator.
     Start,
     /// The handshake is complete, and the first lists were read.
     HandshakeDone,
     /// It could not be started, its handshake failed, it died or lost its connection.
     Failed(String),
-    /// It is to finish and stop. Also what a server says of itself (MGP-144).
+    /// Requested to finish and stop. A server may also report it (MGP-144).
     StopRequested(TransitionReason),
-    /// It is to be stopped and started again; in `draining`, after the drain.
+    /// Requested to stop and start again; in `draining`, after the drain.
     RestartRequested(TransitionReason),
     /// No call is under way, and its transport is closed.
     Drained,
@@ -176,14 +176,14 @@ impl LifecycleEvent {
             Self::Start => "start".into(),
             Self::HandshakeDone => "handshake done".into(),
             Self::Failed(reason) => reason.into(),
-            Self::StopRequested(why) | Self::RestartRequested(why) => why.as_str().into(),
+            Self::StopRequested(reason) | Self::RestartRequested(reason) => reason.as_str().into(),
             Self::Drained => "drained".into(),
             Self::Retry => "restart policy".into(),
         }
     }
 }
 
-/// A transition.
+/// A state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The earlier state.
@@ -215,8 +215,8 @@ pub struct ImplausibleTransition {
     reported_to: String,
 }
 
-/// What a server's own word that it went from one state to another means (MGP-144): it may begin its
-/// end, or say that it is broken. Anything else it says is not its to decide, or never was so.
+/// Interprets a transition that the server reports (MGP-144): it may report that it drains or has failed. It
+/// cannot decide other transitions.
 ///
 /// # Errors
 /// [`ImplausibleTransition`] for everything it cannot report in this state.
@@ -226,14 +226,17 @@ pub(crate) fn parse_reported_transition(
     to: &str,
     reason: &str,
 ) -> Result<LifecycleEvent, ImplausibleTransition> {
-    let fits = from.is_empty() || from == state.as_str();
-    if fits && state == LifecycleState::Connected && to == LifecycleState::Draining.as_str() {
+    let is_from_current = from.is_empty() || from == state.as_str();
+    if is_from_current
+        && state == LifecycleState::Connected
+        && to == LifecycleState::Draining.as_str()
+    {
         return Ok(LifecycleEvent::StopRequested(
             TransitionReason::ServerRequest,
         ));
     }
-    let lives = matches!(state, LifecycleState::Connected | LifecycleState::Draining);
-    if fits && lives && to == LifecycleState::Error.as_str() {
+    let is_running = matches!(state, LifecycleState::Connected | LifecycleState::Draining);
+    if is_from_current && is_running && to == LifecycleState::Error.as_str() {
         let reason = match reason {
             "" => "it says that it is in error".to_owned(),
             reason => format!("it says that it is in error: {}", truncate_reason(reason)),
@@ -247,46 +250,43 @@ pub(crate) fn parse_reported_transition(
     })
 }
 
-/// Characters of a server's reason that are shown, so that it cannot fill every log.
-fn truncate_reason(words: &str) -> String {
-    words.chars().take(200).collect()
+/// Limits what a server can add to logs.
+fn truncate_reason(reason: &str) -> String {
+    reason.chars().take(200).collect()
 }
 
-/// One server's state, why it is in it and since when.
+/// The state of one server, its reason, and when it was entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lifecycle {
     state: LifecycleState,
     reason: Cow<'static, str>,
-    since: MonotonicTime,
+    entered_at: MonotonicTime,
 }
 
 impl Lifecycle {
-    /// A configured server that was not started yet.
+    /// A configured server before its first start.
     #[must_use]
     pub(crate) const fn new(now: MonotonicTime) -> Self {
         Self {
             state: LifecycleState::Registered,
             reason: Cow::Borrowed("configured"),
-            since: now,
+            entered_at: now,
         }
     }
 
-    /// Its state.
     #[must_use]
     pub(crate) const fn state(&self) -> LifecycleState {
         self.state
     }
 
-    /// The reason of its state.
     #[must_use]
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Since when.
     #[must_use]
     pub(crate) const fn entered_at(&self) -> MonotonicTime {
-        self.since
+        self.entered_at
     }
 
     /// Makes the transition for an event.
@@ -303,7 +303,7 @@ impl Lifecycle {
             return Err(IllegalTransition { state: from, event });
         };
         self.state = to;
-        self.since = now;
+        self.entered_at = now;
         self.reason = event.into_reason();
         Ok(Transition {
             from,
@@ -332,7 +332,7 @@ fn next_state(state: LifecycleState, event: &LifecycleEvent) -> Option<Lifecycle
         (LifecycleEvent::HandshakeDone, Connecting | Restarting) => Some(Connected),
         (LifecycleEvent::Failed(_), Connecting | Connected | Draining | Restarting) => Some(Error),
         (LifecycleEvent::StopRequested(_), Connected) => Some(Draining),
-        // MGP knows no way from a start to a stop but a failed start.
+        // MGP has no transition from a start to a stop except a failed start.
         (LifecycleEvent::StopRequested(_), Connecting | Restarting) => Some(Error),
         (LifecycleEvent::Drained, Draining) => Some(Disconnected),
         _ => None,
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use LifecycleState::*;
 
-    const WHYS: [TransitionReason; 7] = [
+    const REASONS: [TransitionReason; 7] = [
         TransitionReason::OperatorRequest,
         TransitionReason::ConfigurationChange,
         TransitionReason::ResourceLimit,
@@ -355,7 +355,7 @@ mod tests {
     ];
 
     /// Every event in every state (in the order of [`LifecycleState::ALL`]): the arrows of MGP §11.2 and the extra
-    /// ones of A-06. Where nothing stands, the document knows no step.
+    /// ones of A-06. `None` is an illegal transition.
     fn table() -> Vec<(LifecycleEvent, [Option<LifecycleState>; 7])> {
         let mut table = vec![
             (
@@ -429,32 +429,32 @@ mod tests {
             Some(Restarting),
             None,
         ];
-        for why in WHYS {
+        for why in REASONS {
             table.push((LifecycleEvent::StopRequested(why), stops));
             table.push((LifecycleEvent::RestartRequested(why), restarts));
         }
         table
     }
 
-    fn at(state: LifecycleState) -> Lifecycle {
+    fn in_state(state: LifecycleState) -> Lifecycle {
         Lifecycle {
             state,
             ..Lifecycle::new(MonotonicTime::START)
         }
     }
 
-    /// MGP-122..130, A-06: every state meets every event, for every reason: it takes the step of the table,
-    /// or is refused and stays as it was.
+    /// MGP-122..130, A-06: applies every event with every reason in every state. An event that the table does not
+    /// list is rejected and changes nothing.
     #[test]
-    fn no_other_transition_is_possible() {
+    fn only_documented_transitions_are_possible() {
         let later = MonotonicTime::START + std::time::Duration::from_secs(1);
         for (event, steps) in table() {
             for (state, to) in LifecycleState::ALL.into_iter().zip(steps) {
-                let mut lifecycle = at(state);
+                let mut lifecycle = in_state(state);
                 let step = lifecycle.apply(event.clone(), later);
                 match to {
                     Some(to) => {
-                        let step = step.expect("the document knows this step");
+                        let step = step.expect("the table lists this transition");
                         assert_eq!((step.from, step.to), (state, to), "{event:?}");
                         assert_eq!((lifecycle.state(), lifecycle.entered_at()), (to, later));
                         assert_eq!(lifecycle.reason(), event.to_string());
@@ -462,7 +462,7 @@ mod tests {
                     None => {
                         let event = event.clone();
                         assert_eq!(step, Err(IllegalTransition { state, event }));
-                        assert_eq!(lifecycle, at(state));
+                        assert_eq!(lifecycle, in_state(state));
                     }
                 }
             }
@@ -470,17 +470,17 @@ mod tests {
     }
 
     #[test]
-    fn calls_wait_for_a_server_that_comes_and_for_no_other() {
+    fn calls_wait_only_for_a_server_that_may_start() {
         for state in LifecycleState::ALL {
-            let comes = matches!(state, Connecting | Connected | Restarting);
-            assert_eq!(state.can_accept_calls_soon(false), comes, "{state}");
+            let is_starting = matches!(state, Connecting | Connected | Restarting);
+            assert_eq!(state.can_accept_calls_soon(false), is_starting, "{state}");
             assert!(state.can_accept_calls_soon(true), "{state}");
         }
     }
 
-    /// MGP-115..121: the words, on the wire and in print.
+    /// MGP-115..121
     #[test]
-    fn states_have_one_word_each() {
+    fn states_serialize_as_they_are_displayed() {
         for state in LifecycleState::ALL {
             let json = serde_json::to_string(&state).unwrap();
             assert_eq!(json, format!("\"{state}\""));
@@ -493,10 +493,10 @@ mod tests {
         assert_eq!(why, format!("\"{}\"", TransitionReason::KernelShutdown));
     }
 
-    /// MGP-144: a server may say that it drains or is broken; it cannot connect itself, undo a drain,
-    /// end another way or speak of a past that was not.
+    /// MGP-144: a server may report that it drains or has failed. It cannot report that it connected, undo a drain,
+    /// end another way, or name an earlier state that it was not in.
     #[test]
-    fn a_server_says_of_itself_only_what_can_be() {
+    fn a_server_can_report_only_a_drain_or_a_failure() {
         let drains = Ok(LifecycleEvent::StopRequested(
             TransitionReason::ServerRequest,
         ));
@@ -523,7 +523,7 @@ mod tests {
                     .chain(["", "asleep"])
                 {
                     if let Ok(event) = parse_reported_transition(state, from, to, "") {
-                        let step = at(state).apply(event, MonotonicTime::START).unwrap();
+                        let step = in_state(state).apply(event, MonotonicTime::START).unwrap();
                         assert_eq!(step.to.as_str(), to);
                         assert!(from.is_empty() || from == state.as_str());
                         assert!(matches!(step.to, Draining | Error));
@@ -541,9 +541,9 @@ mod tests {
         );
     }
 
-    /// MGP-140: each reason of the document is one of ours, and is said again as itself.
+    /// MGP-140
     #[test]
-    fn a_reason_is_told_as_the_document_names_it() {
+    fn mgp_reasons_survive_a_round_trip() {
         for why in [
             TransitionReason::OperatorRequest,
             TransitionReason::ConfigurationChange,
@@ -551,10 +551,10 @@ mod tests {
             TransitionReason::IdleTimeout,
             TransitionReason::KernelShutdown,
         ] {
-            let told = why.to_mgp_reason().unwrap();
-            assert_eq!(TransitionReason::from(told), why);
-            let word = serde_json::to_string(&told).unwrap();
-            assert_eq!(word, format!("\"{why}\""));
+            let mgp_reason = why.to_mgp_reason().unwrap();
+            assert_eq!(TransitionReason::from(mgp_reason), why);
+            let json = serde_json::to_string(&mgp_reason).unwrap();
+            assert_eq!(json, format!("\"{why}\""));
         }
         assert_eq!(
             TransitionReason::Deregistered.to_mgp_reason(),
@@ -565,8 +565,8 @@ mod tests {
 
     /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.
     #[test]
-    fn a_crash_and_its_recovery_are_three_steps() {
-        let mut server = at(Connected);
+    fn a_crash_and_its_recovery_are_three_transitions() {
+        let mut server = in_state(Connected);
         let second = MonotonicTime::START + std::time::Duration::from_secs(1);
         let crash = server.apply(LifecycleEvent::Failed("killed by signal 9".into()), second);
         assert_eq!(crash.unwrap().reason, "killed by signal 9");

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Details for finding a fault.
+    /// Details for debugging.
     Debug,
     /// Normal operation.
     Info,
@@ -62,7 +62,7 @@ impl LogLevel {
     }
 }
 
-/// A word that is none of the eight.
+/// An unknown level name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no log level; the levels are debug, info, notice, warning, error, critical, alert and emergency"
@@ -73,8 +73,8 @@ impl FromStr for LogLevel {
     type Err = UnknownLogLevel;
 
     fn from_str(word: &str) -> Result<Self, UnknownLogLevel> {
-        let known = Self::ALL.into_iter().find(|level| level.as_str() == word);
-        known.ok_or_else(|| UnknownLogLevel(word.chars().take(40).collect()))
+        let level = Self::ALL.into_iter().find(|level| level.as_str() == word);
+        level.ok_or_else(|| UnknownLogLevel(word.chars().take(40).collect()))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_have_one_word_and_one_order() {
+    fn levels_serialize_as_displayed_and_are_ordered() {
         for pair in LogLevel::ALL.windows(2) {
             assert!(pair[0] < pair[1]);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_grave_as_wanted_passes() {
+    fn a_record_passes_from_the_floor_level_on() {
         assert!(LogLevel::Error.is_at_least(LogLevel::Info));
         assert!(LogLevel::Info.is_at_least(LogLevel::Info));
         assert!(!LogLevel::Debug.is_at_least(LogLevel::Info));

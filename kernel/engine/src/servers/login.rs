@@ -1,8 +1,8 @@
-//! Logging in at servers that are reached over HTTP: MCP's authorization (2025-03-26 to 2026-07-28) as the
-//! client of it, as far as it can be decided without the network.
+//! Login at servers reached over HTTP: the client side of MCP's authorization (2025-03-26 to 2026-07-28), without
+//! network access.
 //!
-//! What others write, a challenge or a document, is judged here and never believed: an endpoint that is not
-//! safe, another issuer, another resource or no PKCE ends a login before a browser is opened.
+//! Challenges and documents of others are untrusted: an insecure endpoint, another issuer, another resource or missing
+//! PKCE ends a login before a browser is opened.
 
 pub mod assertion;
 pub mod authorization;
@@ -19,51 +19,51 @@ use std::fmt;
 
 use url::Url;
 
-/// How an entry says that the kernel logs in.
+/// The login settings of a server's entry.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LoginConfig {
-    /// Whether it does at all. Off, what an agent registered, and where a header is the token.
+    /// False for servers that an agent registered, and where a header holds the token.
     pub enabled: bool,
-    /// Each agent has a login of its own; that of the machine is for the lists, and for the operator.
+    /// Each agent has its own login; the shared one serves the lists and the operator.
     pub per_agent: bool,
-    /// How a token is got.
+    /// How tokens are obtained.
     pub grant: LoginGrant,
-    /// The only authorization server that is asked, by its issuer; else the first one the server names.
+    /// The issuer of the only authorization server to use; by default the first one that the server names.
     pub issuer: Option<String>,
-    /// The client that was registered beforehand, or the https address of its metadata document.
+    /// The id of a preregistered client, or the https URL of its metadata document.
     pub client_id: Option<String>,
     /// Its secret.
     pub client_secret: Option<String>,
-    /// Its private key (PKCS#8, PEM), for servers that want a signed assertion.
+    /// Its private key (PKCS#8, PEM), for servers that require a signed assertion.
     pub client_key: Option<String>,
-    /// What is shown for a token, with [`LoginGrant::Assertion`] and [`LoginGrant::Exchange`].
+    /// The assertion for [`LoginGrant::Assertion`] and [`LoginGrant::Exchange`].
     pub assertion: Option<String>,
-    /// Where an assertion is exchanged for another one first, with [`LoginGrant::Exchange`].
+    /// The endpoint that exchanges the assertion, with [`LoginGrant::Exchange`].
     pub exchange_endpoint: Option<String>,
-    /// The client there.
+    /// The client id at that endpoint.
     pub exchange_client_id: Option<String>,
-    /// Scopes that are always asked for.
+    /// Scopes that are always requested.
     pub scopes: Vec<String>,
-    /// Where the browser comes back to: an address of this machine.
+    /// The redirect URI, an address of this machine.
     pub callback: Option<String>,
 }
 
-/// How a token is got.
+/// How tokens are obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoginGrant {
     /// A person signs in with a browser.
     #[default]
     Browser,
-    /// The client shows who it is itself.
+    /// The client authenticates as itself.
     ClientCredentials,
-    /// A signed assertion from elsewhere is shown (RFC 7523).
+    /// A signed assertion of another party (RFC 7523).
     Assertion,
-    /// The identity token of a person is exchanged for such an assertion first (RFC 8693).
+    /// The identity token of a person, exchanged for such an assertion first (RFC 8693).
     Exchange,
 }
 
 impl LoginGrant {
-    /// Nobody has to be asked.
+    /// True if no person takes part.
     #[must_use]
     pub fn is_unattended(self) -> bool {
         self != Self::Browser
@@ -77,7 +77,7 @@ impl LoginConfig {
         Self::default()
     }
 
-    /// A login by browser, as without any key.
+    /// The default login by browser.
     #[must_use]
     pub fn with_browser() -> Self {
         Self {
@@ -86,7 +86,7 @@ impl LoginConfig {
         }
     }
 
-    /// What of it is in no record.
+    /// Its secrets, which no record contains.
     pub fn secrets(&self) -> impl Iterator<Item = &String> {
         [&self.client_secret, &self.client_key, &self.assertion]
             .into_iter()
@@ -108,7 +108,7 @@ impl fmt::Debug for LoginConfig {
     }
 }
 
-/// Why there is no login, in words for a person. Texts of others are cut and without control characters.
+/// Why a login failed, for people. Foreign texts are truncated and free of control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
     /// A document cannot be read.
@@ -121,33 +121,33 @@ pub enum SignInError {
         /// What is wrong with it.
         why: String,
     },
-    /// It speaks for another server.
+    /// The metadata is that of another server.
     #[error(
         "it says it is {named}, and not {wanted}: nobody is asked to sign in for another server"
     )]
     ResourceMismatch {
-        /// As it is published.
+        /// The published name.
         named: String,
         /// The address of the entry.
         wanted: String,
     },
-    /// It speaks for another authorization server.
+    /// The metadata is that of another authorization server.
     #[error("the authorization server {wanted} calls itself {named}: its document is not used")]
     IssuerMismatch {
-        /// As it is published.
+        /// The published name.
         named: String,
-        /// As it was asked for.
+        /// The requested issuer.
         wanted: String,
     },
-    /// The entry's issuer is not among those that the server takes tokens of.
+    /// The server does not accept tokens of the entry's issuer.
     #[error("the server takes tokens of {named}, and `issuer` of its entry says {wanted}")]
     IssuerNotOffered {
-        /// Those it names.
+        /// The issuers that the server names.
         named: String,
-        /// The entry's.
+        /// The entry's issuer.
         wanted: String,
     },
-    /// An address that is not safe to go to.
+    /// An insecure address.
     #[error("{what} is {url}: only https, and http to this machine, is safe")]
     InsecureUrl {
         /// Which address.
@@ -155,7 +155,7 @@ pub enum SignInError {
         /// It.
         url: String,
     },
-    /// No proof that who brings a code is who asked for it.
+    /// Without PKCE, a stolen code could be redeemed.
     #[error(
         "the authorization server {issuer} does not say that it knows PKCE with S256, without which a stolen code would open the server: no login there"
     )]
@@ -163,7 +163,7 @@ pub enum SignInError {
         /// It.
         issuer: String,
     },
-    /// It takes no client that it does not know.
+    /// The authorization server has no dynamic client registration.
     #[error(
         "the authorization server {issuer} registers no clients by itself: register one there, and set `client_id` (and `client_secret`) in [servers.login]"
     )]
@@ -171,29 +171,29 @@ pub enum SignInError {
         /// It.
         issuer: String,
     },
-    /// What an entry lacks for its grant.
+    /// The entry lacks a key that its grant needs.
     #[error("[servers.login] of this server lacks {0}")]
     IncompleteConfig(&'static str),
-    /// An answer of the authorization server that refuses.
+    /// The authorization server rejected the request.
     #[error("the authorization server refused: {0}")]
     Rejected(String),
-    /// An answer to another login.
+    /// The response names another issuer.
     #[error("the answer came from {named}, and this login is at {wanted}: its code is not used")]
     IssuerMixUp {
-        /// Who answered.
+        /// The issuer that the response names.
         named: String,
-        /// Who was asked.
+        /// The issuer of this login.
         wanted: String,
     },
-    /// An endpoint with a query that says what only the client says.
+    /// An endpoint whose query has a parameter that only the client may set.
     #[error("{what} has `{parameter}` in its query, which only this kernel writes: no login there")]
     ForbiddenQuery {
-        /// Which one.
+        /// Which endpoint.
         what: &'static str,
-        /// What stands there.
+        /// The parameter.
         parameter: String,
     },
-    /// A sign-in page of another server, whose answers nobody can tell from those of that server.
+    /// A sign-in page of another server, whose responses cannot be told from those of that server.
     #[error(
         "the authorization server {issuer} has people sign in at {page}, another server, and does not say that its \
          answers name it (RFC 9207): a code of {page} could be carried to {issuer}. Where both belong together, \
@@ -205,10 +205,10 @@ pub enum SignInError {
         /// The page's server.
         page: String,
     },
-    /// An answer that nobody asked for.
+    /// A response without a pending login.
     #[error("the answer belongs to no login that is under way here")]
     UnknownState,
-    /// A token that cannot be sent.
+    /// A token that cannot be sent in a header.
     #[error("the token that came cannot be used: {0}")]
     UnusableToken(String),
     /// A key that cannot sign.
@@ -216,10 +216,10 @@ pub enum SignInError {
     UnusableKey(&'static str),
 }
 
-/// Most characters of a foreign text that are repeated.
+/// Most characters of a quoted foreign text.
 const QUOTED_CHARS_MAX: usize = 200;
 
-/// A foreign text, fit to be shown.
+/// Sanitizes a foreign text for display.
 #[must_use]
 pub fn quote_foreign_text(text: &str) -> String {
     text.chars()
@@ -228,27 +228,30 @@ pub fn quote_foreign_text(text: &str) -> String {
         .collect()
 }
 
-/// An address that nobody on the way can change, without credentials and fragment: https, or http to this
-/// machine by its own name.
+/// Parses a URL that cannot be tampered with on the way: https, or http to a loopback host; without credentials and
+/// fragment.
 ///
 /// # Errors
 /// [`SignInError::InsecureUrl`].
 pub fn parse_safe_url(what: &'static str, text: &str) -> Result<Url, SignInError> {
-    let refused = || SignInError::InsecureUrl {
+    let error = || SignInError::InsecureUrl {
         what,
         url: quote_foreign_text(&mgp_protocol::redacted_url::redact_url(text)),
     };
-    let url = Url::parse(text).map_err(|_| refused())?;
-    let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    let safe = match url.scheme() {
+    let url = Url::parse(text).map_err(|_| error())?;
+    let has_no_extras =
+        url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    let is_secure = match url.scheme() {
         "https" => url.host().is_some(),
         "http" => is_loopback(&url),
         _ => false,
     };
-    (plain && safe).then_some(url).ok_or_else(refused)
+    (has_no_extras && is_secure)
+        .then_some(url)
+        .ok_or_else(error)
 }
 
-/// True where the address names this machine by its own name or number.
+/// True for `localhost` and loopback addresses.
 #[must_use]
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
@@ -264,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_that_nobody_can_change_are_gone_to() {
+    fn only_tamper_proof_addresses_are_accepted() {
         for good in [
             "https://a.example/t?x=1",
             "http://127.0.0.1:1/t",
@@ -289,19 +292,19 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_shows_its_secrets() {
-        let rules = LoginConfig {
+    fn debug_output_has_no_secrets() {
+        let config = LoginConfig {
             client_secret: Some("s3cret".into()),
             client_key: Some("s3cret".into()),
             assertion: Some("s3cret".into()),
             ..LoginConfig::with_browser()
         };
-        assert!(!format!("{rules:?}").contains("s3cret"));
-        assert_eq!(rules.secrets().count(), 3);
+        assert!(!format!("{config:?}").contains("s3cret"));
+        assert_eq!(config.secrets().count(), 3);
     }
 
     #[test]
-    fn foreign_texts_are_cut_and_cannot_move_the_cursor() {
+    fn foreign_texts_are_truncated_and_sanitized() {
         assert_eq!(quote_foreign_text("a\u{1b}[31m\nb"), "a[31mb");
         assert_eq!(quote_foreign_text(&"x".repeat(1000)).len(), 200);
     }

@@ -1,32 +1,32 @@
-//! Servers that are alike, by the word of their operators.
+//! Replicas: servers whose operators marked them as equal.
 
 use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord};
 
 use super::spec::{ReplicaMode, ServerSpec, ServerTransport};
 
-/// What is told of a server that is marked.
+/// The published data of a server marked as a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicaSpec {
-    /// What it is started as, hashed.
+    /// Hash of its command line or URL.
     pub spec_hash: IndexRoot,
-    /// It remembers its callers between calls.
+    /// It keeps state of its callers between calls.
     pub stateful: bool,
 }
 
 impl ReplicaSpec {
-    /// What another node tells of its server.
+    /// Of another node's server.
     #[must_use]
     pub fn from_record(record: &ServerRecord) -> Option<Self> {
-        let specification = record.specification.filter(|_| record.replica)?;
+        let spec_hash = record.specification.filter(|_| record.replica)?;
         Some(Self {
-            spec_hash: specification,
+            spec_hash,
             stateful: record.stateful,
         })
     }
 }
 
 impl ServerSpec {
-    /// The mark of a server of this node.
+    /// Of this node's server.
     #[must_use]
     pub fn replica_spec(&self) -> Option<ReplicaSpec> {
         let ReplicaMode::Replica { stateful } = self.replica else {
@@ -39,19 +39,20 @@ impl ServerSpec {
     }
 }
 
-/// Over what everybody on the machine can read: the command line or the address. Variables and headers hold
-/// secrets, which are not told to other nodes, not even hashed; the folder differs from machine to machine.
-fn hash_transport(reach: &ServerTransport) -> Option<IndexRoot> {
-    let kind = match reach {
+/// Hashes only the command line or URL, which every user of the machine can read. Variables and headers hold secrets,
+/// which do not leave the node, even hashed; the folder differs between machines.
+fn hash_transport(transport: &ServerTransport) -> Option<IndexRoot> {
+    let kind = match transport {
         ServerTransport::Stdio { .. } => "stdio",
-        ServerTransport::Http {
-            protocol: speaks, ..
-        } => speaks.as_str(),
+        ServerTransport::Http { protocol, .. } => protocol.as_str(),
         ServerTransport::Node(_) => return None,
     };
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 specification of a server");
-    let words = reach.render_command();
-    for word in [kind].into_iter().chain(words.iter().map(String::as_str)) {
+    let command_line = transport.render_command();
+    for word in [kind]
+        .into_iter()
+        .chain(command_line.iter().map(String::as_str))
+    {
         hasher
             .update(&(word.len() as u64).to_le_bytes())
             .update(word.as_bytes());
@@ -79,9 +80,9 @@ mod tests {
         }
     }
 
-    /// Secrets make no difference, or who holds the hash could try them; words are not run together.
+    /// Secrets are not hashed, because the hash would allow guessing them; argument boundaries are.
     #[test]
-    fn what_a_server_is_started_as_is_its_command_line() {
+    fn the_hash_covers_the_command_line_but_no_secrets() {
         let one = hash_transport(&stdio(&["a", "b"], &[("TOKEN", "one")]));
         assert!(one.is_some());
         assert_eq!(
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_marked_is_no_replica_whatever_else_is_told() {
+    fn an_unmarked_server_is_no_replica() {
         let mut record = ServerRecord {
             state: Status::Connected,
             specification: Some(IndexRoot([1; 32])),

@@ -1,5 +1,4 @@
-//! What the processes of one life of a server may use of the machine, and when that is too much
-//! (MGP §11.4, reason `resource_limit`).
+//! Resource limits of a server's processes (MGP §11.4, reason `resource_limit`).
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -7,34 +6,34 @@ use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 
-/// How often what is limited is looked at.
+/// How often usage is sampled.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Processor time is judged by its mean over this long: a short burst is no fault.
+/// CPU usage is averaged over this time: a short burst is allowed.
 const CPU_WINDOW: Duration = Duration::from_secs(10);
 
-/// So many times the limit is too much for a drain: what grows that fast is ended at once.
+/// Beyond this multiple of the limit, the server is terminated without a drain, because usage grows too fast.
 const HARD_LIMIT_FACTOR: u64 = 2;
 
-/// What all processes of one life use together.
+/// Total usage of all processes of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// Resident memory in bytes.
     pub memory: u64,
-    /// Processor time so far.
+    /// CPU time so far.
     pub cpu: Duration,
     /// Open descriptors.
     pub descriptors: u64,
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: u64,
 }
 
-/// `[servers.limits]`: what they may use together; nothing is limited where nothing is set.
+/// `[servers.limits]`: totals; `None` sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Resident memory in bytes.
     pub memory: Option<u64>,
-    /// Mean processor time in percent of one core.
+    /// Mean CPU time in percent of one core.
     pub cpu_percent: Option<u64>,
     /// Open descriptors.
     pub descriptors: Option<u64>,
@@ -43,41 +42,40 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// True where there is nothing to look at.
+    /// True if nothing is limited.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a look comes to.
+/// The verdict on a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceVerdict {
-    /// All is within the limits.
+    /// No limit is exceeded.
     WithinLimits,
-    /// It is to end as it does on request; why, for people.
+    /// Drain the server, with a reason for people.
     Exceeded(String),
-    /// It is to end at once.
+    /// Terminate the server at once.
     FarExceeded(String),
 }
 
-/// The looks at one life.
+/// Checks the usage of one generation.
 #[derive(Clone, Debug)]
 pub struct UsageMonitor {
     limits: ResourceLimits,
     cpu: MeanCpu,
 }
 
-/// The processor time of one life, as its mean over the last while.
+/// Mean CPU time of one generation over [`CPU_WINDOW`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeanCpu {
-    /// Processor time at earlier looks, the oldest first: as many as there are within [`CPU_WINDOW`], and
-    /// one more.
+    /// CPU time at earlier samples, oldest first: those within [`CPU_WINDOW`], and one more.
     samples: VecDeque<(MonotonicTime, Duration)>,
 }
 
 impl UsageMonitor {
-    /// Before the first look.
+    /// A monitor before the first sample.
     #[must_use]
     pub fn new(limits: ResourceLimits) -> Self {
         Self {
@@ -86,9 +84,9 @@ impl UsageMonitor {
         }
     }
 
-    /// Judges a look.
-    pub fn check_usage(&mut self, used: ResourceUsage, now: MonotonicTime) -> ResourceVerdict {
-        let percent = self.cpu.sample_percent(used.cpu, now);
+    /// Checks a sample.
+    pub fn check_usage(&mut self, usage: ResourceUsage, now: MonotonicTime) -> ResourceVerdict {
+        let percent = self.cpu.sample_percent(usage.cpu, now);
         let ResourceLimits {
             memory,
             cpu_percent,
@@ -96,9 +94,9 @@ impl UsageMonitor {
             processes,
         } = self.limits;
         let counted = [
-            (memory, used.memory, "bytes of memory", "memory_bytes"),
-            (descriptors, used.descriptors, "open files", "open_files"),
-            (processes, used.processes, "processes", "processes"),
+            (memory, usage.memory, "bytes of memory", "memory_bytes"),
+            (descriptors, usage.descriptors, "open files", "open_files"),
+            (processes, usage.processes, "processes", "processes"),
         ];
         for (limit, used, what, key) in counted {
             let Some(limit) = limit.filter(|limit| used > *limit) else {
@@ -111,10 +109,10 @@ impl UsageMonitor {
                 ResourceVerdict::Exceeded(why)
             };
         }
-        let over = cpu_percent
+        let exceeded = cpu_percent
             .zip(percent)
             .filter(|(limit, used)| used > limit);
-        over.map_or(ResourceVerdict::WithinLimits, |(limit, used)| {
+        exceeded.map_or(ResourceVerdict::WithinLimits, |(limit, used)| {
             let secs = CPU_WINDOW.as_secs();
             let what = format!("% of a core for {secs} s");
             ResourceVerdict::Exceeded(describe_excess(used, &what, limit, "cpu_percent"))
@@ -123,10 +121,10 @@ impl UsageMonitor {
 }
 
 impl MeanCpu {
-    /// In percent of one core, with this look; `None` before there were looks for long enough.
+    /// In percent of one core, including this sample; `None` until the samples span the window.
     pub(crate) fn sample_percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
         self.samples.push_back((now, cpu));
-        // The oldest that is kept is the youngest of those that are old enough.
+        // Keeps only one sample older than the window.
         while self
             .samples
             .get(1)
@@ -135,12 +133,12 @@ impl MeanCpu {
             self.samples.pop_front();
         }
         let (at, before) = self.samples.front()?;
-        let passed = now.duration_since(*at);
-        if passed < CPU_WINDOW {
+        let elapsed = now.duration_since(*at);
+        if elapsed < CPU_WINDOW {
             return None;
         }
         let used = cpu.saturating_sub(*before).as_millis() * 100;
-        u64::try_from(used / passed.as_millis().max(1)).ok()
+        u64::try_from(used / elapsed.as_millis().max(1)).ok()
     }
 }
 
@@ -175,9 +173,9 @@ mod tests {
         why
     }
 
-    /// MGP-140: each thing that is limited is told by its name; what is at its limit is within it.
+    /// MGP-140: the reason names the limit; usage at the limit is allowed.
     #[test]
-    fn what_is_over_its_limit_is_told() {
+    fn an_exceeded_limit_is_named() {
         let most = ResourceUsage {
             memory: 100,
             cpu: Duration::ZERO,
@@ -216,13 +214,13 @@ mod tests {
         assert!(matches!(verdict, ResourceVerdict::FarExceeded(_)));
     }
 
-    /// MGP-140: a burst is allowed; the same for ten seconds is too much.
+    /// MGP-140: a burst is allowed; ten seconds of it are not.
     #[test]
-    fn processor_time_is_judged_by_its_mean() {
-        let mut watch = UsageMonitor::new(LIMITS);
+    fn cpu_usage_is_averaged_over_the_window() {
+        let mut monitor = UsageMonitor::new(LIMITS);
         let mut verdicts = (0..=10).map(|second| {
             let cpu = Duration::from_secs(second);
-            watch.check_usage(
+            monitor.check_usage(
                 ResourceUsage {
                     cpu,
                     ..ResourceUsage::default()
@@ -246,22 +244,22 @@ mod tests {
     }
 
     proptest! {
-        /// What is kept is bounded, and the mean is that of the last window, however far apart the looks.
+        /// The samples are bounded, and the mean is that of the last window for any gaps between samples.
         #[test]
         fn the_mean_is_that_of_the_window(steps in prop::collection::vec((200u64..3000, 0u64..3000), 1..80)) {
             let limits = ResourceLimits { cpu_percent: Some(50), ..ResourceLimits::default() };
-            let (mut watch, mut all) = (UsageMonitor::new(limits), Vec::<(u64, u64)>::new());
+            let (mut monitor, mut all) = (UsageMonitor::new(limits), Vec::<(u64, u64)>::new());
             let (mut now, mut cpu) = (0, 0);
             for (gap, used) in steps {
                 (now, cpu) = (now + gap, cpu + used);
                 all.push((now, cpu));
                 let time = MonotonicTime::START + Duration::from_millis(now);
                 let used = ResourceUsage { cpu: Duration::from_millis(cpu), ..ResourceUsage::default() };
-                let over = watch.check_usage(used, time) != ResourceVerdict::WithinLimits;
+                let over = monitor.check_usage(used, time) != ResourceVerdict::WithinLimits;
                 let old = all.iter().rev().find(|(at, _)| now - at >= 10_000);
                 let model = old.is_some_and(|(at, before)| (cpu - before) * 100 / (now - at) > 50);
                 prop_assert_eq!(over, model);
-                prop_assert!(watch.cpu.samples.len() <= 52);
+                prop_assert!(monitor.cpu.samples.len() <= 52);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a server that stopped is started again, after how long, or parked (MGP §11.5).
+//! Restart policy of a stopped server: restart after a backoff, stay stopped, or park (MGP §11.5).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,34 +9,33 @@ use crate::servers::spec::{RestartConfig, RestartPolicy};
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerExit {
-    /// Without an error: exit status 0, or a connection closed in good order.
+    /// Without an error: exit status 0, or a cleanly closed connection.
     Clean,
     /// With an error, in words.
     Failed(String),
-    /// It ended the session, in words: it is well, and wants a new handshake.
+    /// It ended the session, with a reason: it is healthy and needs a new handshake.
     SessionEnded(String),
-    /// It must not be started again before a person has changed something.
+    /// It must not be started again until a person changes its configuration or login.
     Rejected(String),
 }
 
-/// What to do about it.
+/// The decision about an exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestartVerdict {
     /// Start it again.
     Restart {
-        /// How long to wait before.
+        /// The backoff.
         after: Duration,
         /// Which restart within the window this is, from 1.
         attempt: u32,
     },
-    /// Leave it stopped: somebody asked for that, or the policy says so.
+    /// Leave it stopped, on request or by policy.
     StayStopped,
     /// Park it: it restarted too often, and stays in error with its reason.
     Park {
-        /// What the operator reads; contains `restart_limit_exceeded` (MGP-152).
+        /// Reason for the operator; contains `restart_limit_exceeded` (MGP-152).
         reason: String,
-        /// When the window has passed and the kernel tries again; `None` when the rules allow no restart at
-        /// all.
+        /// When the window has passed and the kernel tries again; `None` if the config allows no restart.
         next_try: Option<MonotonicTime>,
     },
 }
@@ -56,43 +55,42 @@ impl RestartVerdict {
 /// The restarts of one server within the sliding window.
 #[derive(Clone, Debug)]
 pub(crate) struct RestartTracker {
-    rules: RestartConfig,
+    config: RestartConfig,
     /// When each restart was due, oldest first. At most `max_restarts` of them: one more parks the server.
     history: VecDeque<MonotonicTime>,
-    /// It is never parked, as it may be away for any time through no fault of its own.
+    /// Never parked: a server at a URL may be unavailable for any time.
     is_persistent: bool,
-    /// The handshakes after sessions that it ended.
+    /// Limits handshakes after ended sessions.
     session_budget: RateBudget,
 }
 
 impl RestartTracker {
-    /// Nothing restarted yet.
     #[must_use]
-    pub(crate) fn new(rules: RestartConfig) -> Self {
+    pub(crate) fn new(config: RestartConfig) -> Self {
         Self {
-            rules,
+            config,
             history: VecDeque::new(),
             is_persistent: false,
             session_budget: RateBudget::default(),
         }
     }
 
-    /// The same of a server at a URL: where another one is parked, it is tried every `backoff_max`.
+    /// A persistent server is tried every `backoff_max` instead of being parked.
     #[must_use]
     pub(crate) fn with_persistence(mut self, persistent: bool) -> Self {
         self.is_persistent = persistent;
         self
     }
 
-    /// Judges an exit. `asked` is true if the stop was wanted: by an operator, a deregistration, an idle
-    /// timeout or the end of the kernel.
+    /// Decides about an exit. `is_requested` is true for stops by an operator, a deregistration, an idle timeout or
+    /// the kernel's shutdown.
     pub(crate) fn handle_exit(
         &mut self,
         exit: &ServerExit,
-        asked: bool,
+        is_requested: bool,
         now: MonotonicTime,
     ) -> RestartVerdict {
-        if asked || !self.should_restart(exit) {
+        if is_requested || !self.should_restart(exit) {
             return RestartVerdict::StayStopped;
         }
         if let ServerExit::SessionEnded(_) = exit {
@@ -102,32 +100,32 @@ impl RestartTracker {
             return RestartVerdict::Restart { after, attempt: 1 };
         }
         self.prune_history(now);
-        let done = self.count_in_window(now);
-        if done >= self.rules.max_restarts {
+        let restarts = self.count_in_window(now);
+        if restarts >= self.config.max_restarts {
             if self.is_persistent && self.history.pop_front().is_some() {
-                let after = self.rules.backoff_max;
+                let after = self.config.backoff_max;
                 self.history.push_back(now + after);
-                let attempt = done.saturating_add(1);
+                let attempt = restarts.saturating_add(1);
                 return RestartVerdict::Restart { after, attempt };
             }
             return self.park(exit, now);
         }
-        let after = self.backoff(done);
+        let after = self.backoff(restarts);
         self.history.push_back(now + after);
         RestartVerdict::Restart {
             after,
-            attempt: done + 1,
+            attempt: restarts + 1,
         }
     }
 
     /// Restarts within the window at `now`.
     #[must_use]
     pub(crate) fn count_in_window(&self, now: MonotonicTime) -> u32 {
-        let counting = self
+        let in_window = self
             .history
             .iter()
             .filter(|at| self.is_in_window(**at, now));
-        u32::try_from(counting.count()).unwrap_or(u32::MAX)
+        u32::try_from(in_window.count()).unwrap_or(u32::MAX)
     }
 
     /// An operator started the server: earlier restarts no longer count.
@@ -136,8 +134,8 @@ impl RestartTracker {
     }
 
     fn should_restart(&self, exit: &ServerExit) -> bool {
-        match (self.rules.policy, exit) {
-            // Nothing of ours ended: the policy is about what the kernel starts.
+        match (self.config.policy, exit) {
+            // The policy governs processes that the kernel starts, not sessions.
             (_, ServerExit::SessionEnded(_)) => true,
             (RestartPolicy::Never, _)
             | (RestartPolicy::OnFailure, ServerExit::Clean)
@@ -157,16 +155,16 @@ impl RestartTracker {
     }
 
     fn is_in_window(&self, at: MonotonicTime, now: MonotonicTime) -> bool {
-        now.duration_since(at) < self.rules.window
+        now.duration_since(at) < self.config.window
     }
 
     /// base, 2·base, 4·base … up to the longest delay (MGP-150).
-    fn backoff(&self, done: u32) -> Duration {
-        let factor = 2u32.saturating_pow(done);
-        self.rules
+    fn backoff(&self, restarts: u32) -> Duration {
+        let factor = 2u32.saturating_pow(restarts);
+        self.config
             .backoff_base
             .saturating_mul(factor)
-            .min(self.rules.backoff_max)
+            .min(self.config.backoff_max)
     }
 
     fn park(&self, exit: &ServerExit, now: MonotonicTime) -> RestartVerdict {
@@ -180,7 +178,7 @@ impl RestartTracker {
             max_restarts,
             window,
             ..
-        } = self.rules;
+        } = self.config;
         RestartVerdict::Park {
             reason: format!(
                 "restart_limit_exceeded: {max_restarts} restarts within {} s; last: {last}",
@@ -191,33 +189,32 @@ impl RestartTracker {
     }
 }
 
-/// Handshakes after ended sessions that follow at once, after a quiet time.
+/// Immediate handshakes after ended sessions, once the budget is full.
 const SESSION_BURST: u32 = 10;
 
-/// Afterwards one in each such interval, unless somebody calls: a server that ends each session as soon as it
-/// has one is asked no more often.
+/// Afterwards one per interval, unless a call waits: limits a server that ends every session at once.
 const SESSION_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many failing servers may start at once after a quiet time.
+/// Failing servers that may start at once when the budget is full.
 const START_BURST: u32 = 8;
 
-/// Afterwards one starts in each such interval. A start costs some 20 ms of one core, so the starts of any
-/// number of servers take a fiftieth of a machine with two cores.
+/// Afterwards one start per interval. A start costs about 20 ms of one core, so any number of failing servers
+/// takes a fiftieth of a machine with two cores.
 const START_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The turns of servers that keep failing: a few start at once, then one after the other. A first failure
-/// does not wait.
+/// Rate limit for starts of servers that fail repeatedly: a burst, then one at a time. A first failure is not
+/// limited.
 #[derive(Clone, Debug, Default)]
 pub struct RestartLimiter(RateBudget);
 
 impl RestartLimiter {
-    /// Gives a turn; answers when it is, not before `now`.
+    /// Reserves a start; returns its time, not before `now`.
     pub fn reserve(&mut self, now: MonotonicTime) -> MonotonicTime {
         now + self.0.reserve(now, START_BURST, START_INTERVAL)
     }
 }
 
-/// A few at once, then one after the other.
+/// A rate limit: a burst, then one per interval.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RateBudget {
     /// When the budget is full again.
@@ -226,12 +223,17 @@ pub(super) struct RateBudget {
 
 impl RateBudget {
     /// Takes one; returns how long it has to wait.
-    pub(super) fn reserve(&mut self, now: MonotonicTime, at_once: u32, gap: Duration) -> Duration {
+    pub(super) fn reserve(
+        &mut self,
+        now: MonotonicTime,
+        burst: u32,
+        interval: Duration,
+    ) -> Duration {
         let wait = self
             .full_at
             .duration_since(now)
-            .saturating_sub(gap * (at_once - 1));
-        self.full_at = self.full_at.max(now) + gap;
+            .saturating_sub(interval * (burst - 1));
+        self.full_at = self.full_at.max(now) + interval;
         wait
     }
 }
@@ -249,7 +251,7 @@ mod tests {
         ServerExit::Failed("exit status 1".into())
     }
 
-    fn with(policy: RestartPolicy) -> RestartTracker {
+    fn tracker(policy: RestartPolicy) -> RestartTracker {
         RestartTracker::new(RestartConfig {
             policy,
             ..RestartConfig::default()
@@ -259,7 +261,7 @@ mod tests {
     /// MGP-149, MGP-150, MGP-151: 1, 2, 4, 8, 16 s, then parked; spawns are one more than restarts.
     #[test]
     fn a_crash_loop_backs_off_and_is_parked() {
-        let mut restarts = with(RestartPolicy::OnFailure);
+        let mut restarts = tracker(RestartPolicy::OnFailure);
         let mut now = at(0);
         for (attempt, secs) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)] {
             let after = Duration::from_secs(secs);
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_stop_growing_at_the_longest() {
+    fn backoff_is_capped() {
         let mut restarts = RestartTracker::new(RestartConfig {
             max_restarts: 40,
             ..RestartConfig::default()
@@ -290,31 +292,34 @@ mod tests {
         assert_eq!(last, Some(RestartVerdict::Restart { after, attempt: 40 }));
     }
 
-    /// MGP-146, MGP-147, MGP-148, A-07: who is restarted at all.
+    /// MGP-146, MGP-147, MGP-148, A-07
     #[test]
-    fn the_policy_and_the_asker_decide() {
-        let restarts = |policy, exit: &ServerExit, asked| {
-            let verdict = with(policy).handle_exit(exit, asked, at(0));
+    fn policy_and_request_decide_about_restarts() {
+        let restarts = |policy, exit: &ServerExit, is_requested| {
+            let verdict = tracker(policy).handle_exit(exit, is_requested, at(0));
             matches!(verdict, RestartVerdict::Restart { .. })
         };
-        for asked in [true, false] {
-            assert!(!restarts(RestartPolicy::Never, &failed(), asked));
+        for is_requested in [true, false] {
+            assert!(!restarts(RestartPolicy::Never, &failed(), is_requested));
             assert!(!restarts(
                 RestartPolicy::OnFailure,
                 &ServerExit::Clean,
-                asked
+                is_requested
             ));
-            assert_eq!(restarts(RestartPolicy::OnFailure, &failed(), asked), !asked);
             assert_eq!(
-                restarts(RestartPolicy::Always, &ServerExit::Clean, asked),
-                !asked
+                restarts(RestartPolicy::OnFailure, &failed(), is_requested),
+                !is_requested
+            );
+            assert_eq!(
+                restarts(RestartPolicy::Always, &ServerExit::Clean, is_requested),
+                !is_requested
             );
         }
     }
 
     #[test]
     fn an_operators_start_clears_the_history() {
-        let mut restarts = with(RestartPolicy::OnFailure);
+        let mut restarts = tracker(RestartPolicy::OnFailure);
         for _ in 0..6 {
             restarts.handle_exit(&failed(), false, at(0));
         }
@@ -324,28 +329,27 @@ mod tests {
         assert_eq!(verdict, RestartVerdict::Restart { after, attempt: 1 });
     }
 
-    /// Of fifty that fail together a few start at once, the others each at its turn; after a while without
-    /// any a few start at once again.
+    /// Of fifty servers that fail together, a burst starts at once and the others one per interval. The budget
+    /// refills.
     #[test]
-    fn those_that_keep_failing_take_turns() {
-        let mut turns = RestartLimiter::default();
-        let given: Vec<_> = (0..50).map(|_| turns.reserve(at(1000))).collect();
-        let at_once = given.iter().filter(|turn| **turn == at(1000)).count();
+    fn starts_of_failing_servers_are_rate_limited() {
+        let mut limiter = RestartLimiter::default();
+        let starts: Vec<_> = (0..50).map(|_| limiter.reserve(at(1000))).collect();
+        let at_once = starts.iter().filter(|start| **start == at(1000)).count();
         assert_eq!(at_once, START_BURST as usize);
-        let gaps = given[START_BURST as usize - 1..].windows(2);
+        let gaps = starts[START_BURST as usize - 1..].windows(2);
         assert!(
             gaps.clone()
                 .all(|pair| pair[1].duration_since(pair[0]) == START_INTERVAL)
         );
-        let later = *given.last().unwrap() + START_INTERVAL * START_BURST;
-        assert!((0..START_BURST).all(|_| turns.reserve(later) == later));
-        assert!(turns.reserve(later) > later);
+        let later = *starts.last().unwrap() + START_INTERVAL * START_BURST;
+        assert!((0..START_BURST).all(|_| limiter.reserve(later) == later));
+        assert!(limiter.reserve(later) > later);
     }
 
-    /// A server at a URL is tried every `backoff_max` for ever, where another one would be parked.
     #[test]
     fn a_server_at_a_url_is_never_parked() {
-        let mut restarts = with(RestartPolicy::OnFailure).with_persistence(true);
+        let mut restarts = tracker(RestartPolicy::OnFailure).with_persistence(true);
         let mut now = at(0);
         for attempt in 1..200 {
             let verdict = restarts.handle_exit(&failed(), false, now);
@@ -360,13 +364,12 @@ mod tests {
         }
     }
 
-    /// A server that ends its sessions is met anew at once, however often, and counts no restart; one that ends
-    /// them without end is met at a rate.
+    /// An ended session gets a new handshake at once and counts no restart; endless ones are rate limited.
     #[test]
-    fn an_ended_session_is_no_crash() {
+    fn an_ended_session_counts_no_restart() {
         let ended = ServerExit::SessionEnded("its session has ended".into());
         for policy in [RestartPolicy::Never, RestartPolicy::OnFailure] {
-            let mut restarts = with(policy);
+            let mut restarts = tracker(policy);
             let at_once = RestartVerdict::Restart {
                 after: Duration::ZERO,
                 attempt: 1,
@@ -406,10 +409,9 @@ mod tests {
         ));
     }
 
-    /// A first failure is an accident, a second one within the window is not.
     #[test]
-    fn a_server_keeps_failing_from_its_second_restart_on() {
-        let mut restarts = with(RestartPolicy::OnFailure);
+    fn a_server_fails_repeatedly_from_its_second_restart() {
+        let mut restarts = tracker(RestartPolicy::OnFailure);
         let verdicts: Vec<_> = (0..6)
             .map(|_| {
                 restarts
@@ -429,22 +431,21 @@ mod tests {
         );
     }
 
-    /// What a person has to change first is not tried again under any policy.
     #[test]
-    fn a_rejected_server_stays_down() {
+    fn a_rejected_server_stays_stopped_under_any_policy() {
         let rejected = ServerExit::Rejected("its token is wrong".into());
         for policy in [
             RestartPolicy::Never,
             RestartPolicy::OnFailure,
             RestartPolicy::Always,
         ] {
-            let verdict = with(policy).handle_exit(&rejected, false, at(0));
+            let verdict = tracker(policy).handle_exit(&rejected, false, at(0));
             assert_eq!(verdict, RestartVerdict::StayStopped);
         }
     }
 
     #[test]
-    fn a_server_that_ends_too_often_by_itself_is_parked_with_that_reason() {
+    fn a_server_that_exits_cleanly_too_often_is_parked_with_a_reason() {
         let mut restarts = RestartTracker::new(RestartConfig {
             policy: RestartPolicy::Always,
             max_restarts: 0,
@@ -458,21 +459,17 @@ mod tests {
         );
     }
 
-    /// A restart counts from when it was due to the end of the window, which is not in it.
+    /// A restart counts from when it was due; the end of the window is exclusive.
     #[test]
     fn a_restart_leaves_the_window_at_its_end() {
-        let mut restarts = with(RestartPolicy::OnFailure);
+        let mut restarts = tracker(RestartPolicy::OnFailure);
         restarts.handle_exit(&failed(), false, at(0));
         let end = Duration::from_secs(301);
         let before = end - Duration::from_millis(1);
         assert_eq!(restarts.count_in_window(MonotonicTime::START + before), 1);
         assert_eq!(restarts.count_in_window(MonotonicTime::START + end), 0);
         restarts.handle_exit(&failed(), false, MonotonicTime::START + end);
-        assert_eq!(
-            restarts.history.len(),
-            1,
-            "what does not count takes no room"
-        );
+        assert_eq!(restarts.history.len(), 1, "expired restarts are pruned");
     }
 
     proptest! {

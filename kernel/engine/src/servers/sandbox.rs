@@ -1,7 +1,7 @@
-//! The sandbox of a server with the lowest trust: turns its permissions, its configuration and the
-//! abilities of this machine into a [`SandboxPolicy`] for its process and a report for the operator.
+//! The sandbox of a server with the lowest trust: turns its permissions, its configuration and the machine's
+//! support into a [`SandboxPolicy`] for its process and a report for the operator.
 //!
-//! What is not listed is closed. Paths arrive with symbolic links resolved; nothing is looked up here.
+//! Everything not listed is denied. Paths arrive with symbolic links resolved; this module reads no files.
 
 mod paths;
 #[cfg(test)]
@@ -16,37 +16,36 @@ use serde::{Deserialize, Serialize};
 
 use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE_FILES, SHARED_MEMORY, SYSTEM_PATHS};
 
-/// The first Landlock version that bounds truncation, and with it every way to change a file.
+/// The first Landlock version that restricts truncation, and with it every way to change a file.
 const LANDLOCK_TRUNCATE_VERSION: u32 = 3;
-/// The first that bounds TCP.
+/// The first that restricts TCP.
 const LANDLOCK_TCP_VERSION: u32 = 4;
-/// The first that bounds signals and abstract Unix sockets.
+/// The first that restricts signals and abstract Unix sockets.
 const LANDLOCK_SCOPES_VERSION: u32 = 6;
 
 /// The operator's settings for a server's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// Opened for reading by `filesystem.read`.
+    /// Readable with `filesystem.read`.
     pub read: Vec<PathBuf>,
-    /// Opened for writing by `filesystem.write`.
+    /// Writable with `filesystem.write`.
     pub write: Vec<PathBuf>,
     /// Bounds on its processes.
     pub limits: SandboxLimits,
-    /// It is not started if this machine cannot enforce all of its policy.
+    /// Start it only if this machine enforces the whole policy.
     pub required: bool,
-    /// A person wrote the configuration, so its working folder and the files its arguments name are open to
-    /// it. A configuration from anybody else could name private files.
+    /// The operator wrote the configuration, so its working folder and the files in its arguments are readable. Any
+    /// other configuration could name private files.
     pub is_operator_written: bool,
-    /// The operator named its program, or it is found in the kernel's `PATH`: the files it was installed
-    /// with are open to it.
+    /// The operator named its program, or it is in the kernel's `PATH`: the files installed with it are readable.
     pub is_operator_chosen: bool,
     /// Its program, if that was registered as code.
     pub program: Option<SandboxProgram>,
-    /// The approved files it is run from; others are not started.
+    /// The approved program files; others are not started.
     pub pinned: Vec<PinnedProgram>,
 }
 
-/// A file as a person approved it.
+/// A program file as the operator approved it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedProgram {
     /// Where it was found.
@@ -55,8 +54,7 @@ pub struct PinnedProgram {
     pub hash: String,
 }
 
-/// A program that was registered as code. It is written again before each start, so that the code that runs
-/// is the code that was judged.
+/// A program registered as code. It is written again before each start, so that exactly the approved code runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxProgram {
     /// The name of its file in a folder that the server may read.
@@ -68,14 +66,13 @@ pub struct SandboxProgram {
 }
 
 impl SandboxProgram {
-    /// Options of its interpreter before it, so that modules are loaded only from where the interpreter was
-    /// installed, not from what the server wrote or from its variables.
+    /// Interpreter options that restrict module loading to the interpreter's installation, so that files written by
+    /// the server and its variables cannot inject modules.
     #[must_use]
     pub fn isolation_options(&self, env: &BTreeMap<String, String>) -> &'static [&'static str] {
-        let python = Path::new(&self.file).extension() == Some("py".as_ref());
-        // The one harmless variable that is set, because a server that does not flush its output would
-        // never be read.
-        match (python, env.contains_key("PYTHONUNBUFFERED")) {
+        let is_python = Path::new(&self.file).extension() == Some("py".as_ref());
+        // `-I` ignores this harmless variable, without which unflushed output would never arrive.
+        match (is_python, env.contains_key("PYTHONUNBUFFERED")) {
             (true, true) => &["-I", "-u"],
             (true, false) => &["-I"],
             (false, _) => &[],
@@ -97,8 +94,8 @@ pub struct SandboxLimits {
 }
 
 impl Default for SandboxLimits {
-    /// Twice the heap of a large JavaScript server; a runtime has a dozen threads, a build tool some dozens
-    /// of processes; half of a user's usual files; too little for the weights of a model.
+    /// Memory: twice the heap of a large JavaScript server. Processes: a runtime has a dozen threads, a build tool some
+    /// dozens of processes. Open files: half of a user's usual limit. File size: too little for model weights.
     fn default() -> Self {
         Self {
             memory: 2 << 30,
@@ -109,14 +106,14 @@ impl Default for SandboxLimits {
     }
 }
 
-/// What this machine can enforce.
+/// The restrictions that this machine can enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSupport {
-    /// The version of Landlock; 0 without.
+    /// The Landlock version, or 0.
     pub landlock: u32,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// Whether the kernel runs as root. Its sandboxed servers never do.
+    /// Whether the kernel runs as root. Sandboxed servers never do.
     pub root: bool,
     /// Whether a server can have mount, process and IPC namespaces, inside a user namespace unless the
     /// kernel is root.
@@ -128,7 +125,7 @@ pub struct SandboxSupport {
 pub struct ProgramPaths {
     /// Its program.
     pub program: PathBuf,
-    /// The interpreter of a script, and the programs it looks up.
+    /// The interpreter of a script, and programs that it looks up.
     pub interpreters: Vec<PathBuf>,
     /// Its working folder.
     pub cwd: PathBuf,
@@ -142,9 +139,9 @@ pub struct ProgramPaths {
     pub own_dir: PathBuf,
     /// The folder of its registered code: readable, never writable.
     pub code_dir: Option<PathBuf>,
-    /// The kernel's configuration, data and socket: closed, except `own` and `code`.
+    /// The kernel's configuration, data and socket: inaccessible, except `own_dir` and `code_dir`.
     pub kernel_paths: Vec<PathBuf>,
-    /// The home of the kernel's user: never open as a whole.
+    /// The home of the kernel's user, which is never accessible as a whole.
     pub home: Option<PathBuf>,
 }
 
@@ -165,9 +162,9 @@ pub struct SandboxPolicy {
     pub programs: bool,
     /// Bounds.
     pub limits: SandboxLimits,
-    /// What the machine is expected to enforce. A process that finds less is not started.
+    /// What the machine must enforce. The process is not started with less.
     pub machine: SandboxSupport,
-    /// Symbolic links on the way to all of these; they contain nothing else.
+    /// The symbolic links on these paths.
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// The user it runs as when root starts it; its group has the same number.
     pub user: Option<u32>,
@@ -208,8 +205,8 @@ impl SandboxPolicy {
     #[must_use]
     pub fn for_server(
         granted: &BTreeSet<Standard>,
-        rules: &SandboxConfig,
-        place: &ProgramPaths,
+        config: &SandboxConfig,
+        paths: &ProgramPaths,
         machine: SandboxSupport,
     ) -> Self {
         let has = |permission| granted.contains(&permission);
@@ -225,7 +222,7 @@ impl SandboxPolicy {
             outbound: has(Standard::NetworkOutbound),
             listen: has(Standard::NetworkListen),
             programs,
-            limits: rules.limits,
+            limits: config.limits,
             machine,
             links: BTreeMap::new(),
             user: None,
@@ -233,46 +230,47 @@ impl SandboxPolicy {
         if machine.namespaces {
             policy.write.push(SHARED_MEMORY.into());
         }
-        policy.execute.push(place.program.clone());
-        policy.execute.extend(place.interpreters.iter().cloned());
-        policy.write.push(place.own_dir.clone());
-        policy.read.extend(place.code_dir.clone());
-        // Otherwise any folder could be opened by calling it a program's.
-        let known = rules.is_operator_written || rules.is_operator_chosen || place.found_in_path;
-        if known {
-            policy.read.extend(place.installation_dirs());
+        policy.execute.push(paths.program.clone());
+        policy.execute.extend(paths.interpreters.iter().cloned());
+        policy.write.push(paths.own_dir.clone());
+        policy.read.extend(paths.code_dir.clone());
+        // Otherwise a program path could make any folder readable.
+        let is_trusted =
+            config.is_operator_written || config.is_operator_chosen || paths.found_in_path;
+        if is_trusted {
+            policy.read.extend(paths.installation_dirs());
         }
-        if rules.is_operator_written {
-            policy.read.extend(place.working_files());
+        if config.is_operator_written {
+            policy.read.extend(paths.working_files());
         }
         if has(Standard::FilesystemRead) {
-            policy.read.extend(place.unprotected(&rules.read));
+            policy.read.extend(paths.unprotected(&config.read));
         }
         if has(Standard::FilesystemWrite) {
-            policy.write.extend(place.unprotected(&rules.write));
+            policy.write.extend(paths.unprotected(&config.write));
         }
         if programs {
             policy
                 .execute
                 .extend(SYSTEM_PATHS.iter().map(PathBuf::from));
         }
-        if programs && known {
-            policy.execute.extend(place.unprotected(&place.path_dirs));
-            policy.execute.extend(place.installation_dirs());
+        if programs && is_trusted {
+            policy.execute.extend(paths.unprotected(&paths.path_dirs));
+            policy.execute.extend(paths.installation_dirs());
         }
         policy
     }
 
-    /// Which restrictions apply on this machine and which do not, in words.
+    /// Describes which restrictions this machine enforces and which it does not.
     #[must_use]
     pub fn report(
         &self,
         granted: &BTreeSet<Standard>,
-        rules: &SandboxConfig,
-        place: &ProgramPaths,
+        config: &SandboxConfig,
+        paths: &ProgramPaths,
     ) -> Sandbox {
         let mut report = Sandbox::default();
-        self.report_files(&mut report, place);
+        self.report_files(&mut report, paths);
         self.report_network(&mut report);
         self.report_processes(&mut report);
         let SandboxLimits {
@@ -287,11 +285,11 @@ impl SandboxPolicy {
         ));
         report
             .notes
-            .extend(describe_exceptions(granted, rules, place));
+            .extend(describe_exceptions(granted, config, paths));
         report
     }
 
-    fn report_files(&self, report: &mut Sandbox, place: &ProgramPaths) {
+    fn report_files(&self, report: &mut Sandbox, paths: &ProgramPaths) {
         let SandboxSupport {
             landlock,
             namespaces,
@@ -303,7 +301,7 @@ impl SandboxPolicy {
                 "files: this kernel has no Landlock, so it reads and writes what its user may";
             report.missing.push(missing.into());
         } else {
-            self.report_opened(report, place);
+            self.report_paths(report, paths);
         }
         match (namespaces, seccomp) {
             (true, true) => report.enforced.push(
@@ -337,30 +335,31 @@ impl SandboxPolicy {
         }
     }
 
-    fn report_opened(&self, report: &mut Sandbox, place: &ProgramPaths) {
-        let given = |all: &[PathBuf], usual: &[&str]| {
-            let own = all
+    fn report_paths(&self, report: &mut Sandbox, paths: &ProgramPaths) {
+        let specific = |all: &[PathBuf], system: &[&str]| {
+            let paths = all
                 .iter()
-                .filter(|path| !usual.iter().any(|u| Path::new(u) == *path));
-            own.map(|path| path.display().to_string())
+                .filter(|path| !system.iter().any(|s| Path::new(s) == *path));
+            paths
+                .map(|path| path.display().to_string())
                 .collect::<BTreeSet<_>>()
         };
-        let mut read = given(
+        let mut read = specific(
             &self.read,
             &[SYSTEM_PATHS, READABLE_FILES, KERNEL_FILES].concat(),
         );
         read.extend(
-            place
+            paths
                 .interpreters
                 .iter()
-                .chain([&place.program])
+                .chain([&paths.program])
                 .map(|p| p.display().to_string()),
         );
         let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
         report
             .enforced
             .push(format!("files: reads the system's and {}", list(read)));
-        let written = given(&self.write, &[DEVICES, &[SHARED_MEMORY]].concat());
+        let written = specific(&self.write, &[DEVICES, &[SHARED_MEMORY]].concat());
         report
             .enforced
             .push(format!("files: writes {}", list(written)));
@@ -373,16 +372,16 @@ impl SandboxPolicy {
             namespaces,
             ..
         } = self.machine;
-        let words = match (self.outbound, self.listen) {
+        let restriction = match (self.outbound, self.listen) {
             (false, false) => "network: none, no sockets of other programs either",
             (true, false) => "network: connects, does not listen",
             (false, true) => "network: listens for TCP, does not connect",
             (true, true) => "network: connects and listens; no sockets of other programs",
         };
         match (seccomp, landlock >= LANDLOCK_TCP_VERSION) {
-            (true, _) => report.enforced.push(words.into()),
+            (true, _) => report.enforced.push(restriction.into()),
             (false, true) => {
-                report.enforced.push(format!("{words} (TCP only)"));
+                report.enforced.push(format!("{restriction} (TCP only)"));
                 report
                     .missing
                     .push("network: UDP and Unix sockets, for want of seccomp".into());
@@ -405,8 +404,9 @@ impl SandboxPolicy {
             .enforced
             .push("privileges: never more than it started with, and none of root's".into());
         if let Some(user) = self.user {
-            let words = format!("user: {user}, which is no other server's, instead of root");
-            report.enforced.push(words);
+            report.enforced.push(format!(
+                "user: {user}, which is no other server's, instead of root"
+            ));
         }
         let SandboxSupport {
             seccomp,
@@ -455,16 +455,15 @@ impl SandboxPolicy {
 }
 
 impl ProgramPaths {
-    /// True if opening a path would open the kernel's files or a whole home.
+    /// True if access to the path would expose the kernel's files or a whole home.
     #[must_use]
     pub fn is_protected(&self, path: &Path) -> bool {
-        let above = self.kernel_paths.iter().chain(&self.home);
-        let mut above = above.filter(|guarded| guarded.starts_with(path));
-        above.next().is_some()
+        let mut protected = self.kernel_paths.iter().chain(&self.home);
+        protected.any(|protected| protected.starts_with(path))
             || self
                 .kernel_paths
                 .iter()
-                .any(|guarded| path.starts_with(guarded))
+                .any(|protected| path.starts_with(protected))
     }
 
     fn unprotected<'p>(&'p self, paths: &'p [PathBuf]) -> impl Iterator<Item = PathBuf> + 'p {
@@ -477,17 +476,17 @@ impl ProgramPaths {
     /// The installation folder of a program in a `bin` folder.
     fn installation_dirs(&self) -> BTreeSet<PathBuf> {
         let programs = self.interpreters.iter().chain([&self.program]);
-        let around = programs.filter_map(|program| {
+        let dirs = programs.filter_map(|program| {
             let bin = program.parent().filter(|folder| folder.ends_with("bin"))?;
-            let whole = bin.parent()?;
-            // ~/.local holds data beside programs.
-            let shared = whole.ends_with(".local") || self.is_protected(whole);
-            (!shared).then(|| whole.to_owned())
+            let installation = bin.parent()?;
+            // ~/.local holds data besides programs.
+            let is_shared = installation.ends_with(".local") || self.is_protected(installation);
+            (!is_shared).then(|| installation.to_owned())
         });
-        around.collect()
+        dirs.collect()
     }
 
-    /// Its working folder, or, if that folder is shared, only the files its arguments name.
+    /// The files that its arguments name, and its working folder unless that is protected.
     fn working_files(&self) -> impl Iterator<Item = PathBuf> {
         self.unprotected(&self.argument_files)
             .chain(self.unprotected(std::slice::from_ref(&self.cwd)))
@@ -496,23 +495,23 @@ impl ProgramPaths {
 
 fn describe_exceptions(
     granted: &BTreeSet<Standard>,
-    rules: &SandboxConfig,
-    place: &ProgramPaths,
+    config: &SandboxConfig,
+    paths: &ProgramPaths,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    let shut = |path: &PathBuf| place.is_protected(path);
-    if rules.is_operator_written && shut(&place.cwd) {
+    let is_protected = |path: &PathBuf| paths.is_protected(path);
+    if config.is_operator_written && is_protected(&paths.cwd) {
         notes.push(format!(
             "its working folder {} is not opened, for the kernel's own files or a home are there: give \
              it a `cwd` of its own",
-            place.cwd.display()
+            paths.cwd.display()
         ));
     }
-    for path in rules
+    for path in config
         .read
         .iter()
-        .chain(&rules.write)
-        .filter(|path| shut(path))
+        .chain(&config.write)
+        .filter(|path| is_protected(path))
     {
         let path = path.display();
         notes.push(format!(
@@ -520,27 +519,26 @@ fn describe_exceptions(
         ));
     }
     let listed = [
-        (Standard::FilesystemRead, rules.read.is_empty(), "read"),
-        (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
+        (Standard::FilesystemRead, config.read.is_empty(), "read"),
+        (Standard::FilesystemWrite, config.write.is_empty(), "write"),
     ];
     // All registered servers share one section.
-    let section = if rules.is_operator_written {
+    let section = if config.is_operator_written {
         "[servers.sandbox]"
     } else {
         "[discovery.registered]"
     };
-    for (permission, none, key) in listed {
-        match (granted.contains(&permission), none) {
+    for (permission, is_empty, key) in listed {
+        match (granted.contains(&permission), is_empty) {
             (true, true) => notes.push(format!(
                 "{} opens nothing yet: list paths under `{key}` in {section}",
                 permission.as_str()
             )),
-            (false, false) if rules.is_operator_written => notes.push(format!(
+            (false, false) if config.is_operator_written => notes.push(format!(
                 "`{key}` in {section} opens nothing without the permission {}",
                 permission.as_str()
             )),
-            (false, false) => {}
-            (true, false) | (false, true) => {}
+            (false, _) | (true, false) => {}
         }
     }
     notes

@@ -29,46 +29,46 @@ pub struct ServerSpec {
     pub transport: ServerTransport,
     /// Whether it is started with the kernel, or only by an operator.
     pub autostart: bool,
-    /// Those that are connected before the kernel starts it.
+    /// Servers that must be connected before the kernel starts it.
     pub start_after: Vec<ServerId>,
-    /// What happens when it stops by itself.
+    /// The policy after an unordered exit.
     pub restart: RestartConfig,
-    /// Two lives of it may run at once: it is replaced without a gap.
+    /// Two generations may run at once: it is replaced without interruption.
     pub rolling: bool,
-    /// Whether it is one of several that are alike.
+    /// Whether it is a replica.
     pub replica: ReplicaMode,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
-    /// What its processes may use of the machine.
+    /// Resource limits of its processes.
     pub resources: ResourceLimits,
     /// Its default policy; `None` for the kernel's, but see [`ServerSpec::default_policy`].
     pub default_policy: Option<DefaultPolicy>,
-    /// How the call that a question belongs to is found.
+    /// How callbacks are attributed to calls.
     pub callback_attribution: CallbackAttribution,
-    /// Who shares a running instance of it.
+    /// Which agents share a running instance.
     pub instances: ServerInstances,
     /// `[servers.mgp]`: the extensions and permissions it declares.
     pub mgp: MgpConfig,
-    /// MCPL is spoken with it where it speaks that.
+    /// MCPL is used if the server supports it.
     pub mcpl: bool,
     /// The operator's rules for its tools.
     pub tools: Arc<ToolRules>,
     /// The policy for its permissions.
     pub permissions: PermissionRules,
-    /// What happens to a tool that changed, and what may change.
+    /// The policy for changed tool definitions.
     pub pin: PinRules,
     /// Its sandbox, if it has one.
     pub sandbox: sandbox::SandboxConfig,
-    /// How the kernel logs in there, where it is reached over HTTP.
+    /// How the kernel logs in, for servers reached over HTTP.
     pub login: LoginConfig,
-    /// Headers of an agent's HTTP request that go with its calls to the server, where that is reached over
-    /// Streamable HTTP; in small letters.
+    /// Lowercase headers of an agent's HTTP request that are forwarded with its calls, for servers reached over
+    /// Streamable HTTP.
     pub pass_headers: Vec<String>,
 }
 
 impl ServerSpec {
-    /// A server of another node, which is called `node` here. Its owner starts it, confines it, limits it and
-    /// decides who may call it; here it is there while the two nodes are linked.
+    /// A server of another node, which this node calls `node`. Its owner starts, sandboxes and limits it and decides
+    /// about access; here it is available while the two nodes are linked.
     #[must_use]
     pub fn for_node_server(node: &str, server: NodeServer) -> Self {
         Self {
@@ -78,18 +78,17 @@ impl ServerSpec {
             start_after: Vec::new(),
             restart: RestartConfig {
                 policy: RestartPolicy::Always,
-                // A life ends only when its owner offers something else of it; there is no number of times
-                // after which it should be left alone.
+                // A generation ends only when its owner's offer changes, which is no reason to ever park it.
                 max_restarts: u32::MAX,
                 backoff_base: Duration::from_millis(200),
                 backoff_max: Duration::from_secs(5),
                 ..RestartConfig::default()
             },
             rolling: false,
-            // Its owner's mark comes with what it tells of it.
+            // The owner announces with the server whether it is a replica.
             replica: ReplicaMode::Standalone,
             limits: ServerLimits {
-                // The owner knows how long its server may be silent, and makes tasks of long calls.
+                // The owner enforces the call timeout and turns long calls into tasks.
                 call_timeout: Duration::ZERO,
                 task_after: Duration::ZERO,
                 ..ServerLimits::default()
@@ -112,18 +111,17 @@ impl ServerSpec {
         }
     }
 
-    /// What else it says is the same, so that a server which runs need not be started again.
+    /// Then a running server needs no restart.
     #[must_use]
-    pub fn differs_only_in_start_order(&self, before: &Self) -> bool {
-        let as_before = Self {
-            start_after: before.start_after.clone(),
+    pub fn differs_only_in_start_order(&self, previous: &Self) -> bool {
+        let with_previous_order = Self {
+            start_after: previous.start_after.clone(),
             ..self.clone()
         };
-        self.start_after != before.start_after && as_before == *before
+        self.start_after != previous.start_after && with_previous_order == *previous
     }
 
-    /// The same for an instance that runs in this folder, where `filesystem.read` and `filesystem.write` are
-    /// about that folder, too.
+    /// For an instance that runs in this folder; `filesystem.read` and `filesystem.write` include the folder.
     #[must_use]
     pub fn with_folder(&self, folder: &Path) -> Self {
         let mut spec = self.clone();
@@ -135,8 +133,7 @@ impl ServerSpec {
         spec
     }
 
-    /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
-    /// says otherwise.
+    /// Its own default policy. A server with the lowest trust defaults to opt-in unless configured otherwise.
     #[must_use]
     pub(crate) fn default_policy(&self) -> Option<DefaultPolicy> {
         let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
@@ -154,9 +151,9 @@ pub enum ServerTransport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Added to the clean environment; values are secrets.
+        /// Added to the empty environment; values are secrets.
         env: BTreeMap<String, String>,
-        /// Names of kernel variables that are passed on.
+        /// Names of the kernel's variables that it inherits.
         inherit_env: Vec<String>,
         /// Working folder; the folder of the file that configured it when not given.
         cwd: Option<PathBuf>,
@@ -167,14 +164,14 @@ pub enum ServerTransport {
         url: String,
         /// Sent with each request; values are secrets.
         headers: BTreeMap<String, String>,
-        /// What is spoken there.
+        /// Its protocol.
         protocol: UrlProtocol,
     },
     /// A server of another node, over the link to that node.
     Node(NodeServer),
 }
 
-/// What a server at an address speaks.
+/// The protocol of a server at a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UrlProtocol {
     /// MCP over Streamable HTTP, falling back to HTTP+SSE of 2024-11-05.
@@ -187,7 +184,7 @@ pub enum UrlProtocol {
 }
 
 impl UrlProtocol {
-    /// The word for it in a configuration.
+    /// The word in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -199,14 +196,14 @@ impl UrlProtocol {
 }
 
 impl ServerTransport {
-    /// Its command line, as every user of the machine can read it, or its URL without secrets.
+    /// Its command line, which every user of the machine can read, or its URL without secrets.
     #[must_use]
     pub fn render_command(&self) -> Vec<String> {
         match self {
             Self::Stdio { command, args, .. } => {
-                let mut words = vec![command.clone()];
-                words.extend_from_slice(args);
-                words
+                let mut command_line = vec![command.clone()];
+                command_line.extend_from_slice(args);
+                command_line
             }
             Self::Http { url, .. } => vec![redacted_url::redact_url(url)],
             Self::Node(server) => vec![format!("node:{server}")],
@@ -226,10 +223,10 @@ impl fmt::Debug for ServerTransport {
             Self::Http {
                 url,
                 headers,
-                protocol: speaks,
+                protocol,
             } => f
                 .debug_struct("Http")
-                .field("speaks", speaks)
+                .field("protocol", protocol)
                 .field("url", &redacted_url::redact_url(url))
                 .field("headers", &headers.keys())
                 .finish(),
@@ -241,11 +238,11 @@ impl fmt::Debug for ServerTransport {
 /// When a server that stopped is started again (MGP §11.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Never by itself.
+    /// Never without an order.
     Never,
     /// When it failed: non-zero exit, signal, broken connection, failed handshake.
     OnFailure,
-    /// On any exit that nobody asked for.
+    /// On any unordered exit.
     Always,
 }
 
@@ -276,36 +273,35 @@ impl Default for RestartConfig {
     }
 }
 
-/// How the call of a question is found, where the transport does not tell.
+/// How a callback is attributed to a call if the transport does not attribute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CallbackAttribution {
-    /// From the calls under way. After its first question without a call, its clients take turns.
+    /// By the in-flight calls. After the first callback that names no call, calls of one client run at a time.
     #[default]
     ByTurn,
-    /// Each question names its call; others are refused, and no client waits.
+    /// Each callback names its call; others are rejected, and no client waits.
     ByCall,
 }
 
-/// Who shares a running instance of a server: its process, or its session.
+/// Who shares a running instance of a server, which is a process or a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServerInstances {
-    /// All who call it.
+    /// All callers.
     #[default]
     Shared,
-    /// Each agent has an instance of its own, beside the one that serves the lists and the operator; or one for
-    /// each folder that it works in.
+    /// Each agent has its own instance, or one per folder; a further instance serves the lists and the operator.
     PerAgent(PerAgent),
 }
 
-/// Whether a server is one of several that are alike, on this node and others.
+/// Whether a server is one of several equal ones on this node and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReplicaMode {
-    /// It stands for itself.
+    /// Not a replica.
     #[default]
     Standalone,
-    /// A call of it may go to any of those that are started as it is and marked so.
+    /// Calls may go to any server that is also marked and has the same command line or URL.
     Replica {
-        /// It remembers its callers between calls.
+        /// It keeps state of its callers between calls.
         stateful: bool,
     },
 }
@@ -315,9 +311,9 @@ pub enum ReplicaMode {
 pub struct PerAgent {
     /// Instances at once.
     pub max: usize,
-    /// An instance idle for this long is ended.
+    /// An instance idle for this long is stopped.
     pub idle: Duration,
-    /// Each runs in the folder of its caller, of whom there is one for each folder.
+    /// One instance per agent and folder, which runs in that folder.
     pub by_folder: bool,
 }
 
@@ -340,18 +336,18 @@ pub struct ServerLimits {
     pub call_timeout: Duration,
     /// No call lasts longer than this, progress or not.
     pub call_timeout_max: Duration,
-    /// Longest start, handshake and first lists included. An `npx` download needs its time.
+    /// Longest start, including handshake and first lists; allows for an `npx` download.
     pub start_timeout: Duration,
     /// How long each step of the shutdown of a server may take.
     pub stop_grace: Duration,
-    /// Calls in flight at once; more are refused as overloaded.
+    /// In-flight calls; more are rejected as overloaded.
     pub max_in_flight: usize,
     /// A tool call that takes longer than this becomes a task, if its client supports tasks and the server
     /// does not; zero for never.
     pub task_after: Duration,
-    /// How long such a task is kept from its beginning; one that still runs then is cancelled.
+    /// How long such a task is kept from its start; one that still runs then is cancelled.
     pub task_ttl: Duration,
-    /// The questions it may ask clients.
+    /// The callbacks it may send to clients.
     pub consents: ConsentPolicy,
 }
 
@@ -374,11 +370,11 @@ impl Default for ServerLimits {
 /// `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgpConfig {
-    /// False if the configuration says `mgp = false`: then MGP is not offered to it.
+    /// True for `mgp = false`: MGP is not offered to it.
     pub is_disabled: bool,
-    /// Extensions it declares; those it negotiates count.
+    /// Declared extensions; only negotiated ones apply.
     pub extensions: Vec<String>,
-    /// Permissions it declares.
+    /// Declared permissions.
     pub permissions_required: Vec<String>,
     /// Trust given by the operator.
     pub trust_level: TrustLevel,

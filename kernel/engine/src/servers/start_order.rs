@@ -1,4 +1,4 @@
-//! Which servers are started after which: for whom one still waits, and that nobody waits in a circle.
+//! Start order of servers: what a server still waits for, and detection of cycles.
 
 pub mod start_diagnostics;
 
@@ -8,62 +8,65 @@ use mgp_protocol::ids::ServerId;
 
 use crate::servers::lifecycle::LifecycleState;
 
-/// What is known of a server that another one waits for.
+/// The state of a server that another one waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AwaitedStart {
-    /// Nobody has seen it yet.
+    /// Not seen yet.
     Unknown,
-    /// It stands there; `due` says that it is to be started without anybody's doing.
+    /// Its published state.
     Known {
-        /// Where it stands.
+        /// The lifecycle state.
         state: LifecycleState,
-        /// It comes up without anybody's doing.
+        /// It starts without an order.
         will_start: bool,
-        /// It waits for a person.
+        /// It waits for the operator's approval.
         awaits_approval: bool,
     },
 }
 
 impl AwaitedStart {
-    /// True while it may come up by itself, or by a person's answer, and is not there yet.
+    /// True while it is not connected and may start without an order or after an approval.
     #[must_use]
     pub fn is_pending(self) -> bool {
         match self {
             Self::Unknown => true,
             Self::Known {
                 state,
-                will_start: due,
-                awaits_approval: held,
-            } => state != LifecycleState::Connected && (held || state.can_accept_calls_soon(due)),
+                will_start,
+                awaits_approval,
+            } => {
+                state != LifecycleState::Connected
+                    && (awaits_approval || state.can_accept_calls_soon(will_start))
+            }
         }
     }
 }
 
-/// What a server waits for, in words.
+/// Describes what a server waits for.
 #[must_use]
 pub fn describe_waiting(others: &[ServerId]) -> String {
     let names: Vec<_> = others.iter().map(ServerId::as_str).collect();
     format!("waits for {}", names.join(", "))
 }
 
-/// The circle this server stands in, from itself on; `None` where it waits in none.
+/// The cycle that contains this server, starting with it.
 #[must_use]
 pub fn find_cycle(
-    of: &ServerId,
+    server: &ServerId,
     after: &BTreeMap<ServerId, Vec<ServerId>>,
 ) -> Option<Vec<ServerId>> {
     let mut seen = BTreeSet::new();
-    let mut ways = vec![vec![of.clone()]];
-    while let Some(way) = ways.pop() {
-        let last = way.last().expect("a way begins with the server itself");
+    let mut paths = vec![vec![server.clone()]];
+    while let Some(path) = paths.pop() {
+        let last = path.last().expect("a path begins with the server itself");
         for next in after.get(last).into_iter().flatten() {
-            if next == of {
-                return Some(way);
+            if next == server {
+                return Some(path);
             }
             if seen.insert(next.clone()) {
-                let mut longer = way.clone();
+                let mut longer = path.clone();
                 longer.push(next.clone());
-                ways.push(longer);
+                paths.push(longer);
             }
         }
     }
@@ -77,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_waited_for_who_comes_and_for_no_other() {
-        let seen = |state, due, held| AwaitedStart::Known {
+    fn only_a_server_that_may_start_is_waited_for() {
+        let seen = |state, will_start, awaits_approval| AwaitedStart::Known {
             state,
-            will_start: due,
-            awaits_approval: held,
+            will_start,
+            awaits_approval,
         };
         assert!(AwaitedStart::Unknown.is_pending());
         for (state, due, held, waits) in [
@@ -109,10 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// Who stands in a circle is found with a circle that is one, and nobody else is; those that stand in
-        /// none can be started one after the other.
         #[test]
-        fn a_circle_is_found_by_each_in_it(edges in orders()) {
+        fn a_cycle_is_found_from_exactly_its_members(edges in orders()) {
             let id = |n: usize| ServerId::new(format!("s{n}"));
             let mut after = BTreeMap::<ServerId, Vec<ServerId>>::new();
             for (from, to) in &edges {
@@ -132,11 +133,11 @@ mod tests {
             for (n, reached) in reaches.iter().enumerate() {
                 let found = find_cycle(&id(n), &after);
                 prop_assert_eq!(found.is_some(), reached[n]);
-                let Some(way) = found else { continue };
-                prop_assert_eq!(&way[0], &id(n));
-                for (place, one) in way.iter().enumerate() {
-                    let next = way.get(place + 1).unwrap_or(&way[0]);
-                    prop_assert!(after[one].contains(next));
+                let Some(path) = found else { continue };
+                prop_assert_eq!(&path[0], &id(n));
+                for (index, member) in path.iter().enumerate() {
+                    let next = path.get(index + 1).unwrap_or(&path[0]);
+                    prop_assert!(after[member].contains(next));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Decides when a server is started, stopped and started again (MGP §11.2, §11.5), from orders of
-//! operators, changes of the configuration, ends of its lives and the restart rules.
+//! Decides when a server is started, stopped and restarted (MGP §11.2, §11.5), from operators' orders,
+//! configuration changes, exits and the restart config.
 
 pub mod backoff;
 mod exits;
@@ -19,25 +19,25 @@ use crate::servers::spec::{RestartConfig, ServerSpec, ServerTransport};
 pub use self::rolling::RollStatus;
 use self::rolling::Rolling;
 
-/// Longest step of a process's shutdown while the whole kernel stops: two of them and the time for the last
-/// calls must fit into the two seconds in which the kernel stops.
+/// Longest step of a process's shutdown during kernel shutdown: two of them and the last calls must fit into
+/// the kernel's two seconds.
 const SHUTDOWN_STEP_MAX: Duration = Duration::from_millis(300);
 
-/// The shortest time from the end of a try to the next one that a call causes.
+/// Shortest time from a failed attempt to the next one that a call causes.
 const CALL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An order to end a life.
+/// An order to stop a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopOrder {
     /// The reason.
     pub reason: TransitionReason,
-    /// How long calls under way may take, if that was given.
+    /// How long in-flight calls may take, if the order sets it.
     pub drain_timeout: Option<Duration>,
 }
 
 impl StopOrder {
-    /// How long each step of the shutdown of its process may take: at most [`SHUTDOWN_STEP_MAX`] for a server that
-    /// does not answer its calls while the whole kernel stops.
+    /// How long each step of the process's shutdown may take: at most [`SHUTDOWN_STEP_MAX`] if the kernel
+    /// shuts down and the server has not drained.
     #[must_use]
     pub fn step_timeout(self, configured: Duration, drained: bool) -> Duration {
         if self.reason == TransitionReason::KernelShutdown && !drained {
@@ -49,9 +49,9 @@ impl StopOrder {
 }
 
 impl From<TransitionReason> for StopOrder {
-    fn from(why: TransitionReason) -> Self {
+    fn from(reason: TransitionReason) -> Self {
         Self {
-            reason: why,
+            reason,
             drain_timeout: None,
         }
     }
@@ -62,13 +62,14 @@ impl From<TransitionReason> for StopOrder {
 pub struct SupervisionConfig {
     /// Started with the kernel.
     pub autostart: bool,
-    /// What happens when it stops by itself.
+    /// The policy after an unordered exit.
     pub restart: RestartConfig,
     /// It is remote, and may be unreachable.
     pub is_remote: bool,
-    /// It is at a URL, where it may be away for any time: it is never parked, and tried when somebody calls.
+    /// It is reached at a URL and may be unavailable for any time: it is never parked, and a call triggers an
+    /// attempt.
     pub is_at_url: bool,
-    /// Two lives of it may run at once.
+    /// Two generations may run at once.
     pub rolling: bool,
 }
 
@@ -93,26 +94,26 @@ impl From<&ServerSpec> for SupervisionConfig {
     }
 }
 
-/// The events of a supervisor. Lives are numbered; an event of a life that is not the last is late and
+/// The events of a supervisor. Generations are numbered; an event of an earlier one is late and
 /// changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisionInput {
     /// Start, by the kernel or an operator; an operator's start resets the count of restarts.
     Start {
-        /// An operator asked.
+        /// Requested by an operator.
         by_operator: bool,
     },
     /// Drain and stop.
     Stop(StopOrder),
     /// Drain, stop, and start again.
     Restart,
-    /// Replace the life by another one without a gap.
+    /// Replace the generation without an interruption.
     Roll,
     /// Its configuration changed.
     Reconfigured(SupervisionConfig),
-    /// A life has completed its handshake, and agents see its first lists.
+    /// A generation has completed its handshake, and its first lists are published.
     Connected(u64),
-    /// The server reports a transition over the connection of its life.
+    /// The server reports a transition over the connection of its generation.
     Reported {
         /// The earlier state.
         from: String,
@@ -121,15 +122,15 @@ pub enum SupervisionInput {
         /// The reason.
         reason: String,
     },
-    /// What this life uses is more than it may; why, in words.
+    /// This generation exceeded a resource limit, with a description.
     LimitExceeded(u64, String),
-    /// A life ended, and how, in words.
+    /// A generation ended, with a description.
     Ended(u64, ServerExit, String),
-    /// The wait before the next start, after this life, is over.
+    /// The backoff after this generation has elapsed.
     RetryDue(u64),
-    /// Somebody calls it and waits.
+    /// A call waits for it.
     CallWaiting,
-    /// The time of its turn among the failing servers, which was asked for.
+    /// When the [`RestartLimiter`](super::restart::RestartLimiter) permits the requested start.
     PermitGranted(MonotonicTime),
 }
 
@@ -140,15 +141,15 @@ pub struct SupervisionStatus {
     pub state: LifecycleState,
     /// The reason.
     pub reason: String,
-    /// Since when.
+    /// When the state was entered.
     pub since: MonotonicTime,
     /// Restarts within the window.
     pub restarts: u32,
-    /// It will be started without an order: for the first time, or again once it has stopped.
+    /// It will start without an order: for the first time, or after it has stopped.
     pub will_start: bool,
-    /// It is remote, and its last life ended because it was unreachable or disconnected.
+    /// It is remote, and its last generation ended because it was unreachable or disconnected.
     pub is_unreachable: bool,
-    /// Its last end was ordered.
+    /// Its last stop was ordered.
     pub stop_requested: bool,
     /// Its last rolling restart.
     pub roll: RollStatus,
@@ -157,30 +158,30 @@ pub struct SupervisionStatus {
 /// The effects, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisionEffect {
-    /// Start the life of this number, replacing one that is under way.
+    /// Start the generation of this number, replacing a running one.
     StartGeneration(u64),
-    /// Start the life of this number beside the current one.
+    /// Start the replacement of this number while the current generation runs.
     StartReplacement(u64),
-    /// End the life beside as failed: it counts as the one that leaves until it has ended.
+    /// Terminate the replacement as failed: it counts as retiring until it has ended.
     FailReplacement(String),
-    /// The life beside has ended.
+    /// The replacement has ended.
     ReleaseReplacement,
-    /// The life beside failed, and why: the current one goes on, under the entry it was started with.
+    /// The replacement failed, with a reason: the current generation keeps running under the entry it was started
+    /// with.
     RollFailed(String),
-    /// The life beside is the current one from now on: give calls its connection, then let the former one
-    /// end.
+    /// The replacement becomes current: give calls its connection, then stop the former generation.
     SwitchToReplacement(StopOrder),
-    /// The current life is gone, the one beside takes its place.
+    /// The current generation is gone; the replacement becomes current.
     PromoteReplacement,
-    /// Give the life that leaves no more time than any other.
+    /// Apply the usual drain timeout to the retiring generation.
     HurryRetiring,
-    /// The life that leaves has ended.
+    /// The retiring generation has ended.
     ReleaseRetiring,
-    /// Let the life end.
+    /// Stop the generation.
     StopGeneration(StopOrder),
-    /// End the life as failed.
+    /// Terminate the generation as failed.
     FailGeneration(String),
-    /// The life is over: release what belongs to it.
+    /// The generation has ended: release its resources.
     ReleaseGeneration,
     /// End the instances of agents.
     EndInstances(StopOrder),
@@ -190,82 +191,78 @@ pub enum SupervisionEffect {
     SuspendCalls,
     /// Report a transition.
     Announce(Transition),
-    /// It was not possible in that state: two events crossed.
+    /// The event is illegal in that state because it crossed another one.
     Ignore(IllegalTransition),
     /// Publish this state.
     Publish(SupervisionStatus),
     /// Report that it is connected.
     NotifyConnected,
-    /// Report that it takes no calls any more, or never will: how it ended, also in words, and what
-    /// follows.
+    /// Report that it no longer takes calls, or never will: the exit, its description, and the restart verdict.
     NotifyDisconnected(ServerExit, String, Option<RestartVerdict>),
-    /// Withdraw its offer.
+    /// Withdraw its tools, resources and prompts.
     WithdrawOffer,
-    /// Answer those who wait for its end.
+    /// Answer the pending stop requests.
     AnswerStopRequests,
     /// Send [`SupervisionInput::RetryDue`] at this time, and publish the time.
     RetryAt(MonotonicTime),
-    /// Ask for a turn among the failing servers, and send [`SupervisionInput::PermitGranted`].
+    /// Request a start permit, and send [`SupervisionInput::PermitGranted`].
     RequestPermit,
     /// The server reported an impossible transition.
     ReportImplausible(ImplausibleTransition),
 }
 
-/// Whether the next start waits for a turn among the failing servers.
+/// Whether the next start needs a permit of the restart limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartPermit {
-    /// It is not failing repeatedly.
+    /// The server does not fail repeatedly.
     NotNeeded,
-    /// It is, and has not asked yet.
+    /// The permit was not requested yet.
     Needed,
-    /// It knows the time of its turn.
+    /// The permit was requested.
     Granted,
 }
 
-/// A start that is to come.
+/// A planned start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlannedRetry {
-    ended: MonotonicTime,
+    ended_at: MonotonicTime,
     due_at: MonotonicTime,
 }
 
 /// The supervision of one server.
 #[derive(Clone, Debug)]
 pub struct Supervision {
-    rules: SupervisionConfig,
+    config: SupervisionConfig,
     lifecycle: Lifecycle,
     restarts: RestartTracker,
-    /// How many lives were started.
     generations_started: u64,
-    /// The number of the current life.
+    /// The number of the current generation.
     current: u64,
-    /// The current life is under way.
+    /// The current generation has not ended.
     is_running: bool,
     stop_requested: bool,
     /// The reason of the last order.
     stop_reason: Option<TransitionReason>,
-    /// Why this life ends, where it used more than it may.
+    /// The limit that the current generation exceeded and is stopped for.
     limit_exceeded: Option<String>,
     rolling: Rolling,
     start_after_stop: bool,
     permit: StartPermit,
     unreachable: bool,
-    /// While it waits for its next start: when its last life ended, and when that start is.
     retry: Option<PlannedRetry>,
     /// The value of [`Self::will_start`] published last.
     published_will_start: bool,
-    /// The time of the event being handled.
     effects: Vec<SupervisionEffect>,
 }
 
 impl Supervision {
-    /// For a server that was not started yet.
+    /// Supervises a server before its first start.
     #[must_use]
-    pub fn new(rules: SupervisionConfig, now: MonotonicTime) -> Self {
-        let mut it = Self {
-            rules,
+    pub fn new(config: SupervisionConfig, now: MonotonicTime) -> Self {
+        let mut supervision = Self {
+            config,
             lifecycle: Lifecycle::new(now),
-            restarts: rules.restart_tracker(),
+            restarts: config.restart_tracker(),
             generations_started: 0,
             current: 0,
             is_running: false,
@@ -280,8 +277,8 @@ impl Supervision {
             published_will_start: false,
             effects: Vec::new(),
         };
-        it.published_will_start = it.will_start();
-        it
+        supervision.published_will_start = supervision.will_start();
+        supervision
     }
 
     /// Handles an event; returns the effects.
@@ -295,33 +292,39 @@ impl Supervision {
             SupervisionInput::Stop(order) => self.stop(order, now),
             SupervisionInput::Restart => self.restart(now),
             SupervisionInput::Roll => self.handle_roll(now),
-            SupervisionInput::Reconfigured(rules) => self.reconfigure(rules, now),
-            SupervisionInput::Connected(life) => self.handle_connected(life, now),
+            SupervisionInput::Reconfigured(config) => self.reconfigure(config, now),
+            SupervisionInput::Connected(generation) => self.handle_connected(generation, now),
             SupervisionInput::Reported { from, to, reason } => {
                 self.handle_reported(&from, &to, &reason, now);
             }
-            SupervisionInput::LimitExceeded(life, why) => self.handle_over_limit(life, why, now),
-            SupervisionInput::Ended(life, exit, how) => self.handle_exit(life, exit, how, now),
-            SupervisionInput::RetryDue(life) => self.handle_retry_due(life, now),
+            SupervisionInput::LimitExceeded(generation, why) => {
+                self.handle_over_limit(generation, why, now)
+            }
+            SupervisionInput::Ended(generation, exit, how) => {
+                self.handle_exit(generation, exit, how, now)
+            }
+            SupervisionInput::RetryDue(generation) => self.handle_retry_due(generation, now),
             SupervisionInput::CallWaiting => self.handle_call(now),
-            SupervisionInput::PermitGranted(at) => self.handle_permit(at, now),
+            SupervisionInput::PermitGranted(permitted_at) => {
+                self.handle_permit(permitted_at, now);
+            }
         }
         std::mem::take(&mut self.effects)
     }
 
-    /// True if it will be started without an order.
     fn will_start(&self) -> bool {
-        let first = self.lifecycle.state() == LifecycleState::Registered && self.rules.autostart;
-        self.start_after_stop || first && !self.stop_requested
+        let is_first_start =
+            self.lifecycle.state() == LifecycleState::Registered && self.config.autostart;
+        self.start_after_stop || is_first_start && !self.stop_requested
     }
 
-    /// True while reports of this life count.
+    /// True while events of this generation are handled.
     #[must_use]
-    pub fn is_current_generation(&self, life: u64) -> bool {
-        self.is_running && self.current == life && !self.stop_requested
+    pub fn is_current_generation(&self, generation: u64) -> bool {
+        self.is_running && self.current == generation && !self.stop_requested
     }
 
-    /// The number of the last life.
+    /// The number of the current generation.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.current
@@ -378,18 +381,18 @@ impl Supervision {
         }
     }
 
-    fn reconfigure(&mut self, rules: SupervisionConfig, now: MonotonicTime) {
-        let before = std::mem::replace(&mut self.rules, rules);
-        self.restarts = rules.restart_tracker();
-        if self.can_roll_to(&rules) {
-            return self.roll_to_config(before, now);
+    fn reconfigure(&mut self, config: SupervisionConfig, now: MonotonicTime) {
+        let previous = std::mem::replace(&mut self.config, config);
+        self.restarts = config.restart_tracker();
+        if self.can_roll_to(&config) {
+            return self.roll_to_config(previous, now);
         }
         let order = StopOrder::from(TransitionReason::ConfigurationChange);
         if self.is_running {
             return self.stop_and_start_again(order, now);
         }
         self.effects.push(SupervisionEffect::EndInstances(order));
-        if rules.autostart || self.lifecycle.state() == LifecycleState::Error {
+        if config.autostart || self.lifecycle.state() == LifecycleState::Error {
             self.start(true, now);
         }
     }
@@ -399,8 +402,7 @@ impl Supervision {
         self.request_stop(order, now);
     }
 
-    /// Stops it. Whether it is started again is decided before, because waiting calls are told as soon as
-    /// it is not.
+    /// `start_after_stop` is set before, because waiting calls fail as soon as no start is planned.
     fn request_stop(&mut self, order: StopOrder, now: MonotonicTime) {
         self.stop_requested = true;
         self.unreachable = false;
@@ -408,8 +410,8 @@ impl Supervision {
         self.cancel_roll(now);
         self.effects.push(SupervisionEffect::EndInstances(order));
         self.effects.push(SupervisionEffect::SuspendCalls);
-        let stepped = self.try_advance(LifecycleEvent::StopRequested(order.reason), now);
-        if stepped || self.published_will_start != self.will_start() {
+        let has_changed = self.try_advance(LifecycleEvent::StopRequested(order.reason), now);
+        if has_changed || self.published_will_start != self.will_start() {
             self.publish(None, now);
         }
         if self.is_running {
@@ -419,7 +421,6 @@ impl Supervision {
         }
     }
 
-    /// It has stopped as ordered.
     fn handle_stopped(&mut self, now: MonotonicTime) {
         self.answer_stop_requests();
         if self.start_after_stop {
@@ -429,8 +430,8 @@ impl Supervision {
         }
     }
 
-    fn handle_connected(&mut self, life: u64, now: MonotonicTime) {
-        if self.try_switch_over(life, now) || !self.is_current_generation(life) {
+    fn handle_connected(&mut self, generation: u64, now: MonotonicTime) {
+        if self.try_switch_over(generation, now) || !self.is_current_generation(generation) {
             return;
         }
         self.unreachable = false;
@@ -439,8 +440,7 @@ impl Supervision {
         self.effects.push(SupervisionEffect::NotifyConnected);
     }
 
-    /// A server may say that it drains or is broken (MGP-144); what it cannot say of itself is noted and
-    /// changes nothing.
+    /// MGP-144: a server may report that it drains or has failed; other reports are logged and change nothing.
     fn handle_reported(&mut self, from: &str, to: &str, reason: &str, now: MonotonicTime) {
         if !self.is_running {
             return;
@@ -462,8 +462,8 @@ impl Supervision {
         }
     }
 
-    fn handle_retry_due(&mut self, life: u64, now: MonotonicTime) {
-        if self.current != life || self.is_running || self.stop_requested {
+    fn handle_retry_due(&mut self, generation: u64, now: MonotonicTime) {
+        if self.current != generation || self.is_running || self.stop_requested {
             return;
         }
         match self.permit {
@@ -475,29 +475,26 @@ impl Supervision {
         }
     }
 
-    /// A server at a URL is tried at once when somebody calls, but not within [`CALL_RETRY_INTERVAL`] of the end of the
-    /// last try: callers make no tries faster than that.
+    /// A call triggers an immediate attempt to reach a server at a URL, but not within [`CALL_RETRY_INTERVAL`] of the
+    /// end of the last attempt.
     fn handle_call(&mut self, now: MonotonicTime) {
-        let waits = self.rules.is_at_url && !self.is_running && !self.stop_requested;
+        let can_hurry = self.config.is_at_url && !self.is_running && !self.stop_requested;
         let Some(planned) = self
             .retry
-            .filter(|_| waits && self.permit != StartPermit::Granted)
+            .filter(|_| can_hurry && self.permit != StartPermit::Granted)
         else {
             return;
         };
-        let at = now.max(planned.ended + CALL_RETRY_INTERVAL);
-        if at < planned.due_at {
-            self.retry = Some(PlannedRetry {
-                due_at: at,
-                ..planned
-            });
-            self.effects.push(SupervisionEffect::RetryAt(at));
+        let due_at = now.max(planned.ended_at + CALL_RETRY_INTERVAL);
+        if due_at < planned.due_at {
+            self.retry = Some(PlannedRetry { due_at, ..planned });
+            self.effects.push(SupervisionEffect::RetryAt(due_at));
         }
     }
 
-    fn handle_permit(&mut self, at: MonotonicTime, now: MonotonicTime) {
-        if at > now {
-            self.effects.push(SupervisionEffect::RetryAt(at))
+    fn handle_permit(&mut self, permitted_at: MonotonicTime, now: MonotonicTime) {
+        if permitted_at > now {
+            self.effects.push(SupervisionEffect::RetryAt(permitted_at))
         } else {
             self.retry(now)
         }
@@ -536,26 +533,26 @@ impl Supervision {
         how: String,
         verdict: Option<RestartVerdict>,
     ) {
-        let told = SupervisionEffect::NotifyDisconnected(exit, how, verdict);
-        self.effects.push(told);
+        self.effects
+            .push(SupervisionEffect::NotifyDisconnected(exit, how, verdict));
     }
 
-    /// Makes a transition and publishes it. An event that is not possible in this state changes nothing,
-    /// because it crossed another.
+    /// Applies a transition and publishes the state. An event that is illegal in this state crossed another one
+    /// and changes nothing.
     fn apply_event(&mut self, event: LifecycleEvent, reason: Option<String>, now: MonotonicTime) {
         if self.try_advance(event, now) {
             self.publish(reason, now);
         }
     }
 
-    /// A transition that another follows at once, so that waiting calls do not see it. True when it was
-    /// made.
+    /// Applies a transition without publishing, so that waiting calls do not see an intermediate state. True if
+    /// the transition was legal.
     fn try_advance(&mut self, event: LifecycleEvent, now: MonotonicTime) -> bool {
-        let step = self.lifecycle.apply(event, now);
-        let made = step.is_ok();
-        let told = step.map_or_else(SupervisionEffect::Ignore, SupervisionEffect::Announce);
-        self.effects.push(told);
-        made
+        let transition = self.lifecycle.apply(event, now);
+        let is_legal = transition.is_ok();
+        self.effects
+            .push(transition.map_or_else(SupervisionEffect::Ignore, SupervisionEffect::Announce));
+        is_legal
     }
 
     fn publish(&mut self, reason: Option<String>, now: MonotonicTime) {

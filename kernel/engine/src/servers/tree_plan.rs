@@ -1,10 +1,9 @@
 //! Decides which servers the supervision tree runs: configured ones and registered ones.
 //!
-//! A change has two steps. First its default policies are requested, so that no server has a tool before
-//! they are in force. Then the change is made; if the policies are refused, it is dropped and everything
-//! stays as it was.
+//! A change has two steps. First its default policies are requested, so that no server offers a tool before they
+//! are in force. Then the change is applied; if the policies are rejected, it is dropped.
 //!
-//! Also decides what follows the loss of an actor at the root of the tree.
+//! Also decides how to react to the loss of an actor at the root of the tree.
 
 pub mod reload;
 
@@ -19,26 +18,26 @@ use crate::clock::MonotonicTime;
 use crate::policy::access::DefaultPolicies;
 use crate::servers::spec::ServerSpec;
 
-/// How many actors at the root may be restarted within this time. One more ends the kernel, because then
-/// their input probably makes them fail.
+/// Restarts of root actors allowed within [`RESTART_WINDOW`]. One more stops the kernel, because the actors' input
+/// probably makes them fail.
 const RESTARTS_MAX: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
 
 /// What the loss of an actor at the root means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossPolicy {
-    /// The kernel stops in good order.
+    /// The kernel shuts down gracefully.
     StopKernel,
-    /// It is restarted.
+    /// The actor is restarted.
     Restart,
 }
 
 /// The configured servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Those that can be run, with unique ids.
+    /// Valid servers, with unique ids.
     pub servers: Vec<ServerSpec>,
-    /// Those that cannot, with the reasons.
+    /// Invalid servers, with the reasons.
     pub invalid: Vec<(ServerId, String)>,
     /// The default policies.
     pub policy: DefaultPolicy,
@@ -47,24 +46,24 @@ pub struct Configuration {
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEvent {
-    /// The configuration was read. The names are those of registered servers, including those that wait for
-    /// a person or are being removed.
+    /// The configuration was read. The ids are those of registered servers, including those that wait for approval or
+    /// are being removed.
     Configured(Configuration, BTreeSet<ServerId>),
     /// A server was registered.
     Registered(Box<ServerSpec>),
-    /// A registered server is to be removed.
+    /// The removal of a registered server is requested.
     Deregistered(ServerId),
     /// The requested default policies are in force.
     DefaultsSet,
-    /// They were refused.
+    /// The requested default policies were rejected.
     DefaultsRejected,
     /// The supervisor of a server could not be started.
     StartFailed(ServerId, String),
     /// The supervisor of a server has ended or failed.
     Ended(ServerId),
-    /// An actor at the root was lost, at this time.
+    /// A root actor was lost at this time.
     RootLost(&'static str, LossPolicy, MonotonicTime),
-    /// The kernel stops: nothing is started any more.
+    /// The kernel shuts down: nothing is started from now on.
     Stopping,
 }
 
@@ -80,42 +79,42 @@ pub enum TreeEffect {
     ListInvalid(ServerId, String),
     /// Start the supervisor of a server.
     Start(ServerSpec),
-    /// List a server that is started when the previous one of its name has ended.
+    /// List a server that starts when the previous one of its name has ended.
     ListPending(ServerSpec),
     /// Give a server another configuration.
     Reconfigure(ServerSpec),
-    /// Unlist a broken server.
+    /// Unlist an invalid server.
     Unlist(ServerId),
-    /// Restart an actor at the root.
+    /// Restart a root actor.
     RestartRoot(&'static str),
-    /// Stop the kernel in good order.
+    /// Shut the kernel down gracefully.
     StopKernel,
 }
 
 /// The plan of the tree.
 #[derive(Clone, Debug)]
 pub struct TreePlan {
-    /// All servers that are to run.
+    /// All servers that should run.
     desired: BTreeMap<ServerId, ServerSpec>,
     /// The registered ones among them.
     registered: BTreeSet<ServerId>,
     policy: DefaultPolicy,
-    /// Those that have a supervisor, which may be stopping.
+    /// Servers with a supervisor, which may be stopping.
     supervised: BTreeSet<ServerId>,
-    /// Those listed as broken.
+    /// Servers listed as invalid.
     invalid: BTreeSet<ServerId>,
     /// The change whose default policies were requested.
     pending: Option<Change>,
-    /// When actors at the root were restarted; at most [`RESTARTS_MAX`].
+    /// When root actors were restarted; at most [`RESTARTS_MAX`].
     restarts: VecDeque<MonotonicTime>,
-    stopping: bool,
+    is_stopping: bool,
 }
 
 /// A change that waits for its default policies.
 #[derive(Clone, Debug)]
 enum Change {
     Configure {
-        /// All servers that are to run afterwards.
+        /// All servers that should run afterwards.
         desired: BTreeMap<ServerId, ServerSpec>,
         invalid: Vec<(ServerId, String)>,
         policy: DefaultPolicy,
@@ -131,29 +130,29 @@ impl TreePlan {
         Self {
             desired: BTreeMap::new(),
             registered: BTreeSet::new(),
-            // The strictest, until a configuration says which.
+            // The strictest, until a configuration sets the policy.
             policy: DefaultPolicy::OptIn,
             supervised: BTreeSet::new(),
             invalid: BTreeSet::new(),
             pending: None,
             restarts: VecDeque::new(),
-            stopping: false,
+            is_stopping: false,
         }
     }
 
     /// Handles an event; returns the effects.
     pub fn handle(&mut self, event: TreeEvent) -> Vec<TreeEffect> {
         match event {
-            TreeEvent::Configured(read, taken) => self.handle_configured(read, taken),
+            TreeEvent::Configured(config, registered) => self.handle_configured(config, registered),
             TreeEvent::Registered(spec) => self.register(spec),
             TreeEvent::Deregistered(id) => self.deregister(&id),
             TreeEvent::DefaultsSet => match self.pending.take() {
                 Some(Change::Configure {
-                    desired: wanted,
-                    invalid: broken,
+                    desired,
+                    invalid,
                     policy,
-                    registered: taken,
-                }) => self.apply_configuration(wanted, broken, policy, &taken),
+                    registered,
+                }) => self.apply_configuration(desired, invalid, policy, &registered),
                 Some(Change::Register(spec)) => {
                     self.registered.insert(spec.id.clone());
                     vec![self.add(*spec)]
@@ -168,129 +167,128 @@ impl TreePlan {
             TreeEvent::Ended(id) => self.handle_ended(&id),
             TreeEvent::RootLost(name, loss, now) => self.handle_root_lost(name, loss, now),
             TreeEvent::Stopping => {
-                self.stopping = true;
+                self.is_stopping = true;
                 Vec::new()
             }
         }
     }
 
-    /// The configuration without servers whose name a registered one has. They count as broken, because
-    /// their policies were not meant for the registered server.
+    /// Moves servers whose name a registered one has to the invalid ones, because their policies were not meant for
+    /// the registered server.
     #[must_use]
     pub fn without_registered(
         &self,
-        mut read: Configuration,
-        taken: &BTreeSet<ServerId>,
+        mut config: Configuration,
+        registered: &BTreeSet<ServerId>,
     ) -> Configuration {
         let is_taken = |id: &ServerId| {
-            taken.contains(id) && (!self.desired.contains_key(id) || self.registered.contains(id))
+            registered.contains(id)
+                && (!self.desired.contains_key(id) || self.registered.contains(id))
         };
-        let (no, yes) = read
+        let (taken, free): (Vec<ServerSpec>, _) = config
             .servers
             .into_iter()
             .partition(|spec| is_taken(&spec.id));
-        read.servers = yes;
-        let no: Vec<ServerSpec> = no;
-        read.invalid.extend(no.into_iter().map(|spec| {
+        config.servers = free;
+        config.invalid.extend(taken.into_iter().map(|spec| {
             let id = spec.id;
             let why = format!(
                 "a server of the name {id} was registered while the kernel ran: give this one another name, or take that one out (`mgp servers remove {id}`)"
             );
             (id, why)
         }));
-        read
+        config
     }
 
-    /// The servers that are to run.
+    /// The servers that should run.
     pub fn desired(&self) -> impl Iterator<Item = &ServerId> {
         self.desired.keys()
     }
 
-    /// Whether a registered server of this name is to run.
+    /// Whether a registered server of this name should run.
     #[must_use]
     pub fn has_registered(&self, id: &ServerId) -> bool {
         self.registered.contains(id)
     }
 
-    /// True if the kernel stops.
+    /// True if the kernel shuts down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stopping
+        self.is_stopping
     }
 
     fn handle_configured(
         &mut self,
-        read: Configuration,
-        taken: BTreeSet<ServerId>,
+        config: Configuration,
+        registered: BTreeSet<ServerId>,
     ) -> Vec<TreeEffect> {
-        if self.stopping {
+        if self.is_stopping {
             return Vec::new();
         }
         let Configuration {
             servers,
-            invalid: broken,
+            invalid,
             policy,
-        } = self.without_registered(read, &taken);
+        } = self.without_registered(config, &registered);
         let configured = servers.into_iter().map(|spec| (spec.id.clone(), spec));
-        let mut wanted: BTreeMap<_, _> = configured.collect();
-        // A server whose configuration is broken now keeps running as before.
+        let mut desired: BTreeMap<_, _> = configured.collect();
+        // A server whose configuration became invalid keeps running as before.
         let stays = |id: &ServerId| {
-            self.registered.contains(id) || broken.iter().any(|(broken, _)| broken == id)
+            self.registered.contains(id) || invalid.iter().any(|(invalid, _)| invalid == id)
         };
         for (id, spec) in self.desired.iter().filter(|(id, _)| stays(id)) {
-            wanted.entry(id.clone()).or_insert_with(|| spec.clone());
+            desired.entry(id.clone()).or_insert_with(|| spec.clone());
         }
-        let defaults = build_defaults(policy, wanted.values());
+        let defaults = build_defaults(policy, desired.values());
         self.pending = Some(Change::Configure {
-            desired: wanted,
-            invalid: broken,
+            desired,
+            invalid,
             policy,
-            registered: taken,
+            registered,
         });
         vec![TreeEffect::SetDefaults(defaults)]
     }
 
-    /// Changes the running servers to those of the configuration; unchanged ones are not touched.
+    /// Leaves unchanged servers running.
     fn apply_configuration(
         &mut self,
-        wanted: BTreeMap<ServerId, ServerSpec>,
-        broken: Vec<(ServerId, String)>,
+        desired: BTreeMap<ServerId, ServerSpec>,
+        invalid: Vec<(ServerId, String)>,
         policy: DefaultPolicy,
-        taken: &BTreeSet<ServerId>,
+        registered: &BTreeSet<ServerId>,
     ) -> Vec<TreeEffect> {
         self.policy = policy;
         let old: Vec<_> = self.desired.values().cloned().collect();
-        let new: Vec<_> = wanted.into_values().collect();
+        let new: Vec<_> = desired.into_values().collect();
         let diff = ConfigDiff::between_sets(&old, &new);
         let mut effects = Vec::new();
         for id in diff.removed {
             self.desired.remove(&id);
             effects.push(TreeEffect::Stop(id));
         }
-        let mut shown: BTreeSet<ServerId> = std::mem::take(&mut self.invalid);
-        for (id, why) in broken {
-            shown.remove(&id);
+        let mut unlisted: BTreeSet<ServerId> = std::mem::take(&mut self.invalid);
+        for (id, why) in invalid {
+            unlisted.remove(&id);
             if !self.desired.contains_key(&id) {
                 self.invalid.insert(id.clone());
                 effects.push(TreeEffect::ListInvalid(id, why));
             }
         }
         for spec in diff.added {
-            shown.remove(&spec.id);
+            unlisted.remove(&spec.id);
             effects.push(self.add(spec));
         }
         for spec in diff.changed {
             self.desired.insert(spec.id.clone(), spec.clone());
             effects.push(TreeEffect::Reconfigure(spec));
         }
-        let gone = shown.into_iter();
-        let gone = gone.filter(|id| !self.desired.contains_key(id) && !taken.contains(id));
-        effects.extend(gone.map(TreeEffect::Unlist));
+        unlisted.retain(|id| !self.desired.contains_key(id) && !registered.contains(id));
+        effects.extend(unlisted.into_iter().map(TreeEffect::Unlist));
         effects
     }
 
     fn register(&mut self, spec: Box<ServerSpec>) -> Vec<TreeEffect> {
-        if self.stopping || self.desired.contains_key(&spec.id) {
+        if self.is_stopping || self.desired.contains_key(&spec.id) {
             return Vec::new();
         }
         let defaults = build_defaults(self.policy, self.desired.values().chain([&*spec]));
@@ -306,7 +304,7 @@ impl TreePlan {
         vec![TreeEffect::Stop(id.clone())]
     }
 
-    /// A server removed just now may still be stopping: it is started when it has stopped.
+    /// A server that was just removed may still be stopping: it starts when that has ended.
     fn add(&mut self, spec: ServerSpec) -> TreeEffect {
         let id = &spec.id;
         self.desired.insert(id.clone(), spec.clone());
@@ -318,7 +316,7 @@ impl TreePlan {
         }
     }
 
-    /// The next configuration with this server tries again.
+    /// The next configuration that has this server tries again.
     fn handle_start_failed(&mut self, id: ServerId, why: String) -> Vec<TreeEffect> {
         self.supervised.remove(&id);
         self.desired.remove(&id);
@@ -327,11 +325,11 @@ impl TreePlan {
         vec![TreeEffect::ListInvalid(id, why)]
     }
 
-    /// A server that should run is started again, whether its supervisor failed or ended.
+    /// Starts a desired server again, whether its supervisor failed or ended.
     fn handle_ended(&mut self, id: &ServerId) -> Vec<TreeEffect> {
         self.supervised.remove(id);
-        let wanted = self.desired.get(id).filter(|_| !self.stopping);
-        let Some(spec) = wanted.cloned() else {
+        let desired = self.desired.get(id).filter(|_| !self.is_stopping);
+        let Some(spec) = desired.cloned() else {
             return Vec::new();
         };
         self.supervised.insert(id.clone());
@@ -344,11 +342,11 @@ impl TreePlan {
         loss: LossPolicy,
         now: MonotonicTime,
     ) -> Vec<TreeEffect> {
-        if self.stopping {
+        if self.is_stopping {
             return Vec::new();
         }
         self.restarts
-            .retain(|before| now.duration_since(*before) < RESTART_WINDOW);
+            .retain(|restart| now.duration_since(*restart) < RESTART_WINDOW);
         if loss == LossPolicy::StopKernel || self.restarts.len() >= RESTARTS_MAX {
             return vec![TreeEffect::StopKernel];
         }
@@ -363,15 +361,14 @@ impl Default for TreePlan {
     }
 }
 
-/// The default policies.
 fn build_defaults<'a>(
     kernel: DefaultPolicy,
     servers: impl Iterator<Item = &'a ServerSpec>,
 ) -> DefaultPolicies {
-    let own = servers.filter_map(|spec| Some((spec.id.clone(), spec.default_policy()?)));
+    let by_server = servers.filter_map(|spec| Some((spec.id.clone(), spec.default_policy()?)));
     DefaultPolicies {
         kernel,
-        servers: own.collect(),
+        servers: by_server.collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The merged catalog: what all servers offer, as lists for agents and tables for calls.
 //!
-//! A catalog is immutable; a change makes a new one, which shares all unchanged parts. So a list is
-//! assembled once, and a call costs one look-up.
+//! A catalog is immutable; a change makes a new one that shares all unchanged parts. So a list is rendered once, and a
+//! call costs one lookup.
 
 mod claims;
 pub mod cursor;
@@ -46,12 +46,12 @@ pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEM
 pub use replica_group::{CatalogReplica, ReplicaGroup};
 pub use view::{CatalogView, ListForm, ListKind, Readers};
 
-/// Where a URI leads.
+/// The server and its own URI that a visible URI resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRoute<'a> {
     /// Its server.
     pub server: &'a ServerId,
-    /// What that server calls it.
+    /// The server's own URI.
     pub uri: Cow<'a, str>,
 }
 
@@ -68,10 +68,10 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The first catalog, with nothing in it.
+    /// The initial catalog.
     #[must_use]
     pub fn empty(paging: Paging) -> Self {
-        let edition = ListContext {
+        let context = ListContext {
             view: CatalogView::All,
             paging: paging.clone(),
             generation: 0,
@@ -84,7 +84,7 @@ impl Catalog {
             replicas: ToolReplicas::default(),
             item_groups: ItemGroups::default(),
             merged: ViewContent::merged(
-                edition,
+                context,
                 None,
                 &[],
                 (&ToolReplicas::default(), &ItemGroups::default()),
@@ -93,21 +93,21 @@ impl Catalog {
         }
     }
 
-    /// The next catalog: of these offers and no others, one for each server; of two of the same
-    /// server the later counts. What did not change is taken over from this catalog.
+    /// The next catalog, with exactly these offers; of two offers of the same server the later counts. Unchanged parts
+    /// are shared with this catalog.
     #[must_use]
     pub fn with_offers(&self, offers: &[Arc<ServerOffer>]) -> Self {
         let offers: BTreeMap<ServerId, Arc<ServerOffer>> = offers
             .iter()
             .map(|offer| (offer.server().clone(), Arc::clone(offer)))
             .collect();
-        let fronts = offers
+        let by_server = offers
             .iter()
             .map(|(server, offer)| (server.clone(), self.next_content(server, offer)));
         let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
         let tools = in_order.iter().flat_map(|offer| offer.tools());
         let replicas = self.replicas.rebuild(tools);
-        let alike = self.item_groups.rebuild(&in_order);
+        let item_groups = self.item_groups.rebuild(&in_order);
         Self {
             generation: self.generation + 1,
             paging: self.paging.clone(),
@@ -115,23 +115,23 @@ impl Catalog {
                 self.next_context(CatalogView::All),
                 Some(&self.merged),
                 &in_order,
-                (&replicas, &alike),
+                (&replicas, &item_groups),
             ),
             replicas,
-            item_groups: alike,
-            by_server: fronts.collect(),
+            item_groups,
+            by_server: by_server.collect(),
             offers,
         }
     }
 
     fn next_content(&self, server: &ServerId, offer: &Arc<ServerOffer>) -> Arc<ViewContent> {
-        let before = self.offers.get(server).zip(self.by_server.get(server));
-        match before {
-            Some((same, front)) if Arc::ptr_eq(same, offer) => Arc::clone(front),
+        let previous = self.offers.get(server).zip(self.by_server.get(server));
+        match previous {
+            Some((same, content)) if Arc::ptr_eq(same, offer) => Arc::clone(content),
             _ => {
-                let edition = self.next_context(CatalogView::One(server.clone()));
-                let before = before.map(|(_, front)| &**front);
-                Arc::new(ViewContent::for_server(edition, before, offer))
+                let context = self.next_context(CatalogView::One(server.clone()));
+                let previous = previous.map(|(_, content)| &**content);
+                Arc::new(ViewContent::for_server(context, previous, offer))
             }
         }
     }
@@ -145,7 +145,7 @@ impl Catalog {
         }
     }
 
-    /// Counts the catalogs of this kernel; the empty one is 0.
+    /// The number of this catalog; the empty one is 0.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -156,60 +156,59 @@ impl Catalog {
         self.offers.values()
     }
 
-    /// The offer of a server; `None` when it offers nothing at all, not even empty lists.
+    /// The offer of a server; `None` without any list, even an empty one.
     #[must_use]
     pub fn offer(&self, server: &ServerId) -> Option<&Arc<ServerOffer>> {
         self.offers.get(server)
     }
 
-    /// How much a server offers; `None` when it offers nothing at all, not even empty lists.
+    /// The size of a server's offer; `None` without any list, even an empty one.
     #[must_use]
     pub fn counts(&self, server: &ServerId) -> Option<OfferCounts> {
         self.offers.get(server).map(|offer| offer.counts())
     }
 
-    /// The tool of that name. Among all servers that is the shown name, `server:tool`, or the bare
-    /// name when only one server has it and no other name has its form.
+    /// The tool of that name. In a merged view that is the visible name, `server:tool`, or the bare name if only one
+    /// server has it and it is not in the form of a qualified name.
     #[must_use]
     pub fn tool(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogTool>> {
         self.view_content(view)?.tools.get(name)
     }
 
-    /// Where a tool can be called that is one of several, the one that lends the entry its name first; nothing
-    /// for one that stands alone.
+    /// The replicas of a tool, the one whose name is listed first; empty for a tool without replicas.
     #[must_use]
     pub fn replicas(&self, tool: &CatalogTool) -> &[Arc<CatalogTool>] {
         self.replicas.members(tool)
     }
 
-    /// Whether the tool stands in the list of all servers, by itself or for its replicas.
+    /// Whether the merged list has an entry for this tool, alone or for its replicas.
     #[must_use]
     pub fn is_listed(&self, tool: &CatalogTool) -> bool {
         self.replicas.is_listed(tool)
     }
 
-    /// The tool of this server, or its first one, that is one of several.
+    /// The server's tool of that name, or its first one, if it is a replica.
     #[must_use]
     pub fn replica_tool(&self, server: &ServerId, tool: Option<&str>) -> Option<&Arc<CatalogTool>> {
         let mut tools = self.offers.get(server)?.tools().iter();
-        tools.find(|known| {
-            known.replica.is_some() && tool.is_none_or(|tool| *known.own_name == *tool)
+        tools.find(|candidate| {
+            candidate.replica.is_some() && tool.is_none_or(|tool| *candidate.own_name == *tool)
         })
     }
 
-    /// All tools that are one of several, group by group.
+    /// All groups of replicated tools.
     pub fn replica_groups(&self) -> impl Iterator<Item = &[Arc<CatalogTool>]> {
         self.replicas.groups()
     }
 
-    /// Where a prompt, a resource or a template of this server can be read that is one of several, the one that lends the
-    /// entry its name first; nothing for what stands alone.
+    /// The servers of a replicated prompt, resource or template, the one whose name is listed first; empty for an item
+    /// without replicas.
     #[must_use]
     pub fn replica_servers(&self, kind: ListKind, server: &ServerId, own: &str) -> &[ServerId] {
         self.item_groups.servers_of(kind, server, own)
     }
 
-    /// The mark of a server that may be called instead of others.
+    /// The replica data of a server that is marked as a replica.
     #[must_use]
     pub fn replica_spec(&self, server: &ServerId) -> Option<&ReplicaSpec> {
         self.offers.get(server)?.replica_spec()
@@ -221,16 +220,15 @@ impl Catalog {
         self.view_content(view)?.prompts.get(name)
     }
 
-    /// Whose resource a URI is: the one that lists it, the one it is wrapped for, or the one with
-    /// the most specific template for it. `None` also when several servers list it: those are only
-    /// reached by their wrapped forms.
+    /// Resolves a URI: to the server that lists it, that it is wrapped for, or that has the most specific template for
+    /// it. `None` also if several servers list it: those are reached only by wrapped URIs.
     #[must_use]
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
         if view.is_merged() && uri.starts_with(WRAPPED_PREFIX) {
             let (server, uri) = uris::unwrap(uri)?;
             let server = match self.offers.get_key_value(server) {
                 Some((server, _)) => server,
-                // Who knows a replica by the name of one that is gone is led to the others.
+                // The name of a removed replica leads to the others.
                 None => self
                     .replica_servers(ListKind::Resources, &ServerId::new(server), &uri)
                     .first()?,
@@ -240,7 +238,7 @@ impl Catalog {
         self.view_content(view)?.resource(uri)
     }
 
-    /// Whose template it is, by its `uriTemplate` as shown in the view; for `completion/complete`.
+    /// The template with this `uriTemplate` as visible in the view; for `completion/complete`.
     #[must_use]
     pub fn template(
         &self,
@@ -250,8 +248,8 @@ impl Catalog {
         self.view_content(view)?.template(uri_template)
     }
 
-    /// What a server's URI is called in a view, so that reading it leads back to that server. For
-    /// URIs in results and notifications.
+    /// The form of a server's URI in a view, so that reading it leads back to that server. For URIs in results and
+    /// notifications.
     #[must_use]
     pub fn visible_uri<'a>(
         &self,
@@ -272,8 +270,8 @@ impl Catalog {
     /// `{"tools":[…],"nextCursor":"…"}`.
     ///
     /// # Errors
-    /// [`BadCursor`] when the cursor is none of ours, belongs to another list or view or to the form
-    /// of it that the other era reads, or when the last entry the client got is gone.
+    /// [`BadCursor`] if the cursor is invalid or belongs to another list, view or protocol version's form, or if the last
+    /// entry that the client got is gone.
     pub fn page(
         &self,
         view: &CatalogView,
@@ -283,20 +281,20 @@ impl Catalog {
     ) -> Result<Bytes, BadCursor> {
         let form = form.into();
         match (self.view_content(view), cursor) {
-            (Some(front), cursor) => front.list(kind, form).page(cursor, form.family),
+            (Some(content), cursor) => content.list(kind, form).page(cursor, form.family),
             (None, None) => Ok(format!("{{\"{}\":[]}}", kind.result_member()).into()),
             (None, Some(_)) => Err(BadCursor),
         }
     }
 
-    /// How long the list of one server may be kept; `None` when it has none.
+    /// How long the list of one server may be cached; `None` if it has none.
     #[must_use]
     pub fn server_freshness(&self, server: &ServerId, kind: ListKind) -> Option<Freshness> {
         self.offers.get(server)?.freshness(kind)
     }
 
-    /// How long the list may be kept: as long as the least fresh part of it, where a part is the list
-    /// of one server. A list without parts is stale at once.
+    /// How long the list may be cached: as long as its least fresh part, the list of one server. A list without parts is
+    /// stale at once.
     #[must_use]
     pub fn freshness(&self, view: &CatalogView, kind: ListKind) -> Freshness {
         let offers = self.offers.values();
@@ -308,12 +306,11 @@ impl Catalog {
     fn view_content(&self, view: &CatalogView) -> Option<&ViewContent> {
         match view {
             CatalogView::All | CatalogView::Set(_) => Some(&self.merged),
-            CatalogView::One(server) => self.by_server.get(server).map(|front| &**front),
+            CatalogView::One(server) => self.by_server.get(server).map(|content| &**content),
         }
     }
 
-    /// As modern clients read it: definitions as their servers sent them, from which the other form
-    /// is made.
+    /// The form for stateless clients, from which the legacy form is derived.
     fn list(&self, view: &CatalogView, kind: ListKind) -> Option<&PagedList> {
         let list = self
             .view_content(view)?
@@ -324,8 +321,7 @@ impl Catalog {
     }
 }
 
-/// Which lists of which views differ, for `list_changed`: tools, prompts, and resources, which
-/// include templates.
+/// The lists that differ, for `list_changed`: tools, prompts, and resources including templates.
 #[must_use]
 pub fn changed_lists(old: &Catalog, new: &Catalog) -> Vec<(CatalogView, ListKind)> {
     let servers: BTreeSet<&ServerId> = old.offers.keys().chain(new.offers.keys()).collect();

@@ -1,9 +1,9 @@
-//! Who follows which channels, and what is asked of servers for that: one subscription at a server for each
-//! channel and severity that anybody follows there (MGP §13.2).
+//! Event subscriptions of agents, and the subscriptions at servers that they need: one for each followed channel and
+//! severity (MGP §13.2).
 //!
-//! Events carry no severity on the wire, so a server has to filter them itself: two severities of one channel
-//! are two subscriptions. A server of another node is asked for each agent apart, since its owner decides which of its
-//! events an agent may hear of: what an agent is told of it stands under the name of an instance.
+//! Events have no severity on the wire, so servers filter them: two severities of one channel are two subscriptions. A
+//! server of another node gets one subscription per agent, because its owner decides which events an agent may receive;
+//! it is stored under the name of an instance.
 
 pub mod channels;
 pub mod rate_limit;
@@ -30,61 +30,61 @@ pub(crate) const PER_CONNECTION_MAX: usize = 64;
 pub(crate) const TOTAL_MAX: usize = 10_000;
 /// Most channels of one subscription.
 pub(crate) const CHANNELS_MAX: usize = 64;
-/// Events of one server that are kept while it has not answered what their subscription is: as many as it may
-/// send before its answer was read.
+/// Buffered events of one server until it answers with their subscription's id: as many as it may send before its answer
+/// is read.
 pub(crate) const EARLY_EVENTS_MAX: usize = 256;
-/// Most subscriptions at one server: each costs the server, and the kernel a feed. A channel beyond is not
-/// followed there until another one ends.
+/// Most subscriptions at one server: each costs the server resources, and the kernel a feed. Further channels are deferred
+/// until another one ends.
 pub(crate) const PER_SERVER_MAX: usize = 256;
-/// Most subscriptions at all servers together, likewise: each has a feed that holds one event at least.
+/// Most subscriptions at all servers together: each has a feed that holds at least one event.
 pub const UPSTREAM_TOTAL_MAX: usize = 1_024;
-/// Subscriptions that are tried when there is room again.
+/// Deferred subscriptions to retry when capacity is free.
 const RETRY_BATCH: usize = 8;
 
-/// A subscription of an agent, by the kernel's own number.
+/// The kernel's number of an agent's subscription.
 pub type SubscriptionNumber = u64;
 
-/// What a server is asked to tell.
+/// The channels and severity of a subscription at a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic {
     /// The channels.
     pub channels: ChannelPattern,
-    /// The least severity; [`Severity::Debug`] for all events.
+    /// The minimum severity; [`Severity::Debug`] for all events.
     pub severity: Severity,
 }
 
-/// What to ask of a server.
+/// A request to a server, or a change of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventsEffect {
     /// `mgp/events/subscribe` of one topic.
     SubscribeUpstream {
-        /// Whose.
+        /// The server.
         server: ServerId,
-        /// What.
+        /// The topic.
         topic: Topic,
     },
     /// `mgp/events/unsubscribe`.
     UnsubscribeUpstream {
-        /// Whose.
+        /// The server.
         server: ServerId,
         /// The server's own id.
         id: Arc<str>,
     },
-    /// A topic of a server of another node is followed for an agent.
+    /// Subscribe to a topic of a server of another node for an agent.
     SubscribeRemote {
         /// The agent's name for the server.
         server: ServerId,
-        /// What.
+        /// The topic.
         topic: Topic,
     },
-    /// It is not any more.
+    /// Unsubscribe from it.
     UnsubscribeRemote {
         /// The agent's name for the server.
         server: ServerId,
-        /// What.
+        /// The topic.
         topic: Topic,
     },
-    /// A subscription follows more than before, as there is room now.
+    /// A subscription follows more topics because capacity became free.
     SubscriptionExtended(SubscriptionNumber),
 }
 
@@ -106,14 +106,14 @@ pub enum EventSubscriptionLimit {
     Channels,
 }
 
-/// Where an event of a server belongs.
+/// The topics of a server's event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventAttribution<E> {
-    /// To these topics.
+    /// It belongs to these topics.
     Topics(Vec<Topic>, E),
-    /// It is kept until the server has answered.
+    /// It is buffered until the server answers.
     Buffered,
-    /// Nobody asked for it.
+    /// It belongs to no subscription.
     Unsolicited,
 }
 
@@ -121,20 +121,20 @@ pub enum EventAttribution<E> {
 struct EventSubscription {
     connection: ConnectionId,
     topics: BTreeSet<Topic>,
-    /// The servers whose events it may get.
+    /// The servers whose events it may receive.
     servers: BTreeSet<ServerId>,
 }
 
-/// All subscriptions, and what servers were asked for. `E` is an event that waits for its server's answer.
+/// All subscriptions of agents and at servers. `E` is an event that waits for its server's answer.
 #[derive(Clone, Debug)]
 pub struct EventSubscriptions<E> {
     subscriptions: BTreeMap<SubscriptionNumber, EventSubscription>,
     by_connection: HashMap<ConnectionId, BTreeSet<SubscriptionNumber>>,
-    /// Who follows what of which server; no entry is empty.
+    /// The subscriptions for each topic of each server; no entry is empty.
     followers: BTreeMap<ServerId, BTreeMap<Topic, BTreeSet<SubscriptionNumber>>>,
-    /// Topics in `interest`, of all servers.
+    /// Topics in `followers`, of all servers.
     followed_count: usize,
-    /// Those that would follow more if there were room, in the order in which they are tried.
+    /// Subscriptions with deferred topics, in the order of retries.
     deferred: VecDeque<SubscriptionNumber>,
     servers: BTreeMap<ServerId, UpstreamServer<E>>,
 }
@@ -153,7 +153,7 @@ impl<E> Default for EventSubscriptions<E> {
 }
 
 impl<E> EventSubscriptions<E> {
-    /// Whether a connection may have one more subscription, of so many channels.
+    /// Checks whether a connection may have one more subscription, with this number of channels.
     ///
     /// # Errors
     /// [`EventSubscriptionLimit`] at a bound.
@@ -175,18 +175,18 @@ impl<E> EventSubscriptions<E> {
         Ok(())
     }
 
-    /// A connection follows these channels at the servers it can reach.
+    /// Subscribes a connection to these topics of reachable servers.
     pub fn subscribe(
         &mut self,
         number: SubscriptionNumber,
         connection: ConnectionId,
         topics: BTreeSet<Topic>,
-        reach: BTreeSet<ServerId>,
+        servers: BTreeSet<ServerId>,
     ) -> Vec<EventsEffect> {
         let subscription = EventSubscription {
             connection,
             topics,
-            servers: reach,
+            servers,
         };
         let effects = self.follow(number, server_topics(&subscription));
         self.subscriptions.insert(number, subscription);
@@ -195,36 +195,38 @@ impl<E> EventSubscriptions<E> {
         effects
     }
 
-    /// It follows these of its channels only.
+    /// Ends the other topics of a subscription.
     pub fn retain_topics(
         &mut self,
         number: SubscriptionNumber,
-        keeps: impl Fn(&Topic) -> bool,
+        keep: impl Fn(&Topic) -> bool,
     ) -> Vec<EventsEffect> {
-        self.update(number, |of| of.topics.retain(|topic| keeps(topic)))
+        self.update(number, |subscription| {
+            subscription.topics.retain(|topic| keep(topic));
+        })
     }
 
-    /// It can reach these servers from now on.
+    /// Sets the servers that a subscription can reach.
     pub fn set_servers(
         &mut self,
         number: SubscriptionNumber,
-        reach: BTreeSet<ServerId>,
+        servers: BTreeSet<ServerId>,
     ) -> Vec<EventsEffect> {
-        self.update(number, |of| of.servers = reach)
+        self.update(number, |subscription| subscription.servers = servers)
     }
 
-    /// It can reach this server, too, or cannot any more.
+    /// Adds or removes a reachable server.
     pub fn set_server_reachable(
         &mut self,
         number: SubscriptionNumber,
         server: &ServerId,
-        reached: bool,
+        is_reachable: bool,
     ) -> Vec<EventsEffect> {
-        self.update(number, |of| {
-            if reached {
-                of.servers.insert(server.clone());
+        self.update(number, |subscription| {
+            if is_reachable {
+                subscription.servers.insert(server.clone());
             } else {
-                of.servers.remove(server);
+                subscription.servers.remove(server);
             }
         })
     }
@@ -232,8 +234,8 @@ impl<E> EventSubscriptions<E> {
     /// Whether it reaches any server.
     #[must_use]
     pub fn reaches_any_server(&self, number: SubscriptionNumber) -> bool {
-        let of = self.subscriptions.get(&number);
-        of.is_some_and(|of| !of.servers.is_empty())
+        let subscription = self.subscriptions.get(&number);
+        subscription.is_some_and(|subscription| !subscription.servers.is_empty())
     }
 
     fn update(
@@ -241,18 +243,18 @@ impl<E> EventSubscriptions<E> {
         number: SubscriptionNumber,
         change: impl FnOnce(&mut EventSubscription),
     ) -> Vec<EventsEffect> {
-        let Some(of) = self.subscriptions.get_mut(&number) else {
+        let Some(subscription) = self.subscriptions.get_mut(&number) else {
             return Vec::new();
         };
-        let before = server_topics(of);
-        change(of);
-        let after = server_topics(of);
+        let before = server_topics(subscription);
+        change(subscription);
+        let after = server_topics(subscription);
         let mut effects = self.unfollow(number, before.difference(&after).cloned());
         effects.extend(self.follow(number, after.difference(&before).cloned()));
         effects
     }
 
-    /// A subscription has ended.
+    /// Ends a subscription.
     pub fn unsubscribe(&mut self, number: SubscriptionNumber) -> Vec<EventsEffect> {
         let Some(ended) = self.subscriptions.remove(&number) else {
             return Vec::new();
@@ -263,7 +265,7 @@ impl<E> EventSubscriptions<E> {
                 self.by_connection.remove(&ended.connection);
             }
         }
-        self.deferred.retain(|short| *short != number);
+        self.deferred.retain(|deferred| *deferred != number);
         self.unfollow(number, server_topics(&ended))
     }
 
@@ -280,8 +282,8 @@ impl<E> EventSubscriptions<E> {
                 }
                 continue;
             }
-            let here = self.followers.entry(server.clone()).or_default();
-            let followers = here.entry(topic.clone()).or_default();
+            let topics_here = self.followers.entry(server.clone()).or_default();
+            let followers = topics_here.entry(topic.clone()).or_default();
             self.followed_count += usize::from(followers.is_empty());
             followers.insert(number);
             if let Some(upstream) = server_entry(&mut self.servers, &server) {
@@ -292,19 +294,19 @@ impl<E> EventSubscriptions<E> {
     }
 
     fn has_capacity(&self, server: &ServerId, topic: &Topic) -> bool {
-        let here = self.followers.get(server);
-        here.is_some_and(|here| here.contains_key(topic))
-            || (here.map_or(0, BTreeMap::len) < PER_SERVER_MAX
+        let topics_here = self.followers.get(server);
+        topics_here.is_some_and(|topics_here| topics_here.contains_key(topic))
+            || (topics_here.map_or(0, BTreeMap::len) < PER_SERVER_MAX
                 && self.followed_count < UPSTREAM_TOTAL_MAX)
     }
 
-    /// Whether something cannot be followed for lack of room.
+    /// Whether any topics are deferred for lack of capacity.
     #[must_use]
     pub fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// There may be room for what could not be followed.
+    /// Retries deferred topics.
     fn retry_deferred(&mut self) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
         for _ in 0..RETRY_BATCH.min(self.deferred.len()) {
@@ -329,19 +331,19 @@ impl<E> EventSubscriptions<E> {
     ) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
         for (server, topic) in pairs {
-            let Some(here) = self.followers.get_mut(&server) else {
+            let Some(topics_here) = self.followers.get_mut(&server) else {
                 continue;
             };
-            let Some(followers) = here.get_mut(&topic) else {
+            let Some(followers) = topics_here.get_mut(&topic) else {
                 continue;
             };
             followers.remove(&number);
             if !followers.is_empty() {
                 continue;
             }
-            here.remove(&topic);
+            topics_here.remove(&topic);
             self.followed_count -= 1;
-            if here.is_empty() {
+            if topics_here.is_empty() {
                 self.followers.remove(&server);
             }
             if let Some(upstream) = self.servers.get_mut(&server) {
@@ -362,13 +364,13 @@ impl<E> EventSubscriptions<E> {
         own.into_iter().flatten().copied().collect()
     }
 
-    /// What a subscription follows.
+    /// The topics of a subscription.
     pub fn topics(&self, number: SubscriptionNumber) -> impl Iterator<Item = &Topic> {
-        let of = self.subscriptions.get(&number);
-        of.into_iter().flat_map(|of| &of.topics)
+        let subscription = self.subscriptions.get(&number);
+        subscription.into_iter().flat_map(|s| &s.topics)
     }
 
-    /// Whose a subscription is.
+    /// The connection of a subscription.
     #[must_use]
     pub fn owner(&self, number: SubscriptionNumber) -> Option<ConnectionId> {
         let subscription = self.subscriptions.get(&number)?;
@@ -387,45 +389,45 @@ impl<E> EventSubscriptions<E> {
         server: &ServerId,
         topic: &Topic,
     ) -> impl Iterator<Item = SubscriptionNumber> + use<'_, E> {
-        let here = self.followers.get(server);
-        let followers = here.and_then(|here| here.get(topic));
+        let topics_here = self.followers.get(server);
+        let followers = topics_here.and_then(|topics_here| topics_here.get(topic));
         followers.into_iter().flatten().copied()
     }
 
-    /// What a subscription follows at the servers it reaches, as far as there is room.
+    /// The topics that a subscription follows at reachable servers, without deferred ones.
     #[must_use]
     pub fn followed_topics(&self, number: SubscriptionNumber) -> BTreeSet<(ServerId, Topic)> {
-        let of = self.subscriptions.get(&number);
-        let mut all = of.map(server_topics).unwrap_or_default();
+        let subscription = self.subscriptions.get(&number);
+        let mut all = subscription.map(server_topics).unwrap_or_default();
         all.retain(|(server, topic)| {
-            let here = self.followers.get(server);
-            let followers = here.and_then(|here| here.get(topic));
+            let topics_here = self.followers.get(server);
+            let followers = topics_here.and_then(|topics_here| topics_here.get(topic));
             followers.is_some_and(|followers| followers.contains(&number))
         });
         all
     }
 
-    /// A server that knows events is connected. A life that was not lost before goes on telling: it finishes
-    /// its calls beside this one.
-    pub fn server_up(&mut self, server: &ServerId, life: u64) -> Vec<EventsEffect> {
-        let before = self.servers.remove(server);
-        let former = before.filter(|before| before.connection != life);
+    /// A server that supports events is connected. A previous connection that was not lost still delivers events while it
+    /// finishes its calls.
+    pub fn server_up(&mut self, server: &ServerId, connection: u64) -> Vec<EventsEffect> {
+        let previous = self.servers.remove(server);
+        let previous = previous.filter(|previous| previous.connection != connection);
         let upstream = UpstreamServer {
-            previous: former.map(|before| PreviousConnection {
-                connection: before.connection,
-                topics: before.topics,
+            previous: previous.map(|previous| PreviousConnection {
+                connection: previous.connection,
+                topics: previous.topics,
             }),
-            ..UpstreamServer::new(life, false)
+            ..UpstreamServer::new(connection, false)
         };
         let upstream = self.servers.entry(server.clone()).insert_entry(upstream);
-        let (upstream, here) = (upstream.into_mut(), self.followers.get(server));
-        let wanted = here.into_iter().flat_map(BTreeMap::keys).cloned();
+        let (upstream, topics_here) = (upstream.into_mut(), self.followers.get(server));
+        let wanted = topics_here.into_iter().flat_map(BTreeMap::keys).cloned();
         wanted
             .filter_map(|topic| upstream.request(server, topic))
             .collect()
     }
 
-    /// A server is not connected any more, nor is what agents follow of it at another node.
+    /// A server disconnected; subscriptions of agents at a remote server end with it.
     pub fn server_down(&mut self, server: &ServerId) {
         if self
             .servers
@@ -436,34 +438,34 @@ impl<E> EventSubscriptions<E> {
         }
     }
 
-    /// The servers that know events and are connected.
+    /// Connected servers that support events.
     #[cfg(test)]
     pub fn servers(&self) -> impl Iterator<Item = &ServerId> {
         self.servers.keys()
     }
 
-    /// What servers said they have, by name.
+    /// The channels that servers have confirmed, by server.
     pub fn offered_channels(&self) -> impl Iterator<Item = (&ServerId, &ChannelPattern)> {
         self.servers.iter().flat_map(|(id, server)| {
-            let held = server.topics.iter();
-            let held = held.filter(|(_, state)| matches!(state, UpstreamState::Active(_)));
-            held.map(move |(topic, _)| (id, &topic.channels))
+            let topics = server.topics.iter();
+            let active = topics.filter(|(_, state)| matches!(state, UpstreamState::Active(_)));
+            active.map(move |(topic, _)| (id, &topic.channels))
         })
     }
 
-    /// A server answered what it was asked: with its id of the subscription, or that it has no such channel.
-    /// Comes with the events that waited for this.
+    /// Handles the answer to a subscription: its id, or `None` for an unknown channel. Also returns the events that were
+    /// buffered for it.
     pub fn handle_subscribe_response(
         &mut self,
         server: &ServerId,
-        life: u64,
+        connection: u64,
         topic: &Topic,
         id: Option<&str>,
     ) -> (Vec<EventsEffect>, Vec<(Vec<Topic>, E)>) {
         let Some(upstream) = self
             .servers
             .get_mut(server)
-            .filter(|up| up.connection == life)
+            .filter(|up| up.connection == connection)
         else {
             return (Vec::new(), Vec::new());
         };
@@ -484,35 +486,37 @@ impl<E> EventSubscriptions<E> {
                 known.push((topics, event));
             }
         }
-        let here = self.followers.get(server);
-        let wanted = here.is_some_and(|here| here.contains_key(topic));
+        let topics_here = self.followers.get(server);
+        let wanted = topics_here.is_some_and(|topics_here| topics_here.contains_key(topic));
         let ended = if wanted {
             None
         } else {
             upstream.release(server, topic)
         };
-        // What did not fit beside questions that nobody waits for any more.
-        let left = here.into_iter().flat_map(BTreeMap::keys).cloned();
-        let more = left.filter_map(|topic| upstream.request(server, topic));
+        // Topics that obsolete pending requests had blocked.
+        let blocked = topics_here.into_iter().flat_map(BTreeMap::keys).cloned();
+        let more = blocked.filter_map(|topic| upstream.request(server, topic));
         (ended.into_iter().chain(more).collect(), known)
     }
 
-    /// A server sent an event under its own id of a subscription.
+    /// Attributes an event with the server's id of a subscription.
     pub fn attribute(
         &mut self,
         server: &ServerId,
-        life: u64,
+        connection: u64,
         id: &str,
         channel: &str,
         event: E,
     ) -> EventAttribution<E> {
         match self.servers.get_mut(server) {
-            Some(upstream) if upstream.connection == life => upstream.attribute(id, channel, event),
+            Some(upstream) if upstream.connection == connection => {
+                upstream.attribute(id, channel, event)
+            }
             Some(upstream) => {
-                let former = upstream.previous.as_ref();
-                match former.filter(|former| former.connection == life) {
-                    Some(former) => {
-                        attribute_to(topics_with_id(&former.topics, id, channel), event)
+                let previous = upstream.previous.as_ref();
+                match previous.filter(|previous| previous.connection == connection) {
+                    Some(previous) => {
+                        attribute_to(topics_with_id(&previous.topics, id, channel), event)
                     }
                     None => EventAttribution::Unsolicited,
                 }
@@ -521,27 +525,33 @@ impl<E> EventSubscriptions<E> {
         }
     }
 
-    /// Whether a server still owes an answer to what this subscription follows.
+    /// Whether a server has not answered yet for a topic of this subscription.
     #[must_use]
     pub fn is_subscribe_pending(&self, number: SubscriptionNumber) -> bool {
-        let Some(of) = self.subscriptions.get(&number) else {
+        let Some(subscription) = self.subscriptions.get(&number) else {
             return false;
         };
-        let servers = of.servers.iter().filter_map(|id| self.servers.get(id));
+        let servers = subscription
+            .servers
+            .iter()
+            .filter_map(|id| self.servers.get(id));
         let mut states = servers.flat_map(|server| {
-            let topics = of.topics.iter();
+            let topics = subscription.topics.iter();
             topics.filter_map(|topic| server.topics.get(topic))
         });
         states.any(|state| *state == UpstreamState::Requested)
     }
 
-    /// Whether a server that this subscription reaches tells of a topic.
+    /// Whether a reachable server delivers events of a topic.
     #[must_use]
     pub fn is_delivered(&self, number: SubscriptionNumber, topic: &Topic) -> bool {
-        let Some(of) = self.subscriptions.get(&number) else {
+        let Some(subscription) = self.subscriptions.get(&number) else {
             return false;
         };
-        let mut servers = of.servers.iter().filter_map(|id| self.servers.get(id));
+        let mut servers = subscription
+            .servers
+            .iter()
+            .filter_map(|id| self.servers.get(id));
         servers.any(|server| matches!(server.topics.get(topic), Some(UpstreamState::Active(_))))
     }
 
@@ -551,35 +561,35 @@ impl<E> EventSubscriptions<E> {
         self.subscriptions.len()
     }
 
-    /// Nobody follows anything.
+    /// True without subscriptions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
     }
 }
 
-/// What a subscription follows, each at each server it reaches.
-fn server_topics(of: &EventSubscription) -> BTreeSet<(ServerId, Topic)> {
-    let at = |server: &ServerId| {
+/// Each topic of a subscription at each reachable server.
+fn server_topics(subscription: &EventSubscription) -> BTreeSet<(ServerId, Topic)> {
+    let topics_of = |server: &ServerId| {
         let server = server.clone();
-        let topics = of.topics.iter();
+        let topics = subscription.topics.iter();
         topics.map(move |topic| (server.clone(), topic.clone()))
     };
-    of.servers.iter().flat_map(at).collect()
+    subscription.servers.iter().flat_map(topics_of).collect()
 }
 
-/// The channels of a subscription as topics, each at most once: what a pattern among them covers is not
-/// followed twice.
+/// The topics for the channels of a subscription, without those that another pattern covers.
 #[must_use]
 pub fn to_topics(channels: &[ChannelPattern], severity: Severity) -> BTreeSet<Topic> {
-    let covered = |one: &ChannelPattern| {
-        let mut others = channels.iter().filter(|other| *other != one);
-        others.any(|other| other.covers(one.as_str()))
+    let is_covered = |channel: &ChannelPattern| {
+        let mut others = channels.iter().filter(|other| *other != channel);
+        others.any(|other| other.covers(channel.as_str()))
     };
-    let kept = channels.iter().filter(|channel| !covered(channel));
-    kept.map(|channels| Topic {
-        channels: channels.clone(),
-        severity,
-    })
-    .collect()
+    let distinct = channels.iter().filter(|channel| !is_covered(channel));
+    distinct
+        .map(|channels| Topic {
+            channels: channels.clone(),
+            severity,
+        })
+        .collect()
 }

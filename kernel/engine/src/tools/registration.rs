@@ -1,9 +1,8 @@
-//! Judges a server that is to be registered while the kernel runs (MGP §15.4): by the operator, or by
-//! an agent that has just written it. Nothing is started, read or written here.
+//! Checks the registration of a server while the kernel runs (MGP §15.4), by the operator or by an agent that has just
+//! written it. This module starts, reads and writes nothing.
 //!
-//! What an agent registers is taken to the letter: no variable and no secret of the kernel is put in.
-//! It runs without a shell, is trusted least, and its code is read before it runs; where it cannot be
-//! read, a person is asked.
+//! An agent's registration is used literally: no variable or secret of the kernel is interpolated. The server runs without a
+//! shell and with the lowest trust. Its code is checked before it runs; if it cannot be read, it needs approval.
 
 mod environment;
 mod identity;
@@ -27,13 +26,13 @@ use mgp_screening::code_safety::{ALLOWED_IMPORTS, Floor, Level, Rejection};
 
 pub use self::program::{ScriptSource, check_code};
 
-/// Longest word of a registration: a name of an extension or a permission, in bytes.
+/// Longest name of an extension or a permission, in bytes.
 const WORD_MAX: usize = 128;
 /// Most extensions, and most permissions.
 const WORDS_MAX: usize = 64;
 /// Longest justification, in bytes: a person reads it before deciding.
 const JUSTIFICATION_MAX: usize = 2_000;
-/// Modules that a server needs to be one, and those that only compute, beside those of the document.
+/// Modules that servers need, and modules that only compute, in addition to those of the specification.
 const SERVER_IMPORTS: [&str; 36] = [
     "mcp",
     "mgp",
@@ -73,37 +72,37 @@ const SERVER_IMPORTS: [&str; 36] = [
     "zoneinfo",
 ];
 
-/// What a registration is judged by besides itself.
+/// The context that a registration is checked in.
 #[derive(Clone, Debug)]
 pub struct RegistrationContext<'a> {
-    /// Who asks, by its connection.
+    /// The caller, identified by its connection.
     pub caller: &'a Principal,
-    /// Agents may register servers at all.
+    /// Whether agents may register servers.
     pub allow_agents: bool,
-    /// The agent that asks may run code.
+    /// Whether the calling agent may run code.
     pub can_run_code: bool,
-    /// How far a server that an agent registers can be trusted.
+    /// The highest trust level of a server that an agent registers.
     pub trust_max: TrustLevel,
-    /// Every server there is, and every id that must not be used again.
+    /// The ids of all servers, and ids that must not be reused.
     pub reserved_ids: &'a [ServerId],
-    /// How many servers the one who asks has registered already, and how many it may.
+    /// The caller's registered servers and their limit.
     pub count: RegistrationCount,
     /// Folders its program and its arguments may name, absolute.
     pub roots: &'a [String],
-    /// What code is held against.
+    /// The rules for code.
     pub code_floor: &'a Floor,
 }
 
-/// A number with its bound.
+/// A number with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrationCount {
-    /// How many there are.
+    /// The current number.
     pub current: usize,
-    /// How many there may be.
+    /// The limit.
     pub max: usize,
 }
 
-/// The floor for code that agents register: strict, whatever they declare.
+/// The rules for code that agents register: strict, regardless of their declaration.
 #[must_use]
 pub fn strict_floor() -> Floor {
     let imports = ALLOWED_IMPORTS.iter().chain(&SERVER_IMPORTS);
@@ -115,31 +114,31 @@ pub fn strict_floor() -> Floor {
     }
 }
 
-/// A registration that can be carried out.
+/// An accepted registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrationPlan {
     /// Its name.
     pub id: ServerId,
-    /// How it is reached. The path of a program that came along is still missing in the arguments.
+    /// Its transport. The arguments do not have the path of an inline program yet.
     pub transport: ServerTransport,
-    /// How far it is trusted.
+    /// Its trust level.
     pub trust: TrustLevel,
-    /// Its code, and who has to look at it.
+    /// Its code.
     pub script: ScriptSource,
-    /// The extensions it is said to speak.
+    /// Its declared extensions.
     pub extensions: Vec<String>,
-    /// What it needs, in its own spelling.
+    /// The permissions it needs, in its own spelling.
     pub permissions: Vec<String>,
-    /// Of these, what a person decides on under each policy.
+    /// Those of them that need approval under any policy.
     pub required_approvals: Vec<PermissionType>,
-    /// By whom, for the audit: never taken from the request.
+    /// The creator for the audit log, never taken from the request.
     pub created_by: String,
-    /// What was changed of what was asked for, line by line.
+    /// Descriptions of adjustments to the request.
     pub adjustments: Vec<String>,
 }
 
 impl RegistrationPlan {
-    /// A person has to say yes before it is started for the first time, and why.
+    /// Why it needs approval before its first start, if it does.
     #[must_use]
     pub fn approval_reason(&self) -> Option<&str> {
         match &self.script {
@@ -151,47 +150,47 @@ impl RegistrationPlan {
     }
 }
 
-/// Why a registration is not carried out.
+/// Why a registration is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationRefusal {
-    /// Not by this caller.
+    /// This caller may not register it.
     #[error("{0}")]
     Forbidden(String),
-    /// It is none: a member is missing, or does not go with another one.
+    /// A member is missing or contradicts another one.
     #[error("{0}")]
     Malformed(String),
-    /// Against a rule.
+    /// A rule is violated.
     #[error("{0}")]
     RuleViolation(RegistrationViolation),
-    /// There are too many.
+    /// The limit of registered servers is reached.
     #[error("{max} servers are registered, and no more can be; deregister one first")]
     TooMany {
-        /// The bound.
+        /// The limit.
         max: usize,
     },
-    /// Code that is not run.
+    /// The code is rejected.
     #[error("its code is refused: {}", .0.violations().join("; "))]
     Code(Box<Rejection>),
 }
 
-/// A rule that was broken.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {reason} ({hint})")]
 pub struct RegistrationViolation {
-    /// Under which name it was to be.
+    /// The requested name.
     pub server: String,
-    /// The rule, as one word that does not change.
+    /// The stable name of the rule.
     pub(crate) rule: &'static str,
     /// JSON pointer into the request.
     pub(crate) pointer: String,
-    /// What is wrong. Holds no value of a variable.
+    /// What is wrong, without values of variables.
     pub(crate) reason: String,
     /// What to do instead.
     pub(crate) hint: &'static str,
 }
 
 impl RegistrationRefusal {
-    /// As it is said to the one who asked.
+    /// The refusal for the caller.
     #[must_use]
     pub fn into_refusal(self) -> Refusal {
         let text = self.to_string();
@@ -221,7 +220,7 @@ impl RegistrationRefusal {
         Refusal::Denied(Box::new(denial))
     }
 
-    /// Its code of MGP §14.3; `None` for what JSON-RPC has -32602 for.
+    /// Its code of MGP §14.3; `None` for -32602 of JSON-RPC.
     #[must_use]
     pub(crate) fn error_code(&self) -> Option<Code> {
         match self {
@@ -268,108 +267,113 @@ impl RuleFinding {
     }
 }
 
-/// Judges a registration, for a preview as for the thing itself.
+/// Checks a registration, for a preview or for the registration itself.
 ///
 /// # Errors
-/// The first thing that stands against it: who asks before what is asked, so that who may not learns
-/// nothing of what there is.
+/// The first violation. The caller is checked first, so that a caller without the right learns nothing about existing
+/// servers.
 pub fn check(
-    ask: &Register,
-    terms: &RegistrationContext<'_>,
+    request: &Register,
+    context: &RegistrationContext<'_>,
 ) -> Result<RegistrationPlan, RegistrationRefusal> {
-    let created_by = identity::check_caller(ask, terms)?;
+    let created_by = identity::check_caller(request, context)?;
     let named = |finding: RuleFinding| RegistrationViolation {
-        server: ask.id.chars().take(ServerId::MAX_LEN).collect(),
+        server: request.id.chars().take(ServerId::MAX_LEN).collect(),
         rule: finding.rule,
         pointer: finding.pointer,
         reason: finding.reason,
         hint: finding.hint,
     };
-    let id = identity::check_id(&ask.id, terms.reserved_ids).map_err(named)?;
-    check_texts(ask).map_err(named)?;
-    if terms.count.current >= terms.count.max {
+    let id = identity::check_id(&request.id, context.reserved_ids).map_err(named)?;
+    check_texts(request).map_err(named)?;
+    if context.count.current >= context.count.max {
         return Err(RegistrationRefusal::TooMany {
-            max: terms.count.max,
+            max: context.count.max,
         });
     }
-    let (reach, script) = match ask.transport {
+    let (transport, script) = match request.transport {
         Transport::Stdio => {
-            let command = program::stdio_command(ask)?;
-            environment::check(&ask.env).map_err(named)?;
-            let script = program::check(command, ask, terms.roots).map_err(named)?;
-            (program::build_transport(command, ask), script)
+            let command = program::stdio_command(request)?;
+            environment::check(&request.env).map_err(named)?;
+            let script = program::check(command, request, context.roots).map_err(named)?;
+            (program::build_transport(command, request), script)
         }
         Transport::Http => {
-            let url = program::http_url(ask)?;
+            let url = program::http_url(request)?;
             program::check_url(url).map_err(named)?;
             let headers = std::collections::BTreeMap::new();
             let url = url.to_owned();
             let why = "it runs elsewhere, where its code cannot be read";
-            let speaks = UrlProtocol::Mcp;
-            let reach = ServerTransport::Http {
+            let transport = ServerTransport::Http {
                 url,
                 headers,
-                protocol: speaks,
+                protocol: UrlProtocol::Mcp,
             };
-            (reach, ScriptSource::Unreadable(why))
+            (transport, ScriptSource::Unreadable(why))
         }
     };
     if let ScriptSource::Inline { language, text } = &script {
-        check_code(language, text, terms.code_floor).map_err(RegistrationRefusal::Code)?;
+        check_code(language, text, context.code_floor).map_err(RegistrationRefusal::Code)?;
     }
-    let (trust, remarks) = effective_trust(ask, terms);
+    let (trust, adjustments) = effective_trust(request, context);
     Ok(RegistrationPlan {
         id,
-        transport: reach,
+        transport,
         trust,
         script,
-        extensions: ask.mgp.extensions.clone(),
-        required_approvals: permissions_to_approve(ask, trust),
-        permissions: ask.mgp.permissions_required.clone(),
+        extensions: request.mgp.extensions.clone(),
+        required_approvals: permissions_to_approve(request, trust),
+        permissions: request.mgp.permissions_required.clone(),
         created_by,
-        adjustments: remarks,
+        adjustments,
     })
 }
 
-/// What the operator allows, or less where less is asked for.
-fn effective_trust(ask: &Register, terms: &RegistrationContext<'_>) -> (TrustLevel, Vec<String>) {
-    let said = ask.mgp.trust_level.as_deref();
-    let agent = terms.caller.agent().is_some();
-    // What an agent does not ask for it does not get.
-    let asked = said.or(agent.then_some(TrustLevel::Sandboxed.as_str()));
-    let most = match (terms.caller, asked) {
-        (Principal::Agent(_) | Principal::InSet(..), _) => terms.trust_max,
+/// The requested trust level, up to what the operator allows.
+fn effective_trust(
+    request: &Register,
+    context: &RegistrationContext<'_>,
+) -> (TrustLevel, Vec<String>) {
+    let declared = request.mgp.trust_level.as_deref();
+    let is_agent = context.caller.agent().is_some();
+    // An agent gets only what it requests.
+    let requested = declared.or(is_agent.then_some(TrustLevel::Sandboxed.as_str()));
+    let max = match (context.caller, requested) {
+        (Principal::Agent(_) | Principal::InSet(..), _) => context.trust_max,
         (Principal::Operator { .. }, Some(_)) => TrustLevel::Trusted,
         (Principal::Operator { .. }, None) => TrustLevel::Standard,
     };
-    let given = risk::effective_trust(most, asked);
-    let wanted = asked.map(|word| risk::effective_trust(TrustLevel::Trusted, Some(word)));
-    let lowered = wanted.is_some_and(|wanted| wanted > given);
-    let remark = lowered.then(|| {
-        let asked = asked.unwrap_or_default();
-        let given = given.as_str();
-        format!("trust_level {asked} is for the operator to give; it is {given}")
+    let effective = risk::effective_trust(max, requested);
+    let wanted = requested.map(|word| risk::effective_trust(TrustLevel::Trusted, Some(word)));
+    let is_lowered = wanted.is_some_and(|wanted| wanted > effective);
+    let adjustment = is_lowered.then(|| {
+        let requested = requested.unwrap_or_default();
+        let effective = effective.as_str();
+        format!("trust_level {requested} is for the operator to give; it is {effective}")
     });
-    (given, remark.into_iter().collect())
+    (effective, adjustment.into_iter().collect())
 }
 
-/// Dangerous permissions of a server that is trusted least are never given without a person.
-fn permissions_to_approve(ask: &Register, trust: TrustLevel) -> Vec<PermissionType> {
-    let needs = ask.mgp.permissions_required.iter();
-    let needs = needs.flat_map(|word| PermissionType::parse_all(word));
-    let dangerous = |p: &PermissionType| p.risk() == RiskLevel::Dangerous;
-    let mut asks: Vec<PermissionType> = needs.filter(dangerous).collect();
-    asks.retain(|_| trust == TrustLevel::Sandboxed);
-    asks.sort();
-    asks.dedup();
-    asks
+/// Dangerous permissions of a server with the lowest trust always need approval.
+fn permissions_to_approve(request: &Register, trust: TrustLevel) -> Vec<PermissionType> {
+    let permissions = request.mgp.permissions_required.iter();
+    let permissions = permissions.flat_map(|word| PermissionType::parse_all(word));
+    let is_dangerous = |p: &PermissionType| p.risk() == RiskLevel::Dangerous;
+    let mut to_approve: Vec<PermissionType> = permissions.filter(is_dangerous).collect();
+    to_approve.retain(|_| trust == TrustLevel::Sandboxed);
+    to_approve.sort();
+    to_approve.dedup();
+    to_approve
 }
 
 /// Lists and texts that other people will read.
-fn check_texts(ask: &Register) -> Result<(), RuleFinding> {
+fn check_texts(request: &Register) -> Result<(), RuleFinding> {
     let lists = [
-        ("/mgp/extensions", &ask.mgp.extensions),
-        ("/mgp/permissions_required", &ask.mgp.permissions_required),
+        ("/mgp/extensions", &request.mgp.extensions),
+        (
+            "/mgp/permissions_required",
+            &request.mgp.permissions_required,
+        ),
     ];
     for (at, list) in lists {
         if list.len() > WORDS_MAX {
@@ -389,7 +393,7 @@ fn check_texts(ask: &Register) -> Result<(), RuleFinding> {
             return Err(RuleFinding::new("name", format!("{at}/{n}"), reason, hint));
         }
     }
-    let why = ask.justification.as_deref().unwrap_or_default();
+    let why = request.justification.as_deref().unwrap_or_default();
     if why.len() > JUSTIFICATION_MAX {
         let reason = format!("{} bytes, over the limit of {JUSTIFICATION_MAX}", why.len());
         return Err(RuleFinding::new(

@@ -1,26 +1,26 @@
-//! Which connection is subscribed to which resource: many connections share one subscription at the server.
+//! Resource subscriptions of connections, which share one subscription at the server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use mgp_protocol::ids::{ConnectionId, ServerId};
 
-/// Most subscriptions of one connection: an agent that follows more is broken or hostile.
+/// Most subscriptions of one connection: an agent with more is broken or hostile.
 pub const PER_CONNECTION_MAX: usize = 1_000;
 /// Most subscriptions of all connections together: some megabytes at the usual length of URIs.
 pub(crate) const TOTAL_MAX: usize = 10_000;
 
-/// What to ask of a server.
+/// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SubscriptionEffect {
-    /// `resources/subscribe`: somebody wants to hear of it now.
+    /// `resources/subscribe`, for the first follower.
     SubscribeUpstream {
         /// Its server.
         server: ServerId,
         /// The server's own URI.
         uri: Arc<str>,
     },
-    /// `resources/unsubscribe`: nobody does any more.
+    /// `resources/unsubscribe`, after the last follower.
     UnsubscribeUpstream {
         /// Its server.
         server: ServerId,
@@ -42,19 +42,18 @@ pub enum SubscriptionLimit {
 
 type ResourceKey = (ServerId, Arc<str>);
 
-/// All subscriptions, by what they are about and by whose they are.
+/// All subscriptions, by resource and by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
-    by_subject: HashMap<ResourceKey, BTreeSet<ConnectionId>>,
+    by_resource: HashMap<ResourceKey, BTreeSet<ConnectionId>>,
     by_connection: HashMap<ConnectionId, BTreeSet<ResourceKey>>,
-    /// Servers that are away: they are asked for everything again when they are back.
+    /// Disconnected servers, which get all subscriptions again after a reconnect.
     down: HashSet<ServerId>,
     total: usize,
 }
 
 impl Subscriptions {
-    /// A connection wants to hear of a resource, given by the server's own URI. Asking again for the
-    /// same changes nothing.
+    /// Subscribes a connection to a resource, given by the server's own URI. Idempotent.
     ///
     /// # Errors
     /// [`SubscriptionLimit`] at a bound.
@@ -64,120 +63,122 @@ impl Subscriptions {
         server: &ServerId,
         uri: &str,
     ) -> Result<Option<SubscriptionEffect>, SubscriptionLimit> {
-        let subject: ResourceKey = (server.clone(), uri.into());
-        let own = self.by_connection.get(&connection);
-        if own.is_some_and(|own| own.contains(&subject)) {
+        let resource: ResourceKey = (server.clone(), uri.into());
+        let subscribed = self.by_connection.get(&connection);
+        if subscribed.is_some_and(|subscribed| subscribed.contains(&resource)) {
             return Ok(None);
         }
-        if own.map_or(0, BTreeSet::len) >= PER_CONNECTION_MAX {
+        if subscribed.map_or(0, BTreeSet::len) >= PER_CONNECTION_MAX {
             return Err(SubscriptionLimit::PerConnection);
         }
         if self.total >= TOTAL_MAX {
             return Err(SubscriptionLimit::Total);
         }
         self.total += 1;
-        let own = self.by_connection.entry(connection).or_default();
-        own.insert(subject.clone());
-        let followers = self.by_subject.entry(subject.clone()).or_default();
+        let subscribed = self.by_connection.entry(connection).or_default();
+        subscribed.insert(resource.clone());
+        let followers = self.by_resource.entry(resource.clone()).or_default();
         followers.insert(connection);
-        let first = followers.len() == 1 && !self.down.contains(server);
-        let (server, uri) = subject;
-        Ok(first.then_some(SubscriptionEffect::SubscribeUpstream { server, uri }))
+        let should_subscribe = followers.len() == 1 && !self.down.contains(server);
+        let (server, uri) = resource;
+        Ok(should_subscribe.then_some(SubscriptionEffect::SubscribeUpstream { server, uri }))
     }
 
-    /// A connection no longer wants to hear of a resource.
+    /// Unsubscribes a connection from a resource.
     pub fn unsubscribe(
         &mut self,
         connection: ConnectionId,
         server: &ServerId,
         uri: &str,
     ) -> Option<SubscriptionEffect> {
-        let subject: ResourceKey = (server.clone(), uri.into());
-        let own = self.by_connection.get_mut(&connection)?;
-        if !own.remove(&subject) {
+        let resource: ResourceKey = (server.clone(), uri.into());
+        let subscribed = self.by_connection.get_mut(&connection)?;
+        if !subscribed.remove(&resource) {
             return None;
         }
-        if own.is_empty() {
+        if subscribed.is_empty() {
             self.by_connection.remove(&connection);
         }
-        self.remove_follower(connection, subject)
+        self.remove_follower(connection, resource)
     }
 
-    /// A connection is gone.
+    /// Removes all subscriptions of a closed connection.
     pub fn remove_connection(&mut self, connection: ConnectionId) -> Vec<SubscriptionEffect> {
-        let own = self.by_connection.remove(&connection).unwrap_or_default();
-        own.into_iter()
-            .filter_map(|subject| self.remove_follower(connection, subject))
+        let subscribed = self.by_connection.remove(&connection).unwrap_or_default();
+        subscribed
+            .into_iter()
+            .filter_map(|resource| self.remove_follower(connection, resource))
             .collect()
     }
 
-    /// Ends what is not kept: whether a connection may still hear of a server.
+    /// Ends subscriptions of connections that may no longer follow a server.
     pub fn retain(
         &mut self,
-        kept: impl Fn(ConnectionId, &ServerId) -> bool,
+        may_follow: impl Fn(ConnectionId, &ServerId) -> bool,
     ) -> Vec<SubscriptionEffect> {
         let mut ended = Vec::new();
-        for (connection, own) in &mut self.by_connection {
-            let lost = own.extract_if(.., |(server, _)| !kept(*connection, server));
-            ended.extend(lost.map(|subject| (*connection, subject)));
+        for (connection, subscribed) in &mut self.by_connection {
+            let lost = subscribed.extract_if(.., |(server, _)| !may_follow(*connection, server));
+            ended.extend(lost.map(|resource| (*connection, resource)));
         }
-        self.by_connection.retain(|_, own| !own.is_empty());
+        self.by_connection
+            .retain(|_, subscribed| !subscribed.is_empty());
         ended
             .into_iter()
-            .filter_map(|(connection, subject)| self.remove_follower(connection, subject))
+            .filter_map(|(connection, resource)| self.remove_follower(connection, resource))
             .collect()
     }
 
     fn remove_follower(
         &mut self,
         connection: ConnectionId,
-        subject: ResourceKey,
+        resource: ResourceKey,
     ) -> Option<SubscriptionEffect> {
         self.total -= 1;
-        let followers = self.by_subject.get_mut(&subject)?;
+        let followers = self.by_resource.get_mut(&resource)?;
         followers.remove(&connection);
         if !followers.is_empty() {
             return None;
         }
-        self.by_subject.remove(&subject);
-        let (server, uri) = subject;
-        let there = !self.down.contains(&server);
-        there.then_some(SubscriptionEffect::UnsubscribeUpstream { server, uri })
+        self.by_resource.remove(&resource);
+        let (server, uri) = resource;
+        let is_up = !self.down.contains(&server);
+        is_up.then_some(SubscriptionEffect::UnsubscribeUpstream { server, uri })
     }
 
-    /// Who is told that a resource changed, each once.
+    /// The connections to notify when a resource changes, each once.
     pub fn followers(
         &self,
         server: &ServerId,
         uri: &str,
     ) -> impl Iterator<Item = ConnectionId> + use<'_> {
-        let subject: ResourceKey = (server.clone(), uri.into());
-        let followers = self.by_subject.get(&subject);
+        let resource: ResourceKey = (server.clone(), uri.into());
+        let followers = self.by_resource.get(&resource);
         followers.into_iter().flatten().copied()
     }
 
-    /// A server went away, and what it was asked for with it. Nothing is asked of it until it is
-    /// back.
+    /// A server disconnected and lost its subscriptions. It gets no requests until it is back.
     pub fn server_down(&mut self, server: &ServerId) {
         self.down.insert(server.clone());
     }
 
-    /// A server is there again: the URIs it is to be asked for anew, in their order.
+    /// A server reconnected. Returns the sorted URIs to subscribe to again.
     pub fn server_up(&mut self, server: &ServerId) -> Vec<Arc<str>> {
         self.down.remove(server);
-        let subjects = self.by_subject.keys().filter(|(of, _)| of == server);
-        let mut uris: Vec<Arc<str>> = subjects.map(|(_, uri)| Arc::clone(uri)).collect();
+        let resources = self.by_resource.keys().filter(|(owner, _)| owner == server);
+        let mut uris: Vec<Arc<str>> = resources.map(|(_, uri)| Arc::clone(uri)).collect();
         uris.sort();
         uris
     }
 
-    /// A server was taken out for good: its subscriptions end, and those of its instances.
+    /// Ends the subscriptions of a removed server and its instances.
     pub fn remove_server(&mut self, server: &ServerId) {
-        self.down.retain(|of| of.server() != *server);
-        self.by_subject.retain(|(of, _), _| of.server() != *server);
-        self.by_connection.retain(|_, own| {
-            own.retain(|(of, _)| of.server() != *server);
-            !own.is_empty()
+        self.down.retain(|down| down.server() != *server);
+        self.by_resource
+            .retain(|(owner, _), _| owner.server() != *server);
+        self.by_connection.retain(|_, subscribed| {
+            subscribed.retain(|(owner, _)| owner.server() != *server);
+            !subscribed.is_empty()
         });
         self.total = self.by_connection.values().map(BTreeSet::len).sum();
     }
@@ -188,7 +189,6 @@ impl Subscriptions {
         self.total
     }
 
-    /// Nobody follows anything.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_and_the_last_reach_the_server() {
+    fn only_the_first_and_last_subscription_reach_the_server() {
         let mut all = Subscriptions::default();
         assert_eq!(all.subscribe(A, &files(), "x"), Ok(subscribed("x")));
         assert_eq!(all.subscribe(A, &files(), "x"), Ok(None));
@@ -232,20 +232,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_ends_for_whom_it_is_not() {
+    fn retain_ends_only_unretained_subscriptions() {
         let mut all = Subscriptions::default();
-        for (who, uri) in [(A, "x"), (B, "x"), (A, "y")] {
-            all.subscribe(who, &files(), uri).unwrap();
+        for (connection, uri) in [(A, "x"), (B, "x"), (A, "y")] {
+            all.subscribe(connection, &files(), uri).unwrap();
         }
         assert_eq!(all.retain(|_, _| true), []);
-        let ended = all.retain(|who, server| who == B || *server != files());
+        let ended = all.retain(|connection, server| connection == B || *server != files());
         assert_eq!(ended, [unsubscribed("y").unwrap()]);
         assert_eq!(all.followers(&files(), "x").collect::<Vec<_>>(), [B]);
         assert_eq!(all.len(), 1);
     }
 
     #[test]
-    fn a_server_that_comes_back_is_asked_again() {
+    fn a_reconnected_server_gets_its_subscriptions_again() {
         let mut all = Subscriptions::default();
         for uri in ["b", "a"] {
             all.subscribe(A, &files(), uri).unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_taken_out_is_followed_by_nobody() {
+    fn a_removed_server_has_no_followers() {
         let mut all = Subscriptions::default();
         let instance = files().instance("agent.a");
         let other = ServerId::new("other");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_refuse_and_change_nothing() {
+    fn a_subscription_beyond_a_bound_changes_nothing() {
         let mut all = Subscriptions::default();
         for connection in 0..10 {
             for n in 0..PER_CONNECTION_MAX {
@@ -284,8 +284,8 @@ mod tests {
                     .unwrap();
             }
         }
-        let own = all.subscribe(ConnectionId(0), &files(), "one more");
-        assert_eq!(own, Err(SubscriptionLimit::PerConnection));
+        let subscribed = all.subscribe(ConnectionId(0), &files(), "one more");
+        assert_eq!(subscribed, Err(SubscriptionLimit::PerConnection));
         let other = all.subscribe(ConnectionId(99), &files(), "one more");
         assert_eq!(other, Err(SubscriptionLimit::Total));
         assert_eq!(all.len(), TOTAL_MAX);
@@ -297,10 +297,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain set of (connection, uri): the server is subscribed exactly to what
-        /// somebody follows.
+        /// Against a set of (connection, uri).
         #[test]
-        fn the_server_is_asked_for_what_is_followed(
+        fn the_server_is_subscribed_exactly_to_followed_resources(
             steps in proptest::collection::vec((0u8..4, 0u64..4, 0u8..4), 0..80)
         ) {
             let mut all = Subscriptions::default();
@@ -331,9 +330,9 @@ mod tests {
                 prop_assert_eq!(&upstream, &followed);
                 prop_assert_eq!(all.len(), model.len());
                 for uri in &followed {
-                    let told: BTreeSet<_> = all.followers(&files(), uri).collect();
+                    let followers: BTreeSet<_> = all.followers(&files(), uri).collect();
                     let want = model.iter().filter(|(_, u)| **u == **uri).map(|(c, _)| *c);
-                    prop_assert_eq!(told, want.collect::<BTreeSet<_>>());
+                    prop_assert_eq!(followers, want.collect::<BTreeSet<_>>());
                 }
             }
         }

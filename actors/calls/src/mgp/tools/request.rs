@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::tools::index::{SearchFilter, Strategy};
-use mgp_engine::tools::tool_requests::{
+use mgp_engine::tools::tool_request_decision::{
     CANDIDATES_MAX, Candidate, CapabilityMatches, CreationConditions, Query, Readiness,
     build_queries, decide,
 };

@@ -64,7 +64,7 @@ fn found(results: &[(Outcome, Value)]) -> CallLookup {
 
 /// A call that was sent and not answered is unknown, never undone.
 #[test]
-fn what_was_sent_is_never_said_to_be_undone() {
+fn a_dispatched_request_is_never_reported_as_not_executed() {
     assert_eq!(for_refusal(&lost()), CallOutcome::Unknown);
     assert_eq!(for_refusal(&slow()), CallOutcome::Unknown);
     assert_eq!(for_refusal(&Refusal::Cancelled), CallOutcome::Unknown);
@@ -74,7 +74,7 @@ fn what_was_sent_is_never_said_to_be_undone() {
 /// A call whose first part reached its server was made, whatever keeps a later part from it: where the server is away it
 /// is lost, anything else is a failure that no other place is asked about, and neither is said to be undone.
 #[test]
-fn a_call_that_was_dispatched_is_never_said_to_be_undone() {
+fn a_dispatched_call_is_never_reported_as_not_executed() {
     let server = ServerId::new("it");
     let owner = |cause, outcome| {
         Refusal::Owner(Box::new(OwnerRefusal {
@@ -113,7 +113,7 @@ fn a_call_that_was_dispatched_is_never_said_to_be_undone() {
 
 /// A result that the kernel keeps back was given all the same.
 #[test]
-fn a_call_whose_result_is_kept_back_was_done() {
+fn a_call_with_an_undelivered_result_is_done() {
     let kept = mark_answered(Refusal::Forbidden("a hook".into()), ID);
     assert_eq!(for_refusal(&kept), CallOutcome::Done);
     assert!(kept.to_string().contains("the server did answer"), "{kept}");
@@ -125,7 +125,7 @@ fn a_call_whose_result_is_kept_back_was_done() {
 
 /// The last of what became of a call with this id is told, and that something is unknown before all.
 #[test]
-fn a_record_tells_what_became_of_its_call() {
+fn a_record_has_the_outcome_of_its_call() {
     let told =
         |results: &[(Outcome, Value)]| found(results).into_history(ID, false).unwrap().outcome;
     let said = |outcome: &str| json!({OUTCOME: outcome});
@@ -161,7 +161,7 @@ fn a_record_tells_what_became_of_its_call() {
 
 /// The number of a record counts what everybody does: the operator reads it, an agent does not.
 #[test]
-fn an_agent_reads_no_number_of_the_log() {
+fn agents_get_no_sequence_numbers_of_the_log() {
     let asked = |own| {
         let told = found(&[(Outcome::Success, json!({}))]).into_history(ID, own);
         serde_json::to_value(told.unwrap()).unwrap()["records"][0]["seq"].clone()
@@ -171,7 +171,7 @@ fn an_agent_reads_no_number_of_the_log() {
 
 /// What is no call is no record of one.
 #[test]
-fn other_events_of_a_trace_are_no_calls() {
+fn other_events_of_a_trace_are_not_call_records() {
     let mut other = event(Outcome::Success, json!({}));
     other.event_type = EventType::AccessGranted;
     assert_eq!(parse_call_record(1, other), None);
@@ -179,7 +179,7 @@ fn other_events_of_a_trace_are_no_calls() {
 
 /// A missing record means unknown once a kernel has ended without closing its log, and nothing before that.
 #[test]
-fn a_missing_record_means_unknown_after_an_unclean_end() {
+fn a_missing_record_is_unknown_after_an_unclean_shutdown() {
     let none = CallLookup {
         log_start: Some("2026-11-01".into()),
         ..CallLookup::default()
@@ -208,7 +208,7 @@ fn a_missing_record_means_unknown_after_an_unclean_end() {
 
 /// A server that was away before the call was sent, or that is slow, gets no call of an idempotent tool twice.
 #[test]
-fn only_what_was_lost_is_made_again() {
+fn only_lost_calls_are_retried() {
     let mut tries = IdempotentRetries::default();
     assert_eq!(tries.next_delay(&away(Some(10)), at(0)), None);
     assert_eq!(tries.next_delay(&slow(), at(0)), None);
@@ -223,7 +223,7 @@ fn only_what_was_lost_is_made_again() {
 proptest! {
     /// Whatever a server does, there are so many tries, and none later than its time.
     #[test]
-    fn tries_have_an_end(ends in proptest::collection::vec(proptest::option::of(0u64..40_000), 1..20)) {
+    fn retries_are_bounded(ends in proptest::collection::vec(proptest::option::of(0u64..40_000), 1..20)) {
         let (mut tries, mut now, mut first) = (IdempotentRetries::default(), at(0), None);
         for end in ends {
             let refusal = end.map_or_else(lost, |ms| away(Some(ms)));

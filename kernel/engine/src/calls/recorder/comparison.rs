@@ -164,7 +164,7 @@ mod tests {
 
     /// Decision 0068: the same values are the same answer, however they are written.
     #[test]
-    fn answers_are_compared_as_values() {
+    fn responses_are_compared_as_json_values() {
         let recorded: Value =
             serde_json::from_str(r#"{"result":{"a":1,"b":[1.0,"x"],"c~/d":null}}"#).unwrap();
         let same: Value =
@@ -203,7 +203,7 @@ mod tests {
 
     /// Decision 0068: what changes as MCP says is compared by whether it is there, and only where MCP says so.
     #[test]
-    fn what_changes_by_its_nature_is_no_difference() {
+    fn volatile_members_are_not_compared() {
         let recorded = json!({"result": {"nextCursor": "a", "requestState": "x",
             "structuredContent": {"taskId": "1"}, "resources": [{"annotations": {"lastModified": "2026"}}]}});
         let mut now = recorded.clone();
@@ -236,7 +236,7 @@ mod tests {
     proptest! {
         /// Every answer is the same as itself, and differs from one with another text somewhere.
         #[test]
-        fn an_answer_is_itself(texts in proptest::collection::vec(".{0,8}", 1..6)) {
+        fn a_response_equals_itself(texts in proptest::collection::vec(".{0,8}", 1..6)) {
             let of = |texts: &[String]| json!({"result": {"content": texts, "n": texts.len()}});
             prop_assert!(find_differences(&of(&texts), &of(&texts), &[]).is_empty());
             let mut other = texts.clone();

@@ -55,7 +55,7 @@ fn bodies() -> Follow {
 
 /// Decision 0068: an answer is shown with what it answers and how long that took; both sides may use the same id.
 #[test]
-fn an_answer_is_shown_with_its_request() {
+fn a_response_is_recorded_with_its_request() {
     let mut it = Scene::new(Follow::default());
     let asked = it.frame(Kernel, &call(7, "echo")).unwrap();
     assert_eq!(asked.about.as_deref(), Some("echo"));
@@ -76,7 +76,7 @@ fn an_answer_is_shown_with_its_request() {
 }
 
 #[test]
-fn what_a_kernel_gave_up_is_shown_with_the_reason() {
+fn abandoned_requests_are_recorded_with_a_reason() {
     let mut it = Scene::new(Follow::default());
     it.frame(Kernel, &call(1, "slow"));
     let why = "lost, with hunter2-hunter2";
@@ -91,7 +91,7 @@ fn what_a_kernel_gave_up_is_shown_with_the_reason() {
 /// Decision 0068: filters let a request pass together with its answer; what cannot be read passes all but none is
 /// lost.
 #[test]
-fn filters_let_requests_pass_with_their_answers() {
+fn filters_pass_requests_with_their_responses() {
     let tool = |tool: &str| Follow {
         tools: vec![tool.into()],
         ..Follow::default()
@@ -125,7 +125,7 @@ fn filters_let_requests_pass_with_their_answers() {
 
 /// Decision 0068: nothing that is shown has a secret in it: not a name, an id, a body, or what is no message.
 #[test]
-fn no_part_of_a_message_shows_a_secret() {
+fn secrets_are_masked_in_all_parts_of_a_message() {
     let mut it = Scene::new(bodies());
     let secret = "hunter2-hunter2";
     let mut request = call(1, secret);
@@ -150,7 +150,7 @@ fn no_part_of_a_message_shows_a_secret() {
 
 /// Decision 0068: what is cut is masked before.
 #[test]
-fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
+fn truncation_leaves_no_part_of_a_secret() {
     let mut it = Scene::new(bodies());
     let long = "x".repeat(TEXT_MAX - 8) + "hunter2-hunter2";
     let noise = format!("{long} \u{1}");
@@ -171,7 +171,7 @@ fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
 }
 
 #[test]
-fn a_long_message_is_shown_without_its_text() {
+fn a_long_message_is_recorded_without_its_text() {
     let mut it = Scene::new(bodies());
     let mut long = call(1, "echo");
     long["params"]["arguments"] = "x".repeat(MESSAGE_MAX).into();
@@ -181,7 +181,7 @@ fn a_long_message_is_shown_without_its_text() {
 }
 
 #[test]
-fn requests_that_are_never_answered_are_forgotten() {
+fn unanswered_requests_are_bounded() {
     let mut it = Scene::new(Follow::default());
     for id in 0..=PENDING_MAX as u64 {
         it.frame(Kernel, &call(id, "echo"));
@@ -191,7 +191,7 @@ fn requests_that_are_never_answered_are_forgotten() {
 
 /// What is kept of a request has a bound: of the answer to a longer one only what it says itself is shown.
 #[test]
-fn nothing_long_is_kept_of_a_request() {
+fn stored_data_of_a_request_is_bounded() {
     let mut it = Scene::new(Follow::default());
     let rest = "tools/call".len() + "1".len();
     for (name, kept) in [(PENDING_BYTES_MAX - rest, true), (PENDING_BYTES_MAX, false)] {

@@ -91,7 +91,7 @@ proptest! {
     /// Whatever happens in whatever order: what a server may have read is never "not executed", what none did always
     /// is, and nothing is sent for a call that was taken back.
     #[test]
-    fn the_outcome_is_what_servers_saw(events in proptest::collection::vec(any_event(), 0..24)) {
+    fn the_outcome_matches_what_servers_received(events in proptest::collection::vec(any_event(), 0..24)) {
         let (mut state, mut server) = (CallState::default(), Server::default());
         for event in events {
             apply(&mut state, &mut server, event);
@@ -136,7 +136,7 @@ fn a_later_attempt_does_not_undo_an_earlier_one() {
 
 /// What was written to a connection that was lost before the server read it was not executed.
 #[test]
-fn what_was_not_read_was_not_executed() {
+fn an_unread_request_was_not_executed() {
     let mut state = CallState::default();
     state.start_attempt(false);
     assert!(state.dispatch());
@@ -147,7 +147,7 @@ fn what_was_not_read_was_not_executed() {
 
 /// An error that says nothing about the call means nothing where no server was reached.
 #[test]
-fn what_reached_no_server_was_not_executed_whatever_ended_it() {
+fn an_undispatched_call_was_not_executed_for_any_refusal() {
     let mut state = CallState::default();
     state.start_attempt(false);
     for refusal in [Refusal::Cancelled, Refusal::Internal("no memory".into())] {
@@ -171,7 +171,7 @@ fn a_continued_call_has_reached_its_server() {
 
 /// The fallback of a tool is a call of its own; the request has reached what both did.
 #[test]
-fn a_nested_call_has_a_state_of_its_own() {
+fn a_nested_call_has_its_own_state() {
     let mut state = CallState::default();
     state.admit();
     state.start_attempt(false);

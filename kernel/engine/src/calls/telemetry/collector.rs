@@ -147,7 +147,7 @@ mod tests {
 
     /// Decision 0066: five tries, with pauses of about 1, 2, 4 and 8 s.
     #[test]
-    fn a_message_is_tried_five_times_with_pauses_that_grow() {
+    fn a_message_is_sent_five_times_with_growing_backoff() {
         for chance in [0, 1, 128, 254, 255] {
             let pauses = pauses(None, chance);
             assert_eq!(pauses.len(), 4, "a message is sent five times");
@@ -164,7 +164,7 @@ mod tests {
 
     /// Decision 0066: a collector may ask for another pause, up to 30 s, and not for more tries.
     #[test]
-    fn a_collector_asks_for_no_more_than_half_a_minute() {
+    fn a_collector_can_delay_retries_by_at_most_30_seconds() {
         for (asked, granted) in [(0, 0), (7, 7), (30, 30), (31, 30), (u64::MAX, 30)] {
             let asked = Some(Duration::from_secs(asked));
             let granted = Duration::from_secs(granted);
@@ -174,7 +174,7 @@ mod tests {
 
     /// OTLP 1.x, "Retryable Response Codes": four statuses, and no other one.
     #[test]
-    fn over_http_four_statuses_can_be_tried_again() {
+    fn four_http_statuses_are_retryable() {
         let later = |after| ExportResult::Retryable(after);
         for status in 100..=599 {
             let verdict = ExportResult::from_http(status, Some(" 3 "), b"");
@@ -215,7 +215,7 @@ mod tests {
 
     /// OTLP 1.x, "Failures" of OTLP/gRPC: six codes, and RESOURCE_EXHAUSTED where the collector says when.
     #[test]
-    fn over_grpc_six_codes_can_be_tried_again_and_one_that_says_when() {
+    fn six_grpc_codes_are_retryable_and_one_with_a_delay() {
         let throttled = status(&[
             ("type.googleapis.com/google.rpc.ErrorInfo", Some((9, 0))),
             (RETRY, Some((2, 500_000_000))),
@@ -250,7 +250,7 @@ mod tests {
 
     /// Times that are none are now, and a torn message says nothing.
     #[test]
-    fn a_delay_is_read_whatever_it_is() {
+    fn any_retry_delay_is_parsed() {
         for (delay, due) in [
             (None, Duration::ZERO),
             (Some((u64::MAX, u64::MAX)), Duration::ZERO),

@@ -161,7 +161,7 @@ mod tests {
 
     /// Decision 0066: both texts, letter by letter.
     #[test]
-    fn figures_are_written_in_both_forms() {
+    fn metrics_are_rendered_in_both_formats() {
         let plain = render(&told(), TextFormat::Prometheus);
         assert!(plain.starts_with(
             "# HELP mgp_calls_total Calls.\n# TYPE mgp_calls_total counter\n\
@@ -183,7 +183,7 @@ mod tests {
 
     /// Decision 0066: whatever is in a label, a figure is one line, and the label is read back as it was.
     #[test]
-    fn a_label_of_any_text_stays_one_label() {
+    fn a_label_value_is_escaped() {
         let hostile = [
             "a\"} 1\nmgp_calls_total{tool=\"b",
             "\\",

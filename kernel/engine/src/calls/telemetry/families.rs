@@ -159,7 +159,7 @@ mod tests {
 
     /// Decision 0066: what another program chose as a name is one line, and no longer than others.
     #[test]
-    fn a_name_that_others_chose_is_cut_and_shown() {
+    fn a_foreign_name_is_truncated_and_sanitized() {
         let family = MetricFamily::new("a", MetricKind::Gauge, "A.")
             .with_point(&[("tool", "a\u{202e}b\nc\u{7}")], 1_u64)
             .with_point(&[("tool", &"x".repeat(1000))], 2_u64);

@@ -279,7 +279,7 @@ mod tests {
 
     /// Decision 0066: ids are big-endian bytes, and a failure has its status.
     #[test]
-    fn a_span_is_written_with_its_ids() {
+    fn a_span_is_encoded_with_its_ids() {
         let span = FinishedSpan {
             trace: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
             id: 0x1112_1314_1516_1718,
@@ -307,7 +307,7 @@ mod tests {
 
     /// Decision 0066: a line that was written for a sampled request has the ids of its span, and no other line has any.
     #[test]
-    fn a_line_is_written_with_the_ids_of_its_request() {
+    fn a_log_line_is_encoded_with_the_ids_of_its_request() {
         let mut line = LogRecord {
             body: "b".into(),
             ..LogRecord::default()
@@ -323,7 +323,7 @@ mod tests {
 
     /// OTLP 1.x, "Partial success": a number and words are read, and what says neither is a whole success.
     #[test]
-    fn what_a_collector_did_not_take_is_read() {
+    fn rejected_items_of_a_collector_are_parsed() {
         let mut answer = ProtoMessage::default();
         answer.write_message(1, |partial| {
             partial.write_number(1, 3);

@@ -142,7 +142,7 @@ mod tests {
 
     /// What is written is read, and of what is no message nothing is read beyond its end.
     #[test]
-    fn fields_are_read_as_they_are_written() {
+    fn fields_survive_a_round_trip() {
         let mut message = ProtoMessage::default();
         message.write_number(1, u64::MAX);
         message.write_fixed64(2, 7);
@@ -169,7 +169,7 @@ mod tests {
 
     /// The examples of the protobuf documentation ("Encoding").
     #[test]
-    fn fields_are_written_as_documented() {
+    fn fields_are_encoded_as_documented() {
         let mut message = ProtoMessage::default();
         message.write_number(1, 150);
         message.write_bytes(2, b"testing");

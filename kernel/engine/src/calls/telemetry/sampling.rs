@@ -30,7 +30,7 @@ mod tests {
 
     /// Decision 0066: all, none, about as many as were asked for, and who sent a trace decides.
     #[test]
-    fn as_many_are_told_as_was_said() {
+    fn sampling_follows_the_configured_ratio() {
         let rule = |percent| Sampler {
             percent,
             parent_based: true,

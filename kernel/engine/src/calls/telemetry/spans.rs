@@ -74,7 +74,7 @@ mod tests {
 
     /// Decision 0066: a span takes about a kilobyte, however long the names of others are.
     #[test]
-    fn what_others_chose_is_cut() {
+    fn foreign_names_are_truncated() {
         let long = "ü".repeat(10_000);
         assert_eq!(
             AttributeValue::from(&*long),

@@ -1,4 +1,4 @@
-//! The assertion by which a client with a key shows who it is (RFC 7523, `private_key_jwt`).
+//! The assertion that authenticates a client with a key (RFC 7523, `private_key_jwt`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::SignInError;
 
-/// How long an assertion is good, in seconds: for the request it is made for.
+/// Lifetime of an assertion in seconds; it serves one request.
 const LIFETIME_SECS: u64 = 120;
 
-/// A key that signs, of the kinds that servers know.
+/// A signing key.
 pub enum ClientKey {
     /// `ES256` or `ES384`.
     Ecdsa(&'static str, EcdsaKeyPair),
@@ -24,25 +24,25 @@ pub enum ClientKey {
     Rsa(Box<RsaKeyPair>),
 }
 
-/// What one assertion says.
+/// The claims of one assertion.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientAssertion<'a> {
     /// The client's id.
     pub client: &'a str,
-    /// The authorization server it is for, by its issuer.
+    /// The issuer of the authorization server.
     pub audience: &'a str,
-    /// What tells it from every other one.
+    /// Its unique id.
     pub id: &'a str,
     /// The time, in seconds since 1970.
     pub now: u64,
 }
 
 impl ClientKey {
-    /// Reads PKCS#8 in PEM; what kind of key it is, it says itself. `chance` blinds signatures.
+    /// Parses PKCS#8 in PEM of any supported algorithm. `rng` blinds signatures.
     ///
     /// # Errors
-    /// [`SignInError::UnusableKey`], which repeats nothing of it.
-    pub fn parse_pem(pem: &str, chance: &SystemRandom) -> Result<Self, SignInError> {
+    /// [`SignInError::UnusableKey`], which contains no part of the key.
+    pub fn parse_pem(pem: &str, rng: &SystemRandom) -> Result<Self, SignInError> {
         let lines = pem.lines().map(str::trim);
         let mut body = lines
             .skip_while(|line| *line != "-----BEGIN PRIVATE KEY-----")
@@ -60,7 +60,7 @@ impl ClientKey {
             ("ES384", &ECDSA_P384_SHA384_FIXED_SIGNING),
         ];
         for (name, curve) in curves {
-            if let Ok(key) = EcdsaKeyPair::from_pkcs8(curve, &der, chance) {
+            if let Ok(key) = EcdsaKeyPair::from_pkcs8(curve, &der, rng) {
                 return Ok(Self::Ecdsa(name, key));
             }
         }
@@ -75,14 +75,14 @@ impl ClientKey {
             .map_err(|_| unknown)
     }
 
-    /// A signed assertion.
+    /// Signs an assertion.
     ///
     /// # Errors
-    /// [`SignInError::UnusableKey`]: it does not sign.
+    /// [`SignInError::UnusableKey`] if signing fails.
     pub fn sign(
         &self,
-        says: ClientAssertion<'_>,
-        chance: &SystemRandom,
+        assertion: ClientAssertion<'_>,
+        rng: &SystemRandom,
     ) -> Result<String, SignInError> {
         let algorithm = match self {
             Self::Ecdsa(name, _) => name,
@@ -91,12 +91,12 @@ impl ClientKey {
         };
         let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let claims = json!({
-            "iss": says.client,
-            "sub": says.client,
-            "aud": says.audience,
-            "jti": says.id,
-            "iat": says.now,
-            "exp": says.now + LIFETIME_SECS,
+            "iss": assertion.client,
+            "sub": assertion.client,
+            "aud": assertion.audience,
+            "jti": assertion.id,
+            "iat": assertion.now,
+            "exp": assertion.now + LIFETIME_SECS,
         });
         let signed = format!(
             "{}.{}",
@@ -106,15 +106,15 @@ impl ClientKey {
         let failed = |_| SignInError::UnusableKey("it does not sign");
         let signature = match self {
             Self::Ecdsa(_, key) => {
-                let made = key.sign(chance, signed.as_bytes()).map_err(failed)?;
-                made.as_ref().to_vec()
+                let signature = key.sign(rng, signed.as_bytes()).map_err(failed)?;
+                signature.as_ref().to_vec()
             }
             Self::Ed25519(key) => key.sign(signed.as_bytes()).as_ref().to_vec(),
             Self::Rsa(key) => {
-                let mut made = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, chance, signed.as_bytes(), &mut made)
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, rng, signed.as_bytes(), &mut signature)
                     .map_err(failed)?;
-                made
+                signature
             }
         };
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
@@ -140,14 +140,14 @@ mod tests {
         )
     }
 
-    const SAYS: ClientAssertion<'_> = ClientAssertion {
+    const CLAIMS: ClientAssertion<'_> = ClientAssertion {
         client: "me",
         audience: "https://as",
         id: "1",
         now: 1000,
     };
 
-    fn halves(jwt: &str) -> (String, Vec<u8>) {
+    fn split_signature(jwt: &str) -> (String, Vec<u8>) {
         let (signed, signature) = jwt.rsplit_once('.').unwrap();
         (
             signed.to_owned(),
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_key_signs_what_its_other_half_knows() {
-        let chance = SystemRandom::new();
-        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &chance).unwrap();
-        let own = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &chance)
-            .unwrap();
-        let key = ClientKey::parse_pem(&pem(der.as_ref()), &chance).unwrap();
-        let (signed, signature) = halves(&key.sign(SAYS, &chance).unwrap());
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, own.public_key().as_ref())
+    fn each_kind_of_key_signs_verifiably() {
+        let rng = SystemRandom::new();
+        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &rng).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &rng).unwrap();
+        let key = ClientKey::parse_pem(&pem(der.as_ref()), &rng).unwrap();
+        let (signed, signature) = split_signature(&key.sign(CLAIMS, &rng).unwrap());
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref())
             .verify(signed.as_bytes(), &signature)
             .unwrap();
         let (head, body) = signed.split_once('.').unwrap();
@@ -181,25 +181,25 @@ mod tests {
             (&json!("https://as"), &json!(1120))
         );
 
-        let der = Ed25519KeyPair::generate_pkcs8(&chance).unwrap();
-        let own = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
-        let key = ClientKey::parse_pem(&pem(der.as_ref()), &chance).unwrap();
-        let (signed, signature) = halves(&key.sign(SAYS, &chance).unwrap());
-        UnparsedPublicKey::new(&ED25519, own.public_key().as_ref())
+        let der = Ed25519KeyPair::generate_pkcs8(&rng).unwrap();
+        let pair = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
+        let key = ClientKey::parse_pem(&pem(der.as_ref()), &rng).unwrap();
+        let (signed, signature) = split_signature(&key.sign(CLAIMS, &rng).unwrap());
+        UnparsedPublicKey::new(&ED25519, pair.public_key().as_ref())
             .verify(signed.as_bytes(), &signature)
             .unwrap();
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_being_repeated() {
-        let chance = SystemRandom::new();
+    fn an_invalid_key_is_rejected_without_being_quoted() {
+        let rng = SystemRandom::new();
         for bad in [
             "",
             "s3cret",
             "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----",
             &pem(b"s3cret"),
         ] {
-            let refused = ClientKey::parse_pem(bad, &chance).err().unwrap();
+            let refused = ClientKey::parse_pem(bad, &rng).err().unwrap();
             assert!(!refused.to_string().contains("s3cret"), "{refused}");
         }
     }

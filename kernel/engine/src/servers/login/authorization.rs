@@ -1,4 +1,4 @@
-//! The way of a person's browser: where it is sent, and what it brings back.
+//! The authorization request and its response, through a person's browser.
 
 use url::{Url, form_urlencoded};
 
@@ -6,22 +6,22 @@ use super::pkce::CodeVerifier;
 use super::scopes::{OFFLINE_ACCESS, ScopeSet};
 use super::{SignInError, parse_safe_url, quote_foreign_text};
 
-/// One request to sign in.
+/// An authorization request.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizationRequest<'a> {
-    /// Where.
+    /// The authorization endpoint.
     pub endpoint: &'a str,
     /// The client's id.
     pub client: &'a str,
-    /// Where the browser comes back to.
+    /// The redirect URI.
     pub callback: &'a str,
-    /// What tells this login from every other one.
+    /// Identifies this login.
     pub state: &'a str,
-    /// The secret of its code.
+    /// The PKCE secret.
     pub verifier: &'a CodeVerifier,
-    /// The server that the token is for, where it has a name.
+    /// The resource that the token is for, if known.
     pub resource: Option<&'a str>,
-    /// What is asked for.
+    /// The requested scopes.
     pub scopes: &'a ScopeSet,
 }
 
@@ -47,7 +47,7 @@ impl AuthorizationRequest<'_> {
         if !self.scopes.is_empty() {
             query.append_pair("scope", &self.scopes.to_string());
         }
-        // OpenID Connect gives a refresh token only to who has asked the person for it.
+        // OpenID Connect issues a refresh token only with the person's consent.
         if self.scopes.covers(&ScopeSet::from_names([OFFLINE_ACCESS])) {
             query.append_pair("prompt", "consent");
         }
@@ -56,43 +56,43 @@ impl AuthorizationRequest<'_> {
     }
 }
 
-/// What an answer is held to.
+/// Checks of an authorization response.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedResponse<'a> {
-    /// Of this login.
+    /// The state of this login.
     pub state: &'a str,
-    /// From this authorization server.
+    /// The issuer of this login.
     pub issuer: &'a str,
-    /// Which says that its answers name it (RFC 9207).
+    /// The issuer's metadata says that its responses name it (RFC 9207).
     pub sends_issuer: bool,
 }
 
 impl ExpectedResponse<'_> {
-    /// The code in the query that a browser came back with.
+    /// The code in the query of the redirect.
     ///
     /// # Errors
-    /// [`SignInError::UnknownState`] for one of another login, or for one with a parameter twice: the login still waits.
-    /// Every other error ends it, and its code is not used.
+    /// [`SignInError::UnknownState`] for a response to another login or with a repeated parameter: the login still
+    /// waits. Every other error ends the login.
     pub fn parse_code(&self, query: &str) -> Result<String, SignInError> {
-        let mut found = CallbackParams::default();
+        let mut params = CallbackParams::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let place = match &*name {
-                "state" => &mut found.state,
-                "code" => &mut found.code,
-                "iss" => &mut found.issuer,
-                "error" => &mut found.error,
-                "error_description" => &mut found.description,
+            let param = match &*name {
+                "state" => &mut params.state,
+                "code" => &mut params.code,
+                "iss" => &mut params.issuer,
+                "error" => &mut params.error,
+                "error_description" => &mut params.description,
                 _ => continue,
             };
-            if place.replace(value.into_owned()).is_some() {
+            if param.replace(value.into_owned()).is_some() {
                 return Err(SignInError::UnknownState);
             }
         }
-        if found.state.as_deref() != Some(self.state) {
+        if params.state.as_deref() != Some(self.state) {
             return Err(SignInError::UnknownState);
         }
-        // Before everything else that it says: nothing of another server's answer is believed.
-        let named = match found.issuer {
+        // Checked first: the rest of another issuer's response is untrusted.
+        let named = match params.issuer {
             Some(issuer) if issuer != self.issuer => Some(quote_foreign_text(&issuer)),
             None if self.sends_issuer => {
                 Some("nobody, though it says that it names itself".to_owned())
@@ -105,15 +105,15 @@ impl ExpectedResponse<'_> {
                 wanted: quote_foreign_text(self.issuer),
             });
         }
-        if let Some(error) = found.error {
-            let more = found
+        if let Some(error) = params.error {
+            let description = params
                 .description
                 .map(|more| format!(" ({})", quote_foreign_text(&more)));
             return Err(SignInError::Rejected(
-                quote_foreign_text(&error) + &more.unwrap_or_default(),
+                quote_foreign_text(&error) + &description.unwrap_or_default(),
             ));
         }
-        let code = found.code.filter(|code| !code.is_empty());
+        let code = params.code.filter(|code| !code.is_empty());
         code.ok_or_else(|| SignInError::Rejected("its answer holds no code".into()))
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_sent_with_pkce_state_and_the_server_the_token_is_for() {
+    fn the_request_has_pkce_state_and_resource() {
         let verifier = CodeVerifier::from_random([7; 32]);
         let url = request(&verifier, &ScopeSet::parse("a b")).url().unwrap();
         let url = Url::parse(&url).unwrap();
@@ -174,26 +174,26 @@ mod tests {
         assert!(offline.contains("prompt=consent"), "{offline}");
     }
 
-    fn answer(names_itself: bool, query: &str) -> Result<String, SignInError> {
-        let awaited = ExpectedResponse {
+    fn parse(sends_issuer: bool, query: &str) -> Result<String, SignInError> {
+        let expected = ExpectedResponse {
             state: "st",
             issuer: "https://as",
-            sends_issuer: names_itself,
+            sends_issuer,
         };
-        awaited.parse_code(query)
+        expected.parse_code(query)
     }
 
     #[test]
-    fn a_code_of_this_login_and_this_issuer_is_taken() {
-        assert_eq!(answer(false, "code=c%20d&state=st").unwrap(), "c d");
+    fn a_code_of_this_login_and_issuer_is_accepted() {
+        assert_eq!(parse(false, "code=c%20d&state=st").unwrap(), "c d");
         assert_eq!(
-            answer(true, "code=c&state=st&iss=https%3A%2F%2Fas").unwrap(),
+            parse(true, "code=c&state=st&iss=https%3A%2F%2Fas").unwrap(),
             "c"
         );
     }
 
     #[test]
-    fn an_answer_of_another_login_leaves_this_one_waiting() {
+    fn a_response_to_another_login_leaves_this_one_waiting() {
         for stray in [
             "",
             "code=c",
@@ -203,16 +203,16 @@ mod tests {
             "code=c&state=st&iss=https://as&iss=https://evil",
         ] {
             assert_eq!(
-                answer(false, stray),
+                parse(false, stray),
                 Err(SignInError::UnknownState),
                 "{stray}"
             );
         }
     }
 
-    /// RFC 9207: letter by letter, said or not, and before an error is believed.
+    /// RFC 9207: compared exactly, and before an error is read.
     #[test]
-    fn an_answer_of_another_issuer_ends_the_login() {
+    fn a_response_of_another_issuer_ends_the_login() {
         for (names, query) in [
             (true, "code=c&state=st"),
             (true, "code=c&state=st&iss=https://evil"),
@@ -221,15 +221,15 @@ mod tests {
             (true, "error=access_denied&state=st&iss=https://evil"),
         ] {
             assert!(
-                matches!(answer(names, query), Err(SignInError::IssuerMixUp { .. })),
+                matches!(parse(names, query), Err(SignInError::IssuerMixUp { .. })),
                 "{query}"
             );
         }
     }
 
     #[test]
-    fn a_refusal_is_told_in_plain_words() {
-        let refused = answer(
+    fn a_rejection_is_reported_with_its_sanitized_description() {
+        let refused = parse(
             false,
             "state=st&error=access_denied&error_description=no%1b%5B31m",
         );
@@ -238,7 +238,7 @@ mod tests {
             Err(SignInError::Rejected("access_denied (no[31m)".into()))
         );
         assert!(matches!(
-            answer(false, "state=st&code="),
+            parse(false, "state=st&code="),
             Err(SignInError::Rejected(_))
         ));
     }

@@ -1,30 +1,30 @@
-//! What a server says in `WWW-Authenticate` when it wants a token (RFC 9110, RFC 6750, RFC 9728).
+//! Parses `WWW-Authenticate` of a server that requires a token (RFC 9110, RFC 6750, RFC 9728).
 
 use super::scopes::ScopeSet;
 
-/// Longest value read, in bytes; a longer one says nothing.
+/// Longest value read, in bytes; longer ones are ignored.
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
 /// The challenge of the scheme `Bearer`, or `DPoP`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginChallenge {
-    /// Where the server's metadata is.
+    /// URL of the resource metadata.
     pub resource_metadata: Option<String>,
-    /// The scopes that what was asked needs.
+    /// The scopes that the request needs.
     pub scope: ScopeSet,
-    /// Why the token was not good, such as `invalid_token` or `insufficient_scope`.
+    /// Why the token was rejected, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
-    /// It wants tokens that are bound to a key (RFC 9449).
+    /// Tokens must be bound to a key (RFC 9449).
     pub requires_dpop: bool,
 }
 
 impl LoginChallenge {
-    /// The challenge in the values of this header, of which there may be several with several each. The first
-    /// one of the scheme counts, and in it the first parameter of a name.
+    /// Parses the header's values, each of which may hold several challenges. The first challenge of the scheme counts,
+    /// and in it the first parameter of each name.
     #[must_use]
     pub fn parse<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
         let mut found: Option<Self> = None;
-        let mut ours = false;
+        let mut is_match = false;
         for value in values
             .into_iter()
             .filter(|value| value.len() <= VALUE_BYTES_MAX)
@@ -33,24 +33,25 @@ impl LoginChallenge {
                 let (scheme, parameter) = split_part(part);
                 if let Some(scheme) = scheme {
                     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
-                    ours = (is("bearer") || is("dpop")) && found.is_none();
-                    if ours {
+                    is_match = (is("bearer") || is("dpop")) && found.is_none();
+                    if is_match {
                         found = Some(Self {
                             requires_dpop: is("dpop"),
                             ..Self::default()
                         });
                     }
                 }
-                if let (true, Some(challenge), Some(parameter)) = (ours, &mut found, parameter) {
+                if let (true, Some(challenge), Some(parameter)) = (is_match, &mut found, parameter)
+                {
                     challenge.add_parameter(parameter);
                 }
             }
-            ours = false;
+            is_match = false;
         }
         found
     }
 
-    /// The token is good and does not suffice: a login for more is wanted.
+    /// The token is valid but lacks scopes: a login for more scopes is needed.
     #[must_use]
     pub fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
@@ -77,46 +78,46 @@ impl LoginChallenge {
 /// A parameter of the first challenge of the scheme `Bearer` in one value of this header.
 #[must_use]
 pub fn find_parameter(value: &str, wanted: &str) -> Option<String> {
-    let mut ours = false;
-    let within = split_list(value.get(..VALUE_BYTES_MAX).unwrap_or(value)).filter_map(|part| {
+    let mut is_match = false;
+    let parameters = split_list(value.get(..VALUE_BYTES_MAX).unwrap_or(value)).filter_map(|part| {
         let (scheme, parameter) = split_part(part);
         if let Some(scheme) = scheme {
-            ours = scheme.eq_ignore_ascii_case("bearer");
+            is_match = scheme.eq_ignore_ascii_case("bearer");
         }
-        parameter.filter(|_| ours)
+        parameter.filter(|_| is_match)
     });
-    let mut named = within.filter_map(|parameter| {
+    let mut values = parameters.filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let is = name.trim().eq_ignore_ascii_case(wanted);
         is.then(|| unquote(value.trim()))
     });
-    named.next()
+    values.next()
 }
 
-/// The parts between commas that stand in no quotes.
+/// Splits at commas outside quotes.
 fn split_list(value: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
-    let cut = move |c: char| {
-        let ends = c == ',' && !quoted;
+    let is_separator = move |c: char| {
+        let is_end = c == ',' && !quoted;
         match (c, escaped) {
             ('"', false) => quoted = !quoted,
             ('\\', false) if quoted => {
                 escaped = true;
-                return ends;
+                return is_end;
             }
             _ => {}
         }
         escaped = false;
-        ends
+        is_end
     };
     value
-        .split(cut)
+        .split(is_separator)
         .map(str::trim)
         .filter(|part| !part.is_empty())
 }
 
-/// A scheme, where the part begins a challenge, and a parameter, where there is one.
+/// Splits a part into the scheme, if it begins a challenge, and the parameter, if any.
 fn split_part(part: &str) -> (Option<&str>, Option<&str>) {
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let end = part.find(|c| !token(c)).unwrap_or(part.len());

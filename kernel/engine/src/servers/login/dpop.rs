@@ -1,5 +1,4 @@
-//! The proof that who sends a token is who it was given to (DPoP, RFC 9449): a key of one login, and a signature
-//! for each request alone.
+//! DPoP (RFC 9449): proves that the sender of a token owns the key it is bound to, with one signature per request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,101 +9,101 @@ use serde_json::json;
 
 use super::SignInError;
 
-/// The algorithm, which every server of the extension knows.
+/// The algorithm that every DPoP server supports.
 pub(crate) const DPOP_ALGORITHM: &str = "ES256";
-/// Longest nonce of a server that is sent back, in bytes; a longer one is none.
+/// Longest accepted nonce of a server, in bytes; longer ones are ignored.
 pub const NONCE_MAX: usize = 1 << 10;
 
-/// The key of one login. It is kept with the tokens that are bound to it, and with nothing else.
+/// The key of one login, stored only with the tokens bound to it.
 pub struct DpopKey {
     pair: EcdsaKeyPair,
     encoded: String,
 }
 
-/// What one proof says.
+/// The claims of one proof.
 #[derive(Clone, Copy, Debug)]
 pub struct DpopClaims<'a> {
     /// The method of the request.
     pub method: &'a str,
-    /// Its address; query and fragment are left out.
+    /// Its URL; query and fragment are dropped.
     pub url: &'a str,
-    /// The token that goes with it; none when one is asked for.
+    /// The token it is sent with; `None` for a token request.
     pub token: Option<&'a str>,
-    /// The server's nonce, where it gave one.
+    /// The server's nonce, if any.
     pub nonce: Option<&'a str>,
-    /// What tells this proof from every other one.
+    /// The unique id of the proof.
     pub id: &'a str,
     /// The time, in seconds since 1970.
     pub now: u64,
 }
 
 impl DpopKey {
-    /// A new key.
+    /// Generates a key.
     ///
     /// # Errors
-    /// [`SignInError::UnusableKey`]: the system has no chance.
-    pub fn new(chance: &SystemRandom) -> Result<Self, SignInError> {
-        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, chance);
-        let made = made.map_err(|_| SignInError::UnusableKey("it could not be made"))?;
-        Self::decode(&URL_SAFE_NO_PAD.encode(made), chance)
+    /// [`SignInError::UnusableKey`] if the system's random source fails.
+    pub fn new(rng: &SystemRandom) -> Result<Self, SignInError> {
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, rng);
+        let pkcs8 = pkcs8.map_err(|_| SignInError::UnusableKey("it could not be generated"))?;
+        Self::decode(&URL_SAFE_NO_PAD.encode(pkcs8), rng)
     }
 
-    /// The key as it was kept.
+    /// Decodes a stored key.
     ///
     /// # Errors
     /// [`SignInError::UnusableKey`].
-    pub fn decode(kept: &str, chance: &SystemRandom) -> Result<Self, SignInError> {
-        let bad = SignInError::UnusableKey("what is kept of it is none");
-        let der = URL_SAFE_NO_PAD.decode(kept).map_err(|_| bad.clone())?;
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, chance);
+    pub fn decode(encoded: &str, rng: &SystemRandom) -> Result<Self, SignInError> {
+        let bad = SignInError::UnusableKey("the stored key is invalid");
+        let der = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| bad.clone())?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, rng);
         Ok(Self {
             pair: pair.map_err(|_| bad)?,
-            encoded: kept.to_owned(),
+            encoded: encoded.to_owned(),
         })
     }
 
-    /// The key, to be kept like a token.
+    /// The encoded key, a secret like a token.
     #[must_use]
     pub fn encoded(&self) -> &str {
         &self.encoded
     }
 
-    /// The proof of one request.
+    /// Signs the proof of one request.
     ///
     /// # Errors
-    /// [`SignInError::UnusableKey`]: it does not sign.
+    /// [`SignInError::UnusableKey`] if signing fails.
     pub fn sign_proof(
         &self,
-        says: DpopClaims<'_>,
-        chance: &SystemRandom,
+        request: DpopClaims<'_>,
+        rng: &SystemRandom,
     ) -> Result<String, SignInError> {
         let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
         let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
         let jwk = json!({"kty": "EC", "crv": "P-256", "x": x, "y": y});
-        let head = json!({"typ": "dpop+jwt", "alg": DPOP_ALGORITHM, "jwk": jwk});
-        let end = says.url.find(['?', '#']).unwrap_or(says.url.len());
+        let header = json!({"typ": "dpop+jwt", "alg": DPOP_ALGORITHM, "jwk": jwk});
+        let end = request.url.find(['?', '#']).unwrap_or(request.url.len());
         let mut claims = json!({
-            "jti": says.id,
-            "htm": says.method,
-            "htu": says.url[..end],
-            "iat": says.now,
+            "jti": request.id,
+            "htm": request.method,
+            "htu": request.url[..end],
+            "iat": request.now,
         });
-        if let Some(token) = says.token {
+        if let Some(token) = request.token {
             let hash = digest(&SHA256, token.as_bytes());
             claims["ath"] = URL_SAFE_NO_PAD.encode(hash).into();
         }
-        if let Some(nonce) = says.nonce {
+        if let Some(nonce) = request.nonce {
             claims["nonce"] = nonce.into();
         }
-        let signed = format!("{}.{}", part(head), part(claims));
-        let made = self.pair.sign(chance, signed.as_bytes());
-        let made = made.map_err(|_| SignInError::UnusableKey("it does not sign"))?;
-        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(made)))
+        let signed = format!("{}.{}", part(header), part(claims));
+        let signature = self.pair.sign(rng, signed.as_bytes());
+        let signature = signature.map_err(|_| SignInError::UnusableKey("it does not sign"))?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 }
 
-/// Shows nothing of it.
+/// Hides the key.
 impl std::fmt::Debug for DpopKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ProofKey(…)")
@@ -123,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_for_one_request_and_signed_by_the_key_it_shows() {
-        let chance = SystemRandom::new();
-        let key = DpopKey::new(&chance).unwrap();
-        let again = DpopKey::decode(key.encoded(), &chance).unwrap();
+    fn a_proof_covers_one_request_and_is_signed_by_its_public_key() {
+        let rng = SystemRandom::new();
+        let key = DpopKey::new(&rng).unwrap();
+        let again = DpopKey::decode(key.encoded(), &rng).unwrap();
         let says = DpopClaims {
             method: "POST",
             url: "https://h/mcp?secret=1#x",
@@ -135,7 +134,7 @@ mod tests {
             id: "1",
             now: 7,
         };
-        let proof = again.sign_proof(says, &chance).unwrap();
+        let proof = again.sign_proof(says, &rng).unwrap();
         let parts: Vec<&str> = proof.split('.').collect();
         let (head, claims) = (read(parts[0]), read(parts[1]));
         assert_eq!(
@@ -165,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn no_proof_is_like_another_and_none_shows_the_key() {
-        let chance = SystemRandom::new();
-        let key = DpopKey::new(&chance).unwrap();
+    fn proofs_are_unique_and_the_key_stays_secret() {
+        let rng = SystemRandom::new();
+        let key = DpopKey::new(&rng).unwrap();
         let says = |id| DpopClaims {
             method: "GET",
             url: "https://h/mcp",
@@ -176,10 +175,10 @@ mod tests {
             id,
             now: 7,
         };
-        let [one, other] = ["1", "2"].map(|id| key.sign_proof(says(id), &chance).unwrap());
+        let [one, other] = ["1", "2"].map(|id| key.sign_proof(says(id), &rng).unwrap());
         assert_ne!(one, other);
         assert!(read(one.split('.').nth(1).unwrap()).get("ath").is_none());
         assert_eq!(format!("{key:?}"), "ProofKey(…)");
-        assert!(DpopKey::decode("s3cret", &chance).is_err());
+        assert!(DpopKey::decode("s3cret", &rng).is_err());
     }
 }

@@ -1,27 +1,27 @@
-//! Proof that who brings a code is who asked for it (RFC 7636), with S256 and nothing less.
+//! Proof Key for Code Exchange (RFC 7636), with S256 only.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 
-/// The secret of one login, shown only with its code.
+/// The secret of one login, sent only with its code.
 #[derive(Clone)]
 pub struct CodeVerifier(String);
 
 impl CodeVerifier {
-    /// Of 32 bytes of good randomness.
+    /// From 32 bytes of a secure random source.
     #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(URL_SAFE_NO_PAD.encode(random))
     }
 
-    /// As it is shown with the code.
+    /// The verifier for the token request.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What is shown before.
+    /// Sent in the authorization request.
     #[must_use]
     pub fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(digest(&SHA256, self.0.as_bytes()))
@@ -40,7 +40,7 @@ mod tests {
 
     /// The example of RFC 7636, appendix B.
     #[test]
-    fn the_challenge_is_that_of_the_standard() {
+    fn the_challenge_matches_the_rfc_example() {
         let bytes = [
             116, 24, 223, 180, 151, 153, 224, 37, 79, 250, 96, 125, 216, 173, 187, 186, 22, 212,
             37, 77, 105, 214, 191, 240, 91, 88, 5, 88, 83, 132, 141, 121,

@@ -1,4 +1,4 @@
-//! What is kept of a login: one secret, bound to its issuer and its server.
+//! The stored login: one secret, bound to its issuer and its server.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,29 +7,29 @@ use super::discovery::AuthorizationServer;
 use super::scopes::ScopeSet;
 use super::token::{EXPIRY_MARGIN_MS, IssuedTokens};
 
-/// A login as it is kept, whole, in the store of secrets.
+/// A login, stored as one value in the secret store.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginRecord {
-    /// Who gave the tokens.
+    /// The issuer of the tokens.
     pub issuer: String,
-    /// Whom they are for, as they were asked for; `None` for a server of 2025-03-26, which has no such name.
+    /// The requested resource; `None` for a server of 2025-03-26, which has none.
     pub resource: Option<String>,
-    /// Where the next one is got.
+    /// The endpoint for refreshes.
     pub token_endpoint: String,
-    /// Where they are taken back.
+    /// The endpoint for revocation (RFC 7009).
     pub revocation_endpoint: Option<String>,
-    /// The client, at this issuer.
+    /// The client at this issuer.
     pub client: ClientIdentity,
-    /// The scopes asked for.
+    /// The requested scopes.
     pub asked: ScopeSet,
-    /// What opens the server; `None` after it was refused.
+    /// The access token; `None` after it was rejected.
     pub access: Option<String>,
-    /// What gets the next one.
+    /// The refresh token.
     pub refresh: Option<String>,
     /// When the token expires, in milliseconds since 1970.
     pub until_ms: Option<u64>,
-    /// The key that its tokens are bound to.
+    /// The DPoP key that the tokens are bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof_key: Option<String>,
 }
@@ -42,7 +42,7 @@ impl LoginRecord {
         resource: Option<String>,
         client: ClientIdentity,
         asked: ScopeSet,
-        given: IssuedTokens,
+        tokens: IssuedTokens,
     ) -> Self {
         Self {
             issuer: server.issuer.clone(),
@@ -50,30 +50,29 @@ impl LoginRecord {
             token_endpoint: server.token_endpoint.clone(),
             revocation_endpoint: server.revocation_endpoint.clone(),
             client,
-            asked: given
+            asked: tokens
                 .scopes
                 .as_ref()
                 .map_or_else(|| asked.clone(), |more| asked.clone().with_scopes(more)),
-            access: Some(given.access_token),
-            refresh: given.refresh_token,
-            until_ms: given.expires_at_ms,
+            access: Some(tokens.access_token),
+            refresh: tokens.refresh_token,
+            until_ms: tokens.expires_at_ms,
             proof_key: None,
         }
     }
 
-    /// The next token in the place of the last one. A refresh token that came with it replaces the one before,
-    /// which is not good any more (rotation).
+    /// Replaces the tokens. A new refresh token invalidates the previous one (rotation).
     #[must_use]
-    pub fn with_tokens(&self, given: IssuedTokens) -> Self {
+    pub fn with_tokens(&self, tokens: IssuedTokens) -> Self {
         Self {
-            access: Some(given.access_token),
-            refresh: given.refresh_token.or_else(|| self.refresh.clone()),
-            until_ms: given.expires_at_ms,
+            access: Some(tokens.access_token),
+            refresh: tokens.refresh_token.or_else(|| self.refresh.clone()),
+            until_ms: tokens.expires_at_ms,
             ..self.clone()
         }
     }
 
-    /// Without its tokens, which are good for nothing any more; the client stays.
+    /// Drops the tokens, which are no longer valid; the client stays.
     #[must_use]
     pub fn without_tokens(&self) -> Self {
         Self {
@@ -84,13 +83,13 @@ impl LoginRecord {
         }
     }
 
-    /// What of it opens anything, to be masked wherever it is shown.
+    /// The tokens, which output has to mask.
     pub fn tokens(&self) -> impl Iterator<Item = String> + use<> {
         let tokens = [self.access.clone(), self.refresh.clone()];
         tokens.into_iter().flatten()
     }
 
-    /// True when the token is good no more, or not for long.
+    /// True if the token has expired or will within [`EXPIRY_MARGIN_MS`].
     #[must_use]
     pub fn is_expiring(&self, now_ms: u64) -> bool {
         self.until_ms
@@ -108,9 +107,8 @@ impl std::fmt::Debug for LoginRecord {
     }
 }
 
-/// The name that a login is kept by: of this server at this address, and of this agent where each has its own.
-/// Another entry with the address has no part in it, and neither has the entry once it leads elsewhere, nor another
-/// agent. None of the three has a space in it.
+/// The storage key of a login: server, URL, and agent if each agent has its own login. So another entry with the URL, the
+/// entry with another URL, and other agents do not share it. None of the three contains a space.
 #[must_use]
 pub fn login_name(server: &str, url: &str, agent: Option<&str>) -> String {
     match agent {
@@ -119,7 +117,7 @@ pub fn login_name(server: &str, url: &str, agent: Option<&str>) -> String {
     }
 }
 
-/// Whether a login is kept under this name for the agent.
+/// Whether this storage key is for the agent's login.
 #[must_use]
 pub fn is_login_of(name: &str, agent: &str) -> bool {
     let mut words = name.split(' ').skip(2);
@@ -158,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_token_is_replaced_where_a_new_one_comes() {
+    fn a_new_refresh_token_replaces_the_previous_one() {
         let rotated = record().with_tokens(given("t2", Some("r2")));
         assert_eq!(
             (rotated.access.as_deref(), rotated.refresh.as_deref()),
             (Some("t2"), Some("r2"))
         );
-        let kept = record().with_tokens(given("t2", None));
-        assert_eq!(kept.refresh.as_deref(), Some("r1"));
-        let ended = kept.without_tokens();
+        let unrotated = record().with_tokens(given("t2", None));
+        assert_eq!(unrotated.refresh.as_deref(), Some("r1"));
+        let ended = unrotated.without_tokens();
         assert_eq!(
             (ended.access, ended.refresh, ended.client),
             (None, None, record().client)
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_late_before_it_expires() {
+    fn a_token_expires_early_by_the_margin() {
         assert!(!record().is_expiring(100_000 - EXPIRY_MARGIN_MS - 1));
         assert!(record().is_expiring(100_000 - EXPIRY_MARGIN_MS));
         let forever = LoginRecord {
@@ -185,21 +183,21 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written_and_shows_nothing() {
+    fn a_record_survives_a_round_trip_and_debug_shows_no_secret() {
         let text = serde_json::to_string(&record()).unwrap();
         assert_eq!(
             serde_json::from_str::<LoginRecord>(&text).unwrap(),
             record()
         );
-        let shown = format!("{:?}", record());
+        let debug = format!("{:?}", record());
         assert!(
-            !shown.contains("t1") && !shown.contains("s3cret"),
-            "{shown}"
+            !debug.contains("t1") && !debug.contains("s3cret"),
+            "{debug}"
         );
     }
 
     #[test]
-    fn a_login_belongs_to_one_entry_at_one_address() {
+    fn a_login_belongs_to_one_entry_at_one_url() {
         assert_ne!(
             login_name("a", "https://h/mcp", None),
             login_name("b", "https://h/mcp", None)
@@ -210,7 +208,7 @@ mod tests {
         );
     }
 
-    /// Decision 0060: and to one agent, where each has its own.
+    /// Decision 0060
     #[test]
     fn a_login_belongs_to_one_agent() {
         let of = |agent| login_name("a", "https://h/mcp", agent);

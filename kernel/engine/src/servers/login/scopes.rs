@@ -1,55 +1,55 @@
-//! Which scopes a login asks for.
+//! Which scopes a login requests.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Most scopes asked for at once; further ones are left out. A person has to read them.
+/// Most scopes requested at once, because a person has to read them; further ones are dropped.
 const SCOPES_MAX: usize = 100;
-/// Longest scope, in bytes; a longer one is left out.
+/// Longest scope in bytes; longer ones are dropped.
 const SCOPE_BYTES_MAX: usize = 200;
-/// What a server lists that gives refresh tokens for it (SEP-2207).
+/// The scope for refresh tokens, if the authorization server lists it (SEP-2207).
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Scopes, each once, in the order they were first named.
+/// Unique scopes in the order of first mention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ScopeSet(Vec<String>);
 
 impl ScopeSet {
-    /// Those of a text that are scopes (RFC 6749, section 3.3).
+    /// The valid scopes of a space-separated list (RFC 6749, section 3.3).
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self::from_names(text.split(' '))
     }
 
-    /// Those of these that are scopes.
+    /// The valid scopes of these names.
     pub fn from_names<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
         let mut set = Self::default();
         scopes.into_iter().for_each(|scope| set.add(scope));
         set
     }
 
-    /// Nothing is asked for by name.
+    /// True if it has no scopes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each of them.
+    /// Iterates over the scopes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// True when all of `others` are among them.
+    /// True if it contains all of `others`.
     #[must_use]
     pub fn covers(&self, others: &Self) -> bool {
-        let own: BTreeSet<&str> = self.iter().collect();
-        others.iter().all(|scope| own.contains(scope))
+        let known: BTreeSet<&str> = self.iter().collect();
+        others.iter().all(|scope| known.contains(scope))
     }
 
-    /// These, and those of `others` that are not among them.
+    /// The union with `others`.
     #[must_use]
     pub(crate) fn with_scopes(mut self, others: &Self) -> Self {
         others.iter().for_each(|scope| self.add(scope));
@@ -57,9 +57,10 @@ impl ScopeSet {
     }
 
     fn add(&mut self, scope: &str) {
-        let good = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-        let is = !scope.is_empty() && scope.len() <= SCOPE_BYTES_MAX && scope.bytes().all(good);
-        if is && self.0.len() < SCOPES_MAX && !self.0.iter().any(|known| known == scope) {
+        let is_scope_char = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        let is_valid =
+            !scope.is_empty() && scope.len() <= SCOPE_BYTES_MAX && scope.bytes().all(is_scope_char);
+        if is_valid && self.0.len() < SCOPES_MAX && !self.0.iter().any(|known| known == scope) {
             self.0.push(scope.to_owned());
         }
     }
@@ -71,24 +72,24 @@ impl fmt::Display for ScopeSet {
     }
 }
 
-/// What is known when scopes are chosen.
+/// The inputs of [`choose_scopes`].
 #[derive(Clone, Copy, Debug)]
 pub struct ScopeSources<'a> {
-    /// Those of the entry.
+    /// Scopes of the entry.
     pub configured: &'a [String],
-    /// Those of the challenge.
+    /// Scopes of the challenge.
     pub challenged: &'a ScopeSet,
-    /// Those that the last login at this issuer asked for.
+    /// Scopes that the last login at this issuer requested.
     pub previous: &'a ScopeSet,
-    /// Those that the server's metadata lists.
+    /// Scopes in the server's metadata.
     pub resource: &'a [String],
-    /// Those that the authorization server lists.
+    /// Scopes in the authorization server's metadata.
     pub issuer: &'a [String],
 }
 
-/// The scopes to ask for: those of the challenge, else those that the server lists; with those of the entry,
-/// and those of the login before, so that a login for more loses nothing (SEP-2350); and a refresh token, where
-/// that is a scope. None, where nobody names any.
+/// The scopes to request: those of the challenge, or else those that the server lists unless the entry has some; plus
+/// those of the entry and of the previous login, so that a login for more loses none (SEP-2350); plus
+/// `offline_access` if the authorization server lists it.
 #[must_use]
 pub fn choose_scopes(from: ScopeSources<'_>) -> ScopeSet {
     let configured = ScopeSet::from_names(from.configured.iter().map(String::as_str));
@@ -99,8 +100,8 @@ pub fn choose_scopes(from: ScopeSources<'_>) -> ScopeSet {
         (true, true) => listed(),
     };
     let all = configured.with_scopes(from.previous).with_scopes(&wanted);
-    let offline = from.issuer.iter().any(|scope| scope == OFFLINE_ACCESS);
-    if offline {
+    let supports_offline = from.issuer.iter().any(|scope| scope == OFFLINE_ACCESS);
+    if supports_offline {
         all.with_scopes(&ScopeSet::from_names([OFFLINE_ACCESS]))
     } else {
         all
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_challenge_says_which_else_the_server_else_nobody() {
+    fn scopes_come_from_the_challenge_or_else_from_the_server() {
         assert_eq!(choose("", "basic", "", "profile", ""), "basic");
         assert_eq!(choose("", "", "", "a b", ""), "a b");
         assert_eq!(choose("", "", "", "", "x"), "");
@@ -144,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn a_login_for_more_keeps_what_was_there() {
+    fn a_login_for_more_scopes_keeps_the_previous_ones() {
         assert_eq!(choose("", "write", "basic", "", ""), "basic write");
     }
 
     #[test]
-    fn a_refresh_token_is_asked_for_only_where_that_is_a_scope() {
+    fn a_refresh_token_is_requested_only_if_that_is_a_scope() {
         assert_eq!(
             choose("", "a", "", "", "a offline_access"),
             "a offline_access"
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_left_out_and_there_is_an_end() {
+    fn invalid_scopes_are_dropped_and_sets_are_bounded() {
         assert_eq!(
             ScopeSet::parse("a  a b\"c \u{e9} d\\e f").to_string(),
             "a f"

@@ -1,6 +1,6 @@
 //! System paths that every program needs and that hold no secrets.
 
-/// Programs and libraries. `/opt` holds what was installed beside the distribution.
+/// Programs and libraries. `/opt` holds software from outside the distribution.
 pub(super) const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
@@ -50,7 +50,7 @@ pub(super) const READABLE_FILES: &[&str] = &[
     "/run/systemd/resolve/resolv.conf",
 ];
 
-/// Paths that runtimes read. Of processes only its own, because command lines of others may hold secrets.
+/// Paths that runtimes read. Of processes only the server's own, because other command lines may hold secrets.
 pub(super) const KERNEL_FILES: &[&str] = &[
     "/proc/self",
     "/proc/cpuinfo",
@@ -78,7 +78,7 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/zero",
 ];
 
-/// POSIX shared memory; its own where there are namespaces.
+/// POSIX shared memory; private to the server with namespaces.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The dynamic loader.

@@ -1,13 +1,13 @@
 use super::*;
 
-const WHOLE: SandboxSupport = SandboxSupport {
+const FULL_SUPPORT: SandboxSupport = SandboxSupport {
     landlock: 7,
     seccomp: true,
     root: false,
     namespaces: true,
 };
 
-fn place() -> ProgramPaths {
+fn program_paths() -> ProgramPaths {
     ProgramPaths {
         program: "/home/me/tools/bin/serve".into(),
         interpreters: vec!["/usr/bin/python3.12".into()],
@@ -26,55 +26,62 @@ fn place() -> ProgramPaths {
     }
 }
 
-fn vouched() -> SandboxConfig {
+fn operator_written() -> SandboxConfig {
     SandboxConfig {
         is_operator_written: true,
         ..SandboxConfig::default()
     }
 }
 
-fn all(policy: &SandboxPolicy) -> Vec<&PathBuf> {
+fn all_paths(policy: &SandboxPolicy) -> Vec<&PathBuf> {
     let paths = policy.read.iter().chain(&policy.execute);
     paths.chain(&policy.write).collect()
 }
 
-fn opens(paths: &[PathBuf], path: &str) -> bool {
-    paths.iter().any(|open| Path::new(path).starts_with(open))
+fn allows(allowed: &[PathBuf], path: &str) -> bool {
+    allowed
+        .iter()
+        .any(|allowed| Path::new(path).starts_with(allowed))
 }
 
-fn of(granted: &[Standard], rules: &SandboxConfig, place: &ProgramPaths) -> SandboxPolicy {
-    SandboxPolicy::for_server(&granted.iter().copied().collect(), rules, place, WHOLE)
+fn policy_for(granted: &[Standard], rules: &SandboxConfig, paths: &ProgramPaths) -> SandboxPolicy {
+    SandboxPolicy::for_server(
+        &granted.iter().copied().collect(),
+        rules,
+        paths,
+        FULL_SUPPORT,
+    )
 }
 
 #[test]
-fn without_permissions_a_server_has_its_own_folder_and_nothing_else_to_write() {
-    let policy = of(&[], &vouched(), &place());
-    assert!(opens(
+fn without_permissions_a_server_writes_only_its_own_folder() {
+    let policy = policy_for(&[], &operator_written(), &program_paths());
+    assert!(allows(
         &policy.write,
         "/home/me/.local/share/mgp/sandbox/of-x/home/file"
     ));
     let code = "/home/me/.local/share/mgp/sandbox/code-of-x/server.py";
-    assert!(opens(&policy.read, code) && !opens(&policy.write, code));
-    assert!(opens(&policy.read, "/home/me/project/lib.py"));
-    assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
+    assert!(allows(&policy.read, code) && !allows(&policy.write, code));
+    assert!(allows(&policy.read, "/home/me/project/lib.py"));
+    assert!(allows(&policy.read, "/home/me/tools/lib/serve.so"));
     for path in [
         "/home/me/project/lib.py",
         "/etc/passwd",
         "/tmp/x",
         "/usr/bin/x",
     ] {
-        assert!(!opens(&policy.write, path), "{path}");
+        assert!(!allows(&policy.write, path), "{path}");
     }
     assert!(!policy.outbound && !policy.listen && !policy.programs);
     for program in ["/bin/sh", "/usr/bin/env"] {
-        assert!(!opens(&policy.execute, program), "{program}");
+        assert!(!allows(&policy.execute, program), "{program}");
     }
-    assert!(opens(&policy.execute, "/usr/bin/python3.12"));
+    assert!(allows(&policy.execute, "/usr/bin/python3.12"));
 }
 
-/// Whatever is permitted and however the entry is written, the kernel's own files stay shut.
+/// With any permissions and any entry.
 #[test]
-fn nothing_opens_keys_homes_or_the_kernels_own_files() {
+fn keys_homes_and_kernel_files_are_never_accessible() {
     let rules = SandboxConfig {
         read: [
             "/",
@@ -86,17 +93,17 @@ fn nothing_opens_keys_homes_or_the_kernels_own_files() {
         .map(PathBuf::from)
         .into(),
         write: vec!["/home/me/.local/share/mgp/grants".into(), "/run".into()],
-        ..vouched()
+        ..operator_written()
     };
-    let place = ProgramPaths {
+    let paths = ProgramPaths {
         program: "/home/me/.local/bin/uvx".into(),
         cwd: "/home/me".into(),
         argument_files: vec!["/home/me/mgp.toml".into()],
         path_dirs: vec!["/home/me".into(), "/home/me/.local/bin".into()],
-        ..place()
+        ..program_paths()
     };
-    let policy = of(&Standard::ALL, &rules, &place);
-    let shut = [
+    let policy = policy_for(&Standard::ALL, &rules, &paths);
+    let protected = [
         "/home/me/.ssh/id_ed25519",
         "/home/me/mgp.toml",
         "/home/me/.local/share/mgp/token",
@@ -109,13 +116,13 @@ fn nothing_opens_keys_homes_or_the_kernels_own_files() {
         "/dev/tty",
         "/dev/sda",
     ];
-    for path in shut {
-        let open = all(&policy)
+    for path in protected {
+        let open = all_paths(&policy)
             .into_iter()
             .find(|open| Path::new(path).starts_with(open));
         assert_eq!(open, None, "{path}");
     }
-    let report = policy.report(&BTreeSet::from(Standard::ALL), &rules, &place);
+    let report = policy.report(&BTreeSet::from(Standard::ALL), &rules, &paths);
     let not_opened = report
         .notes
         .iter()
@@ -124,68 +131,73 @@ fn nothing_opens_keys_homes_or_the_kernels_own_files() {
 }
 
 #[test]
-fn an_entry_nobody_vouches_for_opens_neither_its_folder_nor_its_arguments() {
+fn an_untrusted_entry_exposes_neither_its_folder_nor_its_arguments() {
     let named = ProgramPaths {
         cwd: "/home/me/.ssh".into(),
         argument_files: vec!["/home/me/.ssh/id_ed25519".into()],
-        ..place()
+        ..program_paths()
     };
-    let policy = of(&[], &SandboxConfig::default(), &named);
-    assert!(!opens(&policy.read, "/home/me/.ssh/id_ed25519"));
+    let policy = policy_for(&[], &SandboxConfig::default(), &named);
+    assert!(!allows(&policy.read, "/home/me/.ssh/id_ed25519"));
     let forged = ProgramPaths {
         program: "/home/me/.ssh/bin/x".into(),
         path_dirs: vec!["/home/me/.ssh".into()],
-        ..place()
+        ..program_paths()
     };
-    let policy = of(&Standard::ALL, &SandboxConfig::default(), &forged);
+    let policy = policy_for(&Standard::ALL, &SandboxConfig::default(), &forged);
     let key = Path::new("/home/me/.ssh/id_ed25519");
-    assert!(!all(&policy).iter().any(|open| key.starts_with(open)));
+    assert!(!all_paths(&policy).iter().any(|open| key.starts_with(open)));
     let usual = ProgramPaths {
         found_in_path: true,
-        ..place()
+        ..program_paths()
     };
-    let policy = of(&[], &SandboxConfig::default(), &usual);
-    assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
+    let policy = policy_for(&[], &SandboxConfig::default(), &usual);
+    assert!(allows(&policy.read, "/home/me/tools/lib/serve.so"));
 }
 
 #[test]
-fn each_permission_opens_what_it_names() {
+fn each_permission_grants_exactly_its_access() {
     let rules = SandboxConfig {
         read: vec!["/srv/books".into()],
         write: vec!["/srv/notes".into()],
-        ..vouched()
+        ..operator_written()
     };
-    let shut = of(&[], &rules, &place());
-    assert!(!opens(&shut.read, "/srv/books/1") && !opens(&shut.write, "/srv/notes/1"));
-    let read = of(&[Standard::FilesystemRead], &rules, &place());
-    assert!(opens(&read.read, "/srv/books/1") && !opens(&read.write, "/srv/notes/1"));
-    let write = of(&[Standard::FilesystemWrite], &rules, &place());
-    assert!(!opens(&write.read, "/srv/books/1") && opens(&write.write, "/srv/notes/1"));
-    assert!(of(&[Standard::NetworkOutbound], &rules, &place()).outbound);
-    assert!(of(&[Standard::NetworkListen], &rules, &place()).listen);
-    let shell = of(&[Standard::ShellExecute], &rules, &place());
-    assert!(shell.programs && opens(&shell.execute, "/usr/bin/env"));
-    assert!(opens(&shell.execute, "/home/me/.cargo/bin/tool"));
+    let without = policy_for(&[], &rules, &program_paths());
+    assert!(!allows(&without.read, "/srv/books/1") && !allows(&without.write, "/srv/notes/1"));
+    let read = policy_for(&[Standard::FilesystemRead], &rules, &program_paths());
+    assert!(allows(&read.read, "/srv/books/1") && !allows(&read.write, "/srv/notes/1"));
+    let write = policy_for(&[Standard::FilesystemWrite], &rules, &program_paths());
+    assert!(!allows(&write.read, "/srv/books/1") && allows(&write.write, "/srv/notes/1"));
+    assert!(policy_for(&[Standard::NetworkOutbound], &rules, &program_paths()).outbound);
+    assert!(policy_for(&[Standard::NetworkListen], &rules, &program_paths()).listen);
+    let shell = policy_for(&[Standard::ShellExecute], &rules, &program_paths());
+    assert!(shell.programs && allows(&shell.execute, "/usr/bin/env"));
+    assert!(allows(&shell.execute, "/home/me/.cargo/bin/tool"));
     let harmless = [
         Standard::MemoryRead,
         Standard::Camera,
         Standard::Notification,
     ];
-    assert_eq!(of(&harmless, &rules, &place()), shut);
+    assert_eq!(policy_for(&harmless, &rules, &program_paths()), without);
 }
 
 #[test]
-fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
+fn unsupported_restrictions_are_reported() {
     let granted = BTreeSet::new();
     let report = |machine| {
-        let policy = SandboxPolicy::for_server(&granted, &vouched(), &place(), machine);
-        policy.report(&granted, &vouched(), &place())
+        let policy =
+            SandboxPolicy::for_server(&granted, &operator_written(), &program_paths(), machine);
+        policy.report(&granted, &operator_written(), &program_paths())
     };
-    assert!(report(WHOLE).missing.is_empty(), "{:#?}", report(WHOLE));
+    assert!(
+        report(FULL_SUPPORT).missing.is_empty(),
+        "{:#?}",
+        report(FULL_SUPPORT)
+    );
     let old = report(SandboxSupport {
         landlock: 1,
         namespaces: false,
-        ..WHOLE
+        ..FULL_SUPPORT
     });
     assert_eq!(old.missing.len(), 2, "{:#?}", old.missing);
     assert_eq!(old.notes.len(), 3, "{:#?}", old.notes);
@@ -213,31 +225,32 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     let files = |line: &String| line.starts_with("files: reads");
     assert!(
         only_namespaces.enforced.iter().any(files),
-        "a tree of its own"
+        "namespaces alone restrict files"
     );
 }
 
-/// Landlock decides on opening; names and attributes are hidden by namespaces alone.
+/// Landlock restricts opening; only namespaces hide names and attributes.
 #[test]
-fn what_is_seen_without_namespaces_is_noted() {
+fn visible_metadata_without_namespaces_is_noted() {
     let granted = BTreeSet::new();
     let notes = |machine| {
-        let policy = SandboxPolicy::for_server(&granted, &vouched(), &place(), machine);
+        let policy =
+            SandboxPolicy::for_server(&granted, &operator_written(), &program_paths(), machine);
         policy
-            .report(&granted, &vouched(), &place())
+            .report(&granted, &operator_written(), &program_paths())
             .notes
             .join("\n")
     };
     let without = notes(SandboxSupport {
         namespaces: false,
-        ..WHOLE
+        ..FULL_SUPPORT
     });
     assert!(without.contains("(stat, inotify)"), "{without}");
-    assert!(!notes(WHOLE).contains("inotify"));
+    assert!(!notes(FULL_SUPPORT).contains("inotify"));
 }
 
 #[test]
-fn only_permissions_the_sandbox_knows_start_a_server_anew() {
+fn only_sandbox_permissions_affect_the_sandbox() {
     let all: BTreeSet<_> = ["memory", "camera", "shell", "com.example.x"]
         .iter()
         .flat_map(|word| PermissionType::parse_all(word))

@@ -1,12 +1,12 @@
-//! Words for people about a slow or failed start: what its program may be busy with, and which line of its
-//! output explains its end.
+//! Diagnoses a slow or failed start for people: what the program may be doing, and which line of its output explains
+//! its exit.
 
 /// Programs that download what they run, at least the first time.
 const DOWNLOADERS: [&str; 10] = [
     "bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "podman", "uv", "uvx",
 ];
 
-/// Words in which programs say what went wrong, in lower case.
+/// Lowercase words that mark error messages.
 const ERROR_WORDS: [&str; 18] = [
     "error",
     "err!",
@@ -28,7 +28,7 @@ const ERROR_WORDS: [&str; 18] = [
     "refused",
 ];
 
-/// Most characters of a server's line that are shown.
+/// Most characters of a displayed line.
 pub(crate) const LINE_CHARS_MAX: usize = 200;
 
 /// What a program that has not answered yet may be doing; `command` is a name or a path.
@@ -47,16 +47,16 @@ pub fn describe_activity(command: &str) -> String {
 /// count only if no other says anything.
 #[must_use]
 pub fn find_error_line<'l>(lines: &[&'l str]) -> Option<&'l str> {
-    let said = || lines.iter().copied().filter(|line| !line.trim().is_empty());
-    let begins = |line: &&str| !line.starts_with(char::is_whitespace);
+    let non_empty = || lines.iter().copied().filter(|line| !line.trim().is_empty());
+    let is_unindented = |line: &&str| !line.starts_with(char::is_whitespace);
     let worst = |lines: &mut dyn Iterator<Item = &'l str>| {
         let worst = lines.max_by_key(|line| count_error_words(line));
         worst.filter(|line| count_error_words(line) > 0)
     };
-    worst(&mut said().filter(begins))
-        .or_else(|| worst(&mut said()))
-        .or_else(|| said().rfind(begins))
-        .or_else(|| said().next_back())
+    worst(&mut non_empty().filter(is_unindented))
+        .or_else(|| worst(&mut non_empty()))
+        .or_else(|| non_empty().rfind(is_unindented))
+        .or_else(|| non_empty().next_back())
         .map(str::trim)
 }
 
@@ -81,8 +81,8 @@ pub fn truncate_line(line: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What programs write when they do not start, as they write it, and the line that tells why.
-    const WRITTEN: [(&str, &str); 10] = [
+    /// Real output of programs that failed to start, and the line that explains it.
+    const OUTPUTS: [(&str, &str); 10] = [
         (
             "Traceback (most recent call last):\n  File \"/srv/errors.py\", line 1, in <module>\n    import fastmcp\nModuleNotFoundError: No module named 'fastmcp'",
             "ModuleNotFoundError: No module named 'fastmcp'",
@@ -123,19 +123,19 @@ mod tests {
     ];
 
     #[test]
-    fn the_line_that_tells_why_a_program_ended_is_found() {
-        for (written, line) in WRITTEN {
-            let lines: Vec<&str> = written.lines().collect();
+    fn the_line_that_explains_an_exit_is_found() {
+        for (output, line) in OUTPUTS {
+            let lines: Vec<&str> = output.lines().collect();
             assert_eq!(
                 find_error_line(&lines).unwrap_or_default(),
                 line,
-                "{written}"
+                "{output}"
             );
         }
     }
 
     #[test]
-    fn a_program_that_fetches_is_told_from_one_that_does_not() {
+    fn downloaders_are_recognized() {
         assert_eq!(
             describe_activity("/usr/bin/npx"),
             "npx downloads or starts it"
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut() {
+    fn a_long_line_is_truncated() {
         assert_eq!(truncate_line("short"), "short");
         let cut = truncate_line(&"ä".repeat(LINE_CHARS_MAX + 1));
         assert_eq!(cut.chars().count(), LINE_CHARS_MAX + 1);

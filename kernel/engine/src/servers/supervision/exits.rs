@@ -1,4 +1,4 @@
-//! The ends of lives: by themselves, on request, or for using too much.
+//! Exits: without an order, on request, or after an exceeded limit.
 
 use super::{PlannedRetry, StartPermit, StopOrder, Supervision, SupervisionEffect};
 use crate::clock::MonotonicTime;
@@ -6,13 +6,13 @@ use crate::servers::lifecycle::{LifecycleEvent, LifecycleState, TransitionReason
 use crate::servers::restart::{RestartVerdict, ServerExit};
 
 impl Supervision {
-    /// It ends as on request, and counts as failed (MGP-140). While it starts there is nothing to be
-    /// drained; where it ends already, that goes on.
-    pub(super) fn handle_over_limit(&mut self, life: u64, why: String, now: MonotonicTime) {
-        if self.is_replacement(life) {
+    /// Drains the server and counts it as failed (MGP-140). A starting server has nothing to drain; one that
+    /// already drains continues.
+    pub(super) fn handle_over_limit(&mut self, generation: u64, why: String, now: MonotonicTime) {
+        if self.is_replacement(generation) {
             return self.fail_replacement(&why, now);
         }
-        if !self.is_current_generation(life) {
+        if !self.is_current_generation(generation) {
             return;
         }
         match self.lifecycle.state() {
@@ -37,12 +37,15 @@ impl Supervision {
 
     pub(super) fn handle_exit(
         &mut self,
-        life: u64,
+        generation: u64,
         exit: ServerExit,
         how: String,
         now: MonotonicTime,
     ) {
-        if self.handle_other_exit(life, &how, now) || !self.is_running || self.current != life {
+        if self.handle_other_exit(generation, &how, now)
+            || !self.is_running
+            || self.current != generation
+        {
             return;
         }
         self.is_running = false;
@@ -52,7 +55,7 @@ impl Supervision {
             Some(_) | None => (exit, how),
         };
         let exit = match exit {
-            // One that was never in use says nothing good of its server.
+            // A session that was never in use is a failed start.
             ServerExit::SessionEnded(why) if !self.was_accepting_calls() => ServerExit::Failed(why),
             exit @ (ServerExit::Clean
             | ServerExit::Failed(_)
@@ -62,8 +65,8 @@ impl Supervision {
         if !self.stop_requested && self.try_promote(&exit, &how, now) {
             return;
         }
-        let failed = matches!(exit, ServerExit::Failed(_));
-        self.unreachable = self.rules.is_remote && failed && !self.stop_requested;
+        let has_failed = matches!(exit, ServerExit::Failed(_));
+        self.unreachable = self.config.is_remote && has_failed && !self.stop_requested;
         let verdict = self.restarts.handle_exit(&exit, self.stop_requested, now);
         self.permit = if verdict.is_failing_repeatedly() {
             StartPermit::Needed
@@ -86,7 +89,7 @@ impl Supervision {
             .stop_reason
             .unwrap_or(TransitionReason::OperatorRequest);
         if self.start_after_stop {
-            // Published together with the life that follows at once.
+            // Published with the start that follows at once.
             self.try_advance(LifecycleEvent::RestartRequested(why), now);
         } else {
             self.apply_event(
@@ -98,7 +101,7 @@ impl Supervision {
         self.handle_stopped(now);
     }
 
-    /// It has ended by itself, and somebody asked meanwhile that it be started once it has.
+    /// An unordered exit after which a start was requested.
     fn start_after_exit(&mut self, exit: ServerExit, how: String, now: MonotonicTime) {
         if self.was_accepting_calls() {
             self.notify_disconnected(exit.clone(), how.clone(), None);
@@ -122,19 +125,19 @@ impl Supervision {
                 self.advance_to_end(&exit, how.clone(), now);
                 self.try_advance(LifecycleEvent::Retry, now);
                 self.publish(Some(how), now);
-                let at = now + after;
+                let due_at = now + after;
                 self.retry = Some(PlannedRetry {
-                    ended: now,
-                    due_at: at,
+                    ended_at: now,
+                    due_at,
                 });
-                self.effects.push(SupervisionEffect::RetryAt(at));
+                self.effects.push(SupervisionEffect::RetryAt(due_at));
             }
             RestartVerdict::StayStopped => {
                 self.advance_to_end(&exit, how.clone(), now);
                 self.publish(Some(how), now);
                 self.effects.push(SupervisionEffect::WithdrawOffer);
             }
-            // An error, however it ended the last time (MGP-151).
+            // An error even after a clean exit (MGP-151).
             RestartVerdict::Park { reason, next_try } => {
                 self.try_advance(LifecycleEvent::Failed(how), now);
                 self.publish(Some(reason), now);
@@ -145,7 +148,7 @@ impl Supervision {
         }
     }
 
-    /// The step, or the two, that this end makes.
+    /// Applies the transitions of an exit.
     pub(super) fn advance_to_end(&mut self, exit: &ServerExit, how: String, now: MonotonicTime) {
         match exit {
             ServerExit::Clean => {

@@ -1,5 +1,5 @@
-//! A restart without a gap: a second life is started beside the first, takes its place once it is connected,
-//! and the first one ends when its calls are done. Whoever calls sees the server `connected` all the while.
+//! A restart without interruption: a replacement starts while the current generation runs, takes over once it is
+//! connected, and the former generation ends when its calls are done. Callers see the server `connected` throughout.
 
 use std::time::Duration;
 
@@ -8,61 +8,60 @@ use crate::clock::MonotonicTime;
 use crate::servers::lifecycle::{LifecycleEvent, LifecycleState, TransitionReason};
 use crate::servers::restart::ServerExit;
 
-/// How long the calls of a life that was replaced may take: nobody waits for its end.
+/// How long the calls of a replaced generation may take: nothing waits for its end.
 const RETIRING_DRAIN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The last rolling restart of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RollStatus {
-    /// There was none since it was started.
+    /// None since the start.
     #[default]
     None,
-    /// The second life is being started.
+    /// The replacement starts.
     InProgress,
-    /// The second life took over.
+    /// The replacement took over.
     Done,
-    /// The first one stayed; why, in words.
+    /// The current generation stays, with a reason.
     Failed(String),
 }
 
 impl RollStatus {
-    /// For people, while it is under way or where it failed.
+    /// A text for people while it is in progress or if it failed.
     #[must_use]
     pub fn render(&self) -> Option<String> {
         match self {
             Self::None | Self::Done => None,
-            Self::InProgress => Some("a second life is being started, to take over".into()),
+            Self::InProgress => Some("a replacement is starting".into()),
             Self::Failed(why) => Some(format!("it was not replaced and goes on as before: {why}")),
         }
     }
 }
 
-/// The lives beside the current one.
+/// The generations besides the current one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rolling {
-    /// Is started to take over.
     replacement: Option<u64>,
-    /// Was replaced, and finishes its calls.
+    /// Replaced; finishes its calls.
     retiring: Option<u64>,
     reason: Option<TransitionReason>,
-    /// The rules of the current life, where those of the one beside are others.
+    /// The config of the current generation, if the replacement's differs.
     previous_config: Option<SupervisionConfig>,
     status: RollStatus,
-    /// A stop is answered when the replaced life has ended, too.
+    /// Stop requests wait for the retiring generation.
     has_pending_stop: bool,
 }
 
 impl Supervision {
-    /// Whether a change to these rules replaces the life that runs without a gap.
+    /// Whether a change to this config replaces the running generation without interruption.
     #[must_use]
-    pub fn can_roll_to(&self, rules: &SupervisionConfig) -> bool {
-        rules.rolling && self.can_roll()
+    pub fn can_roll_to(&self, config: &SupervisionConfig) -> bool {
+        config.rolling && self.can_roll()
     }
 
-    /// Whether this life is started to take the place of the current one.
+    /// Whether this generation is the replacement of the current one.
     #[must_use]
-    pub fn is_replacement(&self, life: u64) -> bool {
-        self.rolling.replacement == Some(life)
+    pub fn is_replacement(&self, generation: u64) -> bool {
+        self.rolling.replacement == Some(generation)
     }
 
     pub(super) fn roll_status(&self) -> RollStatus {
@@ -70,12 +69,13 @@ impl Supervision {
     }
 
     fn can_roll(&self) -> bool {
-        let connected = self.lifecycle.state() == LifecycleState::Connected;
-        let alone = self.rolling.replacement.is_none() && self.rolling.retiring.is_none();
-        connected && self.is_running && !self.stop_requested && alone
+        let is_connected = self.lifecycle.state() == LifecycleState::Connected;
+        let is_only_generation =
+            self.rolling.replacement.is_none() && self.rolling.retiring.is_none();
+        is_connected && self.is_running && !self.stop_requested && is_only_generation
     }
 
-    /// The operator wants it. A server that is not connected is restarted as usual.
+    /// Handles the operator's request. A server that is not connected is restarted as usual.
     pub(super) fn handle_roll(&mut self, now: MonotonicTime) {
         if self.can_roll() {
             return self.roll(TransitionReason::OperatorRequest, now);
@@ -86,14 +86,14 @@ impl Supervision {
         if self.rolling.retiring.is_none() {
             return self.restart(now);
         }
-        let why = "the life before this one still finishes its calls; try again when it has ended";
+        let why = "the previous generation still finishes its calls; try again when it has ended";
         self.rolling.status = RollStatus::Failed(why.into());
         self.publish(None, now);
     }
 
-    /// For other rules than those `before`, which hold again if it fails.
-    pub(super) fn roll_to_config(&mut self, before: SupervisionConfig, now: MonotonicTime) {
-        self.rolling.previous_config = Some(before);
+    /// Rolls to a changed config; `previous` applies again if that fails.
+    pub(super) fn roll_to_config(&mut self, previous: SupervisionConfig, now: MonotonicTime) {
+        self.rolling.previous_config = Some(previous);
         self.roll(TransitionReason::ConfigurationChange, now);
     }
 
@@ -108,67 +108,71 @@ impl Supervision {
         self.publish(None, now);
     }
 
-    /// True when it was the second life that connected: new calls go to it from now on.
-    pub(super) fn try_switch_over(&mut self, life: u64, now: MonotonicTime) -> bool {
-        if self.rolling.replacement != Some(life) {
+    /// True if the replacement connected: new calls go to it.
+    pub(super) fn try_switch_over(&mut self, generation: u64, now: MonotonicTime) -> bool {
+        if self.rolling.replacement != Some(generation) {
             return false;
         }
         self.rolling.replacement = None;
         self.rolling.previous_config = None;
         self.rolling.retiring = Some(self.current);
         self.rolling.status = RollStatus::Done;
-        self.current = life;
+        self.current = generation;
         let why = self
             .rolling
             .reason
             .unwrap_or(TransitionReason::OperatorRequest);
-        let within = Some(RETIRING_DRAIN_TIMEOUT);
         self.effects
             .push(SupervisionEffect::SwitchToReplacement(StopOrder {
                 reason: why,
-                drain_timeout: within,
+                drain_timeout: Some(RETIRING_DRAIN_TIMEOUT),
             }));
         self.publish(None, now);
         self.effects.push(SupervisionEffect::NotifyConnected);
         true
     }
 
-    /// True when it was not the current life that ended.
-    pub(super) fn handle_other_exit(&mut self, life: u64, how: &str, now: MonotonicTime) -> bool {
-        if self.rolling.retiring == Some(life) {
+    /// True if the retiring generation or the replacement ended.
+    pub(super) fn handle_other_exit(
+        &mut self,
+        generation: u64,
+        how: &str,
+        now: MonotonicTime,
+    ) -> bool {
+        if self.rolling.retiring == Some(generation) {
             self.rolling.retiring = None;
             self.effects.push(SupervisionEffect::ReleaseRetiring);
-            let stops = self.is_running && self.stop_requested;
-            if !stops && std::mem::take(&mut self.rolling.has_pending_stop) {
+            let is_stopping = self.is_running && self.stop_requested;
+            if !is_stopping && std::mem::take(&mut self.rolling.has_pending_stop) {
                 self.effects.push(SupervisionEffect::AnswerStopRequests);
             }
             return true;
         }
-        let beside = self.rolling.replacement == Some(life);
-        if beside {
+        let is_replacement = self.rolling.replacement == Some(generation);
+        if is_replacement {
             self.rolling.replacement = None;
             self.rolling.status = RollStatus::Failed(how.to_owned());
             self.effects.push(SupervisionEffect::ReleaseReplacement);
             self.fail_roll(how, now);
         }
-        beside
+        is_replacement
     }
 
-    /// What failed must not be what a later crash of the current life starts.
+    /// Restores the previous config: a later crash must not start the config that failed.
     fn fail_roll(&mut self, why: &str, now: MonotonicTime) {
-        if let Some(before) = self.rolling.previous_config.take() {
-            self.rules = before;
-            self.restarts = before.restart_tracker();
+        if let Some(previous) = self.rolling.previous_config.take() {
+            self.config = previous;
+            self.restarts = previous.restart_tracker();
         }
         self.effects
             .push(SupervisionEffect::RollFailed(why.to_owned()));
         self.publish(None, now);
     }
 
-    /// The current life ended by itself while the second one starts, which goes on as the next life.
-    /// False where there is none.
+    /// The current generation ended without an order while a replacement starts: promotes the replacement. False
+    /// if no replacement exists.
     pub(super) fn try_promote(&mut self, exit: &ServerExit, how: &str, now: MonotonicTime) -> bool {
-        let Some(life) = self.rolling.replacement.take() else {
+        let Some(generation) = self.rolling.replacement.take() else {
             return false;
         };
         self.rolling.previous_config = None;
@@ -177,7 +181,7 @@ impl Supervision {
         }
         self.advance_to_end(exit, how.to_owned(), now);
         self.try_advance(LifecycleEvent::Retry, now);
-        self.current = life;
+        self.current = generation;
         self.is_running = true;
         self.rolling.status = RollStatus::None;
         self.effects.push(SupervisionEffect::PromoteReplacement);
@@ -185,7 +189,7 @@ impl Supervision {
         true
     }
 
-    /// The current life begins to end by itself: what was asked for follows when it has.
+    /// The current generation begins to end without an order: the requested restart follows when it has.
     pub(super) fn defer_roll(&mut self) {
         if self.rolling.replacement.is_some() {
             self.abort_roll("the server began to end meanwhile; it is started again");
@@ -193,7 +197,7 @@ impl Supervision {
         }
     }
 
-    /// Somebody ordered something else.
+    /// Another order replaces the rolling restart.
     pub(super) fn cancel_roll(&mut self, now: MonotonicTime) {
         if self.rolling.replacement.is_some() {
             self.abort_roll("it was stopped meanwhile");
@@ -204,12 +208,11 @@ impl Supervision {
         }
     }
 
-    /// A whole new life forgets what came of the last rolling restart.
     pub(super) fn reset_rolling(&mut self) {
         self.rolling.status = RollStatus::None;
     }
 
-    /// A stop is answered when no life is left.
+    /// Answers stop requests once no generation is left.
     pub(super) fn answer_stop_requests(&mut self) {
         match self.rolling.retiring {
             Some(_) => self.rolling.has_pending_stop = true,
@@ -217,11 +220,11 @@ impl Supervision {
         }
     }
 
-    /// The life beside failed and is to end; the current one stays.
+    /// Terminates the failed replacement; the current generation stays.
     pub(super) fn fail_replacement(&mut self, why: &str, now: MonotonicTime) {
-        let before = self.rolling.previous_config;
+        let previous = self.rolling.previous_config;
         self.abort_roll(why);
-        self.rolling.previous_config = before;
+        self.rolling.previous_config = previous;
         self.fail_roll(why, now);
     }
 

@@ -1,17 +1,16 @@
-//! What a refusal over HTTP says about the session that the request was made in.
+//! Interprets HTTP errors as possible loss of the session.
 
-/// What the body of the refusal is.
+/// The body of an HTTP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalBody {
-    /// An error with the id of the request: its server has read the request.
+    /// A JSON-RPC error with the id of the request: the server has read the request.
     Response,
     /// Anything else.
     Other,
 }
 
-/// True where the session may be over: then the server is asked, in the same session, before anything follows from it.
-/// MCP says 404; the examples of its SDKs, and many servers after them, say 400. A status that has a meaning of its own
-/// (a login, a size, a rate) says nothing about a session.
+/// True if the session may have ended; the kernel then checks with a request in the same session. MCP requires 404; the
+/// examples of its SDKs, and many servers, send 400. Statuses for login, size or rate limits do not concern the session.
 #[must_use]
 pub fn is_session_suspect(status: u16) -> bool {
     match status {
@@ -21,7 +20,7 @@ pub fn is_session_suspect(status: u16) -> bool {
     }
 }
 
-/// True where a request refused in a session that is over cannot have run, and may be made once more in a new one.
+/// True if a request that was rejected in an ended session cannot have run and may be retried in a new one.
 #[must_use]
 pub fn can_retry(status: u16, body: RefusalBody) -> bool {
     is_session_suspect(status) && (body == RefusalBody::Other || matches!(status, 404 | 410))
@@ -32,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_refusal_that_a_lost_session_explains_raises_doubt() {
+    fn only_statuses_of_a_lost_session_are_suspect() {
         for status in [400, 404, 409, 410, 422] {
             assert!(is_session_suspect(status), "{status}");
         }
@@ -42,10 +41,9 @@ mod tests {
         }
     }
 
-    /// Once an answer to the request itself came, only the statuses that MCP gives a lost session say that it was not
-    /// read.
+    /// With a response to the request itself, only MCP's statuses for a lost session prove that it did not run.
     #[test]
-    fn what_its_server_answered_may_have_run() {
+    fn an_answered_request_may_have_run() {
         assert!(can_retry(400, RefusalBody::Other));
         assert!(!can_retry(400, RefusalBody::Response));
         assert!(can_retry(404, RefusalBody::Response));

@@ -1,4 +1,4 @@
-//! The supervision of a server against a plain model of it.
+//! The supervision of a server against a reference model.
 
 mod stories;
 
@@ -7,37 +7,36 @@ use proptest::prelude::*;
 use super::*;
 use crate::servers::spec::RestartPolicy;
 
-/// What the model and the supervision agree on.
+/// Effects that the model predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Start(u64),
     Stop,
     Fail,
-    Open,
+    AcceptCalls,
     Answer,
     Retry,
-    TakeTurn,
+    RequestPermit,
 }
 
-/// Where a server stands, and whether a life is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No life; the last one failed or was stopped while it started.
+    /// No generation; the last one failed or was stopped while it started.
     Off {
         error: bool,
     },
-    /// No life; the next is to come.
+    /// No generation; a start is planned.
     Backoff,
     Starting,
     Up,
     Draining,
-    /// Stopped while it started; its life has not ended yet.
+    /// Stopped while it started; its generation has not ended yet.
     Aborting,
 }
 
 const MAX_RESTARTS: u32 = 3;
 
-fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionConfig {
+fn config(autostart: bool, policy: RestartPolicy) -> SupervisionConfig {
     SupervisionConfig {
         autostart,
         restart: RestartConfig {
@@ -53,31 +52,30 @@ fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionConfig {
     }
 }
 
-/// The rules of restarts in the fewest words, for a window that never slides.
+/// The restart rules, for a window that never slides.
 #[derive(Debug)]
 struct Model {
     policy: RestartPolicy,
     phase: Phase,
-    lives: u64,
+    generations: u64,
     failures: u32,
-    asked: bool,
-    again: bool,
-    over: bool,
-    /// The next start waits for a turn.
-    queues: bool,
+    stop_requested: bool,
+    start_after_stop: bool,
+    over_limit: bool,
+    needs_permit: bool,
     acts: Vec<Act>,
 }
 
 impl Model {
-    fn lives_now(&self) -> bool {
+    fn is_running(&self) -> bool {
         !matches!(self.phase, Phase::Off { .. } | Phase::Backoff)
     }
 
     fn begin(&mut self) {
-        (self.again, self.over) = (false, false);
-        self.lives += 1;
+        (self.start_after_stop, self.over_limit) = (false, false);
+        self.generations += 1;
         self.phase = Phase::Starting;
-        self.acts.push(Act::Start(self.lives));
+        self.acts.push(Act::Start(self.generations));
     }
 
     fn start(&mut self, by_operator: bool) {
@@ -86,30 +84,31 @@ impl Model {
         }
         match self.phase {
             Phase::Off { .. } | Phase::Backoff | Phase::Aborting => {
-                self.asked = false;
+                self.stop_requested = false;
                 self.begin();
             }
-            Phase::Draining => self.again = true,
+            Phase::Draining => self.start_after_stop = true,
             Phase::Starting | Phase::Up => {}
         }
     }
 
-    fn stop(&mut self, again: bool) {
-        (self.asked, self.again) = (true, again);
-        let lives = self.lives_now();
+    fn stop(&mut self, start_again: bool) {
+        (self.stop_requested, self.start_after_stop) = (true, start_again);
+        let was_running = self.is_running();
         self.phase = match self.phase {
             Phase::Up => Phase::Draining,
             Phase::Starting => Phase::Aborting,
             Phase::Backoff => Phase::Off { error: true },
             phase @ (Phase::Off { .. } | Phase::Draining | Phase::Aborting) => phase,
         };
-        self.acts.push(if lives { Act::Stop } else { Act::Answer });
+        self.acts
+            .push(if was_running { Act::Stop } else { Act::Answer });
     }
 
     fn ended(&mut self, exit: &ServerExit) {
-        let over = ServerExit::Failed("too much".into());
-        let exit = if std::mem::take(&mut self.over) && !self.asked {
-            &over
+        let over_limit = ServerExit::Failed("too much".into());
+        let exit = if std::mem::take(&mut self.over_limit) && !self.stop_requested {
+            &over_limit
         } else {
             exit
         };
@@ -117,20 +116,20 @@ impl Model {
         self.phase = Phase::Off {
             error: !matches!(exit, ServerExit::Clean) || before == Phase::Starting,
         };
-        self.queues = false;
-        if self.asked {
+        self.needs_permit = false;
+        if self.stop_requested {
             self.phase = Phase::Off {
                 error: before == Phase::Aborting,
             };
             self.acts.push(Act::Answer);
-            if self.again {
+            if self.start_after_stop {
                 self.start(true);
             }
-        } else if self.again {
+        } else if self.start_after_stop {
             self.start(true);
         } else if self.restarts(exit) {
             self.acts.push(Act::Retry);
-            self.queues = self.failures > 0;
+            self.needs_permit = self.failures > 0;
             if self.failures < MAX_RESTARTS {
                 self.failures += 1;
                 self.phase = Phase::Backoff;
@@ -142,9 +141,9 @@ impl Model {
 
     fn over_limit(&mut self) {
         match self.phase {
-            _ if self.asked => {}
+            _ if self.stop_requested => {}
             Phase::Up => {
-                (self.phase, self.over) = (Phase::Draining, true);
+                (self.phase, self.over_limit) = (Phase::Draining, true);
                 self.acts.push(Act::Stop);
             }
             Phase::Starting => self.acts.push(Act::Fail),
@@ -154,7 +153,7 @@ impl Model {
 
     fn reconfigure(&mut self, autostart: bool) {
         self.failures = 0;
-        match (self.lives_now(), self.phase) {
+        match (self.is_running(), self.phase) {
             (true, _) => self.stop(true),
             (false, Phase::Off { error: true }) => self.start(true),
             (false, _) if autostart => self.start(true),
@@ -185,9 +184,9 @@ impl Model {
     }
 }
 
-/// What happens next. `late` is said of the life before.
+/// An event; a late one belongs to the previous generation.
 #[derive(Clone, Debug)]
-enum Happens {
+enum Step {
     Start { by_operator: bool },
     Stop,
     Restart,
@@ -197,10 +196,10 @@ enum Happens {
     Breaks,
     OverLimit { late: bool },
     Ended { late: bool, exit: ServerExit },
-    RetryDue { late: bool, turn_is_now: bool },
+    RetryDue { late: bool, permitted_now: bool },
 }
 
-impl Happens {
+impl Step {
     fn is_late(&self) -> bool {
         matches!(
             self,
@@ -212,7 +211,7 @@ impl Happens {
     }
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn steps() -> impl Strategy<Value = Step> {
     let exit = prop_oneof![
         2 => Just(ServerExit::Clean),
         5 => Just(ServerExit::Failed("exit status 1".into())),
@@ -220,21 +219,21 @@ fn happens() -> impl Strategy<Value = Happens> {
     ];
     let late = || prop::bool::weighted(0.2);
     prop_oneof![
-        3 => any::<bool>().prop_map(|by_operator| Happens::Start { by_operator }),
-        2 => Just(Happens::Stop),
-        1 => Just(Happens::Restart),
-        1 => any::<bool>().prop_map(|autostart| Happens::Reconfigured { autostart }),
-        6 => late().prop_map(|late| Happens::Connected { late }),
-        1 => Just(Happens::Drains),
-        1 => Just(Happens::Breaks),
-        1 => late().prop_map(|late| Happens::OverLimit { late }),
-        8 => (late(), exit).prop_map(|(late, exit)| Happens::Ended { late, exit }),
+        3 => any::<bool>().prop_map(|by_operator| Step::Start { by_operator }),
+        2 => Just(Step::Stop),
+        1 => Just(Step::Restart),
+        1 => any::<bool>().prop_map(|autostart| Step::Reconfigured { autostart }),
+        6 => late().prop_map(|late| Step::Connected { late }),
+        1 => Just(Step::Drains),
+        1 => Just(Step::Breaks),
+        1 => late().prop_map(|late| Step::OverLimit { late }),
+        8 => (late(), exit).prop_map(|(late, exit)| Step::Ended { late, exit }),
         6 => (late(), any::<bool>())
-            .prop_map(|(late, turn_is_now)| Happens::RetryDue { late, turn_is_now }),
+            .prop_map(|(late, permitted_now)| Step::RetryDue { late, permitted_now }),
     ]
 }
 
-/// A supervision beside its model, and the clock of the next start.
+/// A supervision, its model, and the clock of the next start.
 struct Pair {
     supervision: Supervision,
     model: Model,
@@ -246,16 +245,16 @@ struct Pair {
 impl Pair {
     fn new(policy: RestartPolicy) -> Self {
         Self {
-            supervision: Supervision::new(rules(true, policy), MonotonicTime::START),
+            supervision: Supervision::new(config(true, policy), MonotonicTime::START),
             model: Model {
                 policy,
                 phase: Phase::Off { error: false },
-                lives: 0,
+                generations: 0,
                 failures: 0,
-                asked: false,
-                again: false,
-                over: false,
-                queues: false,
+                stop_requested: false,
+                start_after_stop: false,
+                over_limit: false,
+                needs_permit: false,
                 acts: Vec::new(),
             },
             now: MonotonicTime::START,
@@ -264,108 +263,112 @@ impl Pair {
         }
     }
 
-    fn tell(&mut self, event: SupervisionInput) -> Vec<Act> {
+    fn handle(&mut self, event: SupervisionInput) -> Vec<Act> {
         let effects = self.supervision.handle(event, self.now);
         effects.iter().filter_map(act).collect()
     }
 
     fn report(&mut self, to: LifecycleState) -> Vec<Act> {
-        self.tell(SupervisionInput::Reported {
+        self.handle(SupervisionInput::Reported {
             from: String::new(),
             to: to.as_str().into(),
             reason: String::new(),
         })
     }
 
-    /// What both do about it; `None` where it cannot happen.
-    fn happens(&mut self, what: Happens) -> Option<(Vec<Act>, Vec<Act>)> {
+    /// The effects of both; `None` if the step is impossible.
+    fn apply(&mut self, step: Step) -> Option<(Vec<Act>, Vec<Act>)> {
         self.now = self.now + Duration::from_millis(10);
-        let (lives, before) = (self.model.lives, self.model.lives.saturating_sub(1));
-        let life = |late: bool| if late { before } else { lives };
-        if lives == 0 && what.is_late() {
+        let current = self.model.generations;
+        let previous = current.saturating_sub(1);
+        let generation = |late: bool| if late { previous } else { current };
+        if current == 0 && step.is_late() {
             return None;
         }
         let model = &mut self.model;
-        let acts = match what {
-            Happens::Start { by_operator } => {
+        let acts = match step {
+            Step::Start { by_operator } => {
                 model.start(by_operator);
-                self.tell(SupervisionInput::Start { by_operator })
+                self.handle(SupervisionInput::Start { by_operator })
             }
-            Happens::Stop => {
+            Step::Stop => {
                 model.stop(false);
                 let order = TransitionReason::IdleTimeout.into();
-                self.tell(SupervisionInput::Stop(order))
+                self.handle(SupervisionInput::Stop(order))
             }
-            Happens::Restart => {
-                if model.lives_now() {
+            Step::Restart => {
+                if model.is_running() {
                     model.stop(true)
                 } else {
                     model.start(true)
                 }
-                self.tell(SupervisionInput::Restart)
+                self.handle(SupervisionInput::Restart)
             }
-            Happens::Reconfigured { autostart } => {
+            Step::Reconfigured { autostart } => {
                 model.reconfigure(autostart);
-                let rules = rules(autostart, model.policy);
-                self.tell(SupervisionInput::Reconfigured(rules))
+                let config = config(autostart, model.policy);
+                self.handle(SupervisionInput::Reconfigured(config))
             }
-            // A life says so once.
-            Happens::Connected { late: false } if self.connected => return None,
-            Happens::Connected { late } => {
+            // A generation connects once.
+            Step::Connected { late: false } if self.connected => return None,
+            Step::Connected { late } => {
                 if !late && model.phase == Phase::Starting {
                     model.phase = Phase::Up;
-                    model.acts.push(Act::Open);
+                    model.acts.push(Act::AcceptCalls);
                 }
                 self.connected |= !late;
-                self.tell(SupervisionInput::Connected(life(late)))
+                self.handle(SupervisionInput::Connected(generation(late)))
             }
-            Happens::Drains => {
+            Step::Drains => {
                 if model.phase == Phase::Up {
                     model.phase = Phase::Draining;
                     model.acts.push(Act::Stop);
                 }
                 self.report(LifecycleState::Draining)
             }
-            Happens::Breaks => {
+            Step::Breaks => {
                 if matches!(model.phase, Phase::Up | Phase::Draining) {
                     model.acts.push(Act::Fail);
                 }
                 self.report(LifecycleState::Error)
             }
-            Happens::OverLimit { late } => {
+            Step::OverLimit { late } => {
                 if !late {
                     model.over_limit();
                 }
-                self.tell(SupervisionInput::LimitExceeded(
-                    life(late),
+                self.handle(SupervisionInput::LimitExceeded(
+                    generation(late),
                     "too much".into(),
                 ))
             }
-            Happens::Ended { late, exit } => {
-                if !late && model.lives_now() {
+            Step::Ended { late, exit } => {
+                if !late && model.is_running() {
                     model.ended(&exit);
                 }
                 let how = "it ended".to_owned();
-                self.tell(SupervisionInput::Ended(life(late), exit, how))
+                self.handle(SupervisionInput::Ended(generation(late), exit, how))
             }
-            Happens::RetryDue { late: false, .. } if !self.retry => return None,
-            Happens::RetryDue { late, turn_is_now } => {
+            Step::RetryDue { late: false, .. } if !self.retry => return None,
+            Step::RetryDue {
+                late,
+                permitted_now,
+            } => {
                 self.retry &= late;
-                let waits = !late && !model.lives_now() && !model.asked;
-                let queues = waits && std::mem::take(&mut model.queues);
+                let is_due = !late && !model.is_running() && !model.stop_requested;
+                let needs_permit = is_due && std::mem::take(&mut model.needs_permit);
                 let mut acts = Vec::new();
-                if queues {
-                    model.acts.push(Act::TakeTurn);
+                if needs_permit {
+                    model.acts.push(Act::RequestPermit);
                 }
-                if waits && queues && !turn_is_now {
+                if is_due && needs_permit && !permitted_now {
                     model.acts.push(Act::Retry);
-                } else if waits {
+                } else if is_due {
                     model.begin();
                 }
-                acts.extend(self.tell(SupervisionInput::RetryDue(life(late))));
-                if acts.last() == Some(&Act::TakeTurn) {
-                    let wait = Duration::from_millis(if turn_is_now { 0 } else { 5 });
-                    acts.extend(self.tell(SupervisionInput::PermitGranted(self.now + wait)));
+                acts.extend(self.handle(SupervisionInput::RetryDue(generation(late))));
+                if acts.last() == Some(&Act::RequestPermit) {
+                    let wait = Duration::from_millis(if permitted_now { 0 } else { 5 });
+                    acts.extend(self.handle(SupervisionInput::PermitGranted(self.now + wait)));
                 }
                 acts
             }
@@ -374,7 +377,9 @@ impl Pair {
             self.retry = match act {
                 Act::Retry => true,
                 Act::Start(_) => false,
-                Act::Stop | Act::Fail | Act::Open | Act::Answer | Act::TakeTurn => self.retry,
+                Act::Stop | Act::Fail | Act::AcceptCalls | Act::Answer | Act::RequestPermit => {
+                    self.retry
+                }
             };
             self.connected &= !matches!(act, Act::Start(_));
         }
@@ -384,13 +389,13 @@ impl Pair {
 
 fn act(effect: &SupervisionEffect) -> Option<Act> {
     match effect {
-        SupervisionEffect::StartGeneration(life) => Some(Act::Start(*life)),
+        SupervisionEffect::StartGeneration(generation) => Some(Act::Start(*generation)),
         SupervisionEffect::StopGeneration(_) => Some(Act::Stop),
         SupervisionEffect::FailGeneration(_) => Some(Act::Fail),
-        SupervisionEffect::AcceptCalls => Some(Act::Open),
+        SupervisionEffect::AcceptCalls => Some(Act::AcceptCalls),
         SupervisionEffect::AnswerStopRequests => Some(Act::Answer),
         SupervisionEffect::RetryAt(_) => Some(Act::Retry),
-        SupervisionEffect::RequestPermit => Some(Act::TakeTurn),
+        SupervisionEffect::RequestPermit => Some(Act::RequestPermit),
         SupervisionEffect::ReleaseGeneration
         | SupervisionEffect::StartReplacement(_)
         | SupervisionEffect::FailReplacement(_)
@@ -415,23 +420,23 @@ fn act(effect: &SupervisionEffect) -> Option<Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// MGP-122..130, MGP-146..153: whatever happens, in whatever order and however late, the supervision
-    /// starts, stops and answers as its plain model does, and stands where that stands.
+    /// MGP-122..130, MGP-146..153: in any order of events, late ones included, the supervision has
+    /// the effects and state of its model.
     #[test]
-    fn the_supervision_is_the_plainest_one(
+    fn the_supervision_behaves_like_its_model(
         always in any::<bool>(),
-        all in prop::collection::vec(happens(), 1..60),
+        all in prop::collection::vec(steps(), 1..60),
     ) {
         let policy = if always { RestartPolicy::Always } else { RestartPolicy::OnFailure };
         let mut pair = Pair::new(policy);
-        for what in all {
-            let said = format!("{what:?}");
-            let Some((acts, expected)) = pair.happens(what) else { continue };
+        for step in all {
+            let step_text = format!("{step:?}");
+            let Some((acts, expected)) = pair.apply(step) else { continue };
             let state = pair.supervision.lifecycle.state();
-            prop_assert_eq!(acts, expected, "{}; {:?}", said, pair.model);
-            prop_assert!(pair.model.state().contains(&state), "{}: {}; {:?}", said, state, pair.model);
-            prop_assert_eq!(pair.supervision.is_running, pair.model.lives_now());
-            prop_assert_eq!(pair.supervision.start_after_stop, pair.model.again, "{}", said);
+            prop_assert_eq!(acts, expected, "{}; {:?}", step_text, pair.model);
+            prop_assert!(pair.model.state().contains(&state), "{}: {}; {:?}", step_text, state, pair.model);
+            prop_assert_eq!(pair.supervision.is_running, pair.model.is_running());
+            prop_assert_eq!(pair.supervision.start_after_stop, pair.model.start_after_stop, "{}", step_text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a new configuration changes about the servers.
+//! The difference between two configurations of servers.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,31 @@ use crate::servers::spec::ServerSpec;
 /// The difference between two sets of servers, each part ordered by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigDiff {
-    /// New ones.
     pub(crate) added: Vec<ServerSpec>,
-    /// Removed from the configuration.
     pub removed: Vec<ServerId>,
-    /// Configured differently now; the new entry.
+    /// The new entries of changed servers.
     pub changed: Vec<ServerSpec>,
-    /// Unchanged: they go on.
     pub(crate) unchanged: Vec<ServerId>,
 }
 
 impl ConfigDiff {
-    /// Compares two sets. Ids are unique within each; of two with the same id the later counts.
+    /// Ids are unique within each set; of two with the same id the later counts.
     #[must_use]
     pub(crate) fn between_sets(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
         let (old, new) = (index_by_id(old), index_by_id(new));
-        let mut reload = Self::default();
+        let mut diff = Self::default();
         for (id, spec) in &new {
             match old.get(id) {
-                None => reload.added.push((*spec).clone()),
-                Some(before) if before == spec => reload.unchanged.push((*id).clone()),
-                Some(_) => reload.changed.push((*spec).clone()),
+                None => diff.added.push((*spec).clone()),
+                Some(before) if before == spec => diff.unchanged.push((*id).clone()),
+                Some(_) => diff.changed.push((*spec).clone()),
             }
         }
-        let gone = old.keys().filter(|id| !new.contains_key(*id));
-        reload.removed = gone.map(|id| (*id).clone()).collect();
-        reload
+        let removed = old.keys().filter(|id| !new.contains_key(*id));
+        diff.removed = removed.map(|id| (*id).clone()).collect();
+        diff
     }
 
-    /// True when nothing has to be done.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
@@ -90,7 +86,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_touched() {
+    fn unchanged_servers_are_not_touched() {
         let old = [
             spec("same", "http://1"),
             spec("edited", "http://2"),
@@ -101,12 +97,12 @@ pub(super) mod tests {
             spec("edited", "http://5"),
             spec("same", "http://1"),
         ];
-        let reload = ConfigDiff::between_sets(&old, &new);
-        assert_eq!(reload.added, [spec("new", "http://4")]);
-        assert_eq!(reload.removed, [ServerId::new("gone")]);
-        assert_eq!(reload.changed, [spec("edited", "http://5")]);
-        assert_eq!(reload.unchanged, [ServerId::new("same")]);
-        assert!(!reload.is_empty());
+        let diff = ConfigDiff::between_sets(&old, &new);
+        assert_eq!(diff.added, [spec("new", "http://4")]);
+        assert_eq!(diff.removed, [ServerId::new("gone")]);
+        assert_eq!(diff.changed, [spec("edited", "http://5")]);
+        assert_eq!(diff.unchanged, [ServerId::new("same")]);
+        assert!(!diff.is_empty());
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! Which servers a name may belong to that is in no published list.
+//! Which servers may own a name that no published list has.
 //!
-//! A server that has not said yet what it offers, or is stopped or parked, has things all the same.
-//! Who names one waits for it or is told how the server stands; who may not use it learns no more than
-//! of a name that is nobody's.
+//! A server that has not published its lists yet, or is stopped or parked, still owns items. A caller that names one waits
+//! for the server or gets its status; a caller without access gets the same error as for an unknown name.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,54 +13,54 @@ use super::{CatalogView, ListKind, ServerOffer};
 use crate::tool_names::{self, ToolNameForm};
 use crate::tools::uris::{self, WRAPPED_PREFIX};
 
-/// A name that somebody used.
+/// A name in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedItem<'a> {
-    /// The view it is used in.
+    /// The view of the request.
     pub view: &'a CatalogView,
-    /// The kind of thing it names.
+    /// The kind of item.
     pub kind: ListKind,
     /// A name, a URI or a `uriTemplate`.
     pub name: &'a str,
 }
 
-/// That a name may be that of a server which publishes nothing right now.
+/// The possibility that a name belongs to a server that publishes nothing at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameClaim<'a> {
-    /// The server's own name for it, where it can be told from the name or is known from before.
+    /// The server's own name, if the name contains it or an earlier list had it.
     pub own_name: Option<Cow<'a, str>>,
-    /// Where the name says whose it is: by its form, or by the door it is said at.
+    /// Whether the name identifies the server, by its form or by the endpoint.
     pub is_qualified: bool,
-    /// Whether the server offered it the last time; `None` when that is not known.
+    /// Whether the server's last list had it; `None` if unknown.
     pub was_offered: Option<bool>,
 }
 
-/// What is to be expected of a server that publishes nothing.
+/// Whether a server that publishes nothing will become available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// It is being started for the first time, and nobody knows what it will offer.
+    /// It starts for the first time; its lists are unknown.
     FirstStart,
-    /// It comes without anybody's doing.
+    /// It will start without an order.
     Expected,
-    /// It does not.
+    /// It will not.
     Unavailable,
 }
 
-/// What becomes of who names something of it.
+/// How a request for a claimed name continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimOutcome {
-    /// It is worth waiting for the server.
+    /// Wait for the server.
     pub should_wait: bool,
-    /// How the server stands is told instead of that there is no such thing.
+    /// Report the server's status instead of an unknown name.
     pub should_report_status: bool,
 }
 
 impl<'a> NamedItem<'a> {
-    /// Whether the name says that it is this server's.
+    /// Whether the name identifies this server.
     #[must_use]
     pub fn is_qualified_for(&self, server: &ServerId) -> bool {
         match (self.view, self.kind) {
-            (CatalogView::One(one), _) => one == server,
+            (CatalogView::One(only), _) => only == server,
             (CatalogView::All | CatalogView::Set(_), ListKind::Tools | ListKind::Prompts) => {
                 tool_names::parse(server, self.name).is_some()
             }
@@ -71,12 +70,11 @@ impl<'a> NamedItem<'a> {
         }
     }
 
-    /// What a server can claim of the name. `last` is what it offered the last time, `None` when it
-    /// has offered nothing yet.
+    /// The server's claim to the name. `last` is its last offer, `None` before the first one.
     #[must_use]
     pub fn claim(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         match (self.view, self.kind) {
-            (CatalogView::One(one), _) if one != server => None,
+            (CatalogView::One(only), _) if only != server => None,
             (_, ListKind::Tools) => self.claim_by_name(server, last.map(|last| &*last.tools.items)),
             (_, ListKind::Prompts) => {
                 self.claim_by_name(server, last.map(|last| &*last.prompts.items))
@@ -91,26 +89,26 @@ impl<'a> NamedItem<'a> {
         last: Option<&[Arc<D>]>,
     ) -> Option<NameClaim<'a>> {
         let item = |name: &str| {
-            let mut called = last?.iter().filter(|item| **item.exposed_name() == *name);
+            let mut exposed = last?.iter().filter(|item| **item.exposed_name() == *name);
             let mut own = last?.iter().filter(|item| **item.own_name() == *name);
-            called.next().or_else(|| own.next())
+            exposed.next().or_else(|| own.next())
         };
-        let named = |name: &'a str, formed| {
+        let claim = |name: &'a str, is_qualified| {
             let item = item(name);
             let own = item
                 .map(|item| item.own_name())
                 .filter(|own| ***own != *name);
             NameClaim {
                 own_name: Some(own.map_or(Cow::Borrowed(name), |own| Cow::Owned(own.to_string()))),
-                is_qualified: formed,
+                is_qualified,
                 was_offered: last.map(|_| item.is_some()),
             }
         };
         if matches!(self.view, CatalogView::One(_)) {
-            return Some(named(self.name, true));
+            return Some(claim(self.name, true));
         }
         match tool_names::parse(server, self.name) {
-            Some(ToolNameForm::Plain(own)) => Some(named(own, true)),
+            Some(ToolNameForm::Plain(own)) => Some(claim(own, true)),
             Some(ToolNameForm::Hashed) => {
                 let mut items = last.into_iter().flatten();
                 let item = items.find(|item| **item.merged_name() == *self.name);
@@ -121,11 +119,11 @@ impl<'a> NamedItem<'a> {
                 })
             }
             None if tool_names::is_qualified(self.name) => None,
-            None => Some(named(self.name, false)).filter(|bare| bare.was_offered != Some(false)),
+            None => Some(claim(self.name, false)).filter(|bare| bare.was_offered != Some(false)),
         }
     }
 
-    /// A server may know more URIs than it lists, so that it never offered one says nothing.
+    /// A server may serve URIs that it does not list, so a missing entry does not rule out a claim.
     fn claim_by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         let own = match self.view {
             CatalogView::One(_) => Some(Cow::Borrowed(self.name)),
@@ -150,13 +148,13 @@ impl<'a> NamedItem<'a> {
     }
 
     fn unwrap_uri(&self, server: &ServerId) -> Option<Cow<'a, str>> {
-        let (whose, own) = uris::unwrap(self.name)?;
-        (whose == server.as_str()).then_some(own)
+        let (owner, own) = uris::unwrap(self.name)?;
+        (owner == server.as_str()).then_some(own)
     }
 }
 
 impl ServerOffer {
-    /// Whether it has something of this name, as its server calls it; of a URI, also by a template.
+    /// Whether it has an item with this own name; for a URI, also by a template.
     #[must_use]
     pub fn offers_item(&self, kind: ListKind, own: &str) -> bool {
         match kind {
@@ -175,25 +173,31 @@ impl ServerOffer {
 }
 
 impl NameClaim<'_> {
-    /// What becomes of who makes it. `open` says that the server as a whole is open to the caller,
-    /// `own` that what it named is, where the own name is known.
+    /// Decides about a request. `server_allowed`: the caller may use the server as a whole; `item_allowed`: it may use the
+    /// named item, if the own name is known.
     ///
-    /// A thing that is denied on a server that is open is treated as one that the server may not have.
+    /// A denied item of an allowed server is treated like one that the server may not have.
     #[must_use]
-    pub fn evaluate(&self, outlook: Availability, open: bool, own: bool) -> ClaimOutcome {
-        let may = own || open && (self.is_qualified || self.was_offered.is_none());
-        let comes = match outlook {
+    pub fn evaluate(
+        &self,
+        availability: Availability,
+        server_allowed: bool,
+        item_allowed: bool,
+    ) -> ClaimOutcome {
+        let is_allowed =
+            item_allowed || server_allowed && (self.is_qualified || self.was_offered.is_none());
+        let may_become_available = match availability {
             Availability::FirstStart => true,
             Availability::Expected => self.is_qualified || self.was_offered == Some(true),
             Availability::Unavailable => false,
         };
-        let told = match self.was_offered {
-            Some(offered) => offered && own,
-            None => self.is_qualified && may,
+        let should_report_status = match self.was_offered {
+            Some(offered) => offered && item_allowed,
+            None => self.is_qualified && is_allowed,
         };
         ClaimOutcome {
-            should_wait: comes && may,
-            should_report_status: told,
+            should_wait: may_become_available && is_allowed,
+            should_report_status,
         }
     }
 }
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_claimed_by_its_form_or_by_who_had_it() {
+    fn a_name_is_claimed_by_its_form_or_by_its_last_owner() {
         let found = |name, last| {
             let claim = claim(ListKind::Tools, name, "it", last)?;
             Some((
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_name_is_told_apart_by_what_was_offered() {
+    fn a_hashed_name_is_resolved_by_the_last_offer() {
         let shown = tool_names::visible_name(&ServerId::new("a.b"), "echo");
         let known = claim(ListKind::Tools, &shown, "a.b", true).unwrap();
         assert_eq!(
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_is_claimed_by_who_wrapped_listed_or_matches_it() {
+    fn a_uri_is_claimed_if_wrapped_listed_or_matched() {
         let found =
             |uri, last| claim(ListKind::Resources, uri, "it", last).map(|it| it.was_offered);
         assert_eq!(found("mcpk://it/x%3A%2F%2Fy", true), Some(None));
@@ -273,9 +277,9 @@ mod tests {
         assert_eq!(found("d://e", false), Some(None));
     }
 
-    /// MGP-081: whatever the server's state, a tool that is denied fares as one that is not there.
+    /// MGP-081: in any state of the server.
     #[test]
-    fn what_is_denied_fares_as_what_is_not_there() {
+    fn a_denied_tool_is_treated_like_an_unknown_one() {
         for outlook in [
             Availability::FirstStart,
             Availability::Expected,
@@ -286,15 +290,15 @@ mod tests {
                     should_wait: false,
                     should_report_status: false,
                 };
-                let fares = |name, own| {
+                let outcome = |name, own| {
                     let claim = claim(ListKind::Tools, name, "it", last);
                     claim.map_or(nothing, |claim| claim.evaluate(outlook, open, own))
                 };
                 for (denied, absent) in [("it__echo", "it__nothing"), ("echo", "nothing")] {
                     let case = format!("{denied}, {outlook:?}, open {open}, offered before {last}");
-                    let denied = fares(denied, false);
-                    // Of a name without an entry of its own the server's openness decides.
-                    assert_eq!(denied, fares(absent, open), "{case}");
+                    let denied = outcome(denied, false);
+                    // Without an entry of its own, access to the server decides.
+                    assert_eq!(denied, outcome(absent, open), "{case}");
                     assert!(open || denied == nothing, "{case}");
                 }
             }
@@ -302,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn who_may_use_it_waits_or_is_told() {
-        let fares = |outlook, name, last| {
+    fn an_allowed_caller_waits_or_gets_the_status() {
+        let outcome = |outlook, name, last| {
             let claim = claim(ListKind::Tools, name, "it", last).unwrap();
             let ClaimOutcome {
                 should_wait: waits,
@@ -313,30 +317,33 @@ mod tests {
         };
         for last in [true, false] {
             assert_eq!(
-                fares(Availability::Unavailable, "it__echo", last),
+                outcome(Availability::Unavailable, "it__echo", last),
                 (false, true)
             );
             assert_eq!(
-                fares(Availability::Expected, "it__echo", last),
+                outcome(Availability::Expected, "it__echo", last),
                 (true, true)
             );
         }
         assert_eq!(
-            fares(Availability::FirstStart, "it__echo", false),
+            outcome(Availability::FirstStart, "it__echo", false),
             (true, true)
         );
         assert_eq!(
-            fares(Availability::Unavailable, "it__new", true),
+            outcome(Availability::Unavailable, "it__new", true),
             (false, false)
         );
-        // A bare name may be anybody's: only who has said nothing yet is waited for.
+        // Any server may own a bare name: only one without a published list is waited for.
         assert_eq!(
-            fares(Availability::FirstStart, "echo", false),
+            outcome(Availability::FirstStart, "echo", false),
             (true, false)
         );
-        assert_eq!(fares(Availability::Expected, "echo", false), (false, false));
         assert_eq!(
-            fares(Availability::Unavailable, "echo", true),
+            outcome(Availability::Expected, "echo", false),
+            (false, false)
+        );
+        assert_eq!(
+            outcome(Availability::Unavailable, "echo", true),
             (false, true)
         );
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tools::catalog::{CatalogView, ListKind, Readers};
 
-/// Longest cursor read, in bytes. The longest one made is shorter: names and URIs are bounded.
+/// Longest accepted cursor, in bytes. Sealed cursors are shorter: names and URIs are bounded.
 const CURSOR_MAX: usize = 16 << 10;
 const TAG_LEN: usize = blake3::OUT_LEN;
 
@@ -17,7 +17,7 @@ const TAG_LEN: usize = blake3::OUT_LEN;
 pub struct CursorKey([u8; blake3::KEY_LEN]);
 
 impl CursorKey {
-    /// Takes 32 bytes of good randomness.
+    /// From 32 bytes of a secure random source.
     #[must_use]
     pub const fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
         Self(bytes)
@@ -30,16 +30,16 @@ impl fmt::Debug for CursorKey {
     }
 }
 
-/// Where in which list a client goes on.
+/// The position in a list where a client continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     /// The list.
     pub kind: ListKind,
     /// The view it is a list of.
     pub(crate) view: CatalogView,
-    /// Who reads that form of it.
+    /// The clients of that form.
     pub readers: Readers,
-    /// The form of it with the level of each tool.
+    /// The form with the risk level of each tool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) told: bool,
     /// The list's generation when the cursor was made.
@@ -50,7 +50,7 @@ pub(crate) struct Cursor {
     pub last: String,
 }
 
-/// Not a cursor of this kernel, or one whose place in the list is gone: -32602.
+/// Not a cursor of this kernel, or its position in the list is gone: -32602.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor is not valid (any more)")]
 pub struct BadCursor;
@@ -65,17 +65,17 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a text that comes from a client.
+    /// Opens a cursor of a client.
     ///
     /// # Errors
-    /// [`BadCursor`] for whatever [`Cursor::seal`] did not make with the same key.
+    /// [`BadCursor`] for a text that [`Cursor::seal`] did not create with the same key.
     pub(crate) fn open(text: &str, key: &CursorKey) -> Result<Self, BadCursor> {
         if text.len() > CURSOR_MAX {
             return Err(BadCursor);
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadCursor)?;
         let (payload, tag) = bytes.split_last_chunk::<TAG_LEN>().ok_or(BadCursor)?;
-        // The comparison of hashes takes the same time wherever they differ.
+        // Comparing hashes takes constant time.
         if blake3::keyed_hash(&key.0, payload) != blake3::Hash::from_bytes(*tag) {
             return Err(BadCursor);
         }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_comes_back_as_it_went() {
+    fn a_cursor_survives_a_round_trip() {
         for view in [CatalogView::All, CatalogView::One(ServerId::new("files"))] {
             let text = cursor(view.clone()).seal(&KEY);
             assert!(
@@ -117,7 +117,7 @@ mod tests {
 
     /// MCP-029: the empty string is a cursor too, and not one of ours.
     #[test]
-    fn what_we_did_not_make_is_refused() {
+    fn foreign_texts_are_rejected_as_cursors() {
         let text = cursor(CatalogView::All).seal(&KEY);
         let another = CursorKey::new([8; 32]);
         assert_eq!(Cursor::open(&text, &another), Err(BadCursor));
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_changed_byte_goes_unnoticed(at in 0usize..200, to in "[A-Za-z0-9_-]") {
+        fn every_changed_byte_is_detected(at in 0usize..200, to in "[A-Za-z0-9_-]") {
             let text = cursor(CatalogView::All).seal(&KEY);
             let at = at % text.len();
             let mut changed = text.clone();

@@ -1,4 +1,4 @@
-//! A list for callers that may not see all of it.
+//! A list for callers that may see only a part of it.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use super::{Catalog, CatalogView, ListForm, ListKind};
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::uris::{self, WRAPPED_PREFIX};
 
-/// A list without what its readers may not see. An entry that is not there leaves no trace: not in
-/// the pages, not in the cursors.
+/// A list without hidden entries, which leave no trace in pages or cursors.
 #[derive(Debug)]
 pub struct FilteredList(Arc<PagedList>);
 
 impl FilteredList {
-    /// A page of it, as of the whole list.
+    /// A page, as of the whole list.
     ///
     /// # Errors
     /// [`BadCursor`], as of the whole list.
@@ -28,7 +27,7 @@ impl FilteredList {
         self.0.page(cursor, form.into().family)
     }
 
-    /// Bytes of it with all its pages once they are made, nearly.
+    /// Approximate bytes of it and all rendered pages.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.size()
@@ -36,9 +35,8 @@ impl FilteredList {
 }
 
 impl Catalog {
-    /// The list of a view without what `keep` does not keep, which is told the server of an entry and,
-    /// of a tool, the server's own name for it. `audience` tells those who see the same apart from all
-    /// others. `None` when the view has no lists.
+    /// Filters a list of a view. `keep` gets the server of an entry and, for a tool, its own name. `audience` identifies the
+    /// callers that see the same entries. `None` if the view has no lists.
     #[must_use]
     pub fn filter(
         &self,
@@ -49,19 +47,19 @@ impl Catalog {
         keep: impl Fn(&ServerId, Option<&str>) -> bool,
     ) -> Option<FilteredList> {
         let list = self.view_content(view)?.list(kind, form.into());
-        let kept = |key: &str| {
+        let is_visible = |key: &str| {
             let owner = self.owner(view, kind, key);
             match (view, kind, self.merged.tools.get(key)) {
-                // Whoever may call one of the replicas is shown their entry.
+                // The entry is visible to callers that may call any replica.
                 (CatalogView::All | CatalogView::Set(_), ListKind::Tools, Some(tool))
                     if tool.replica.is_some() =>
                 {
-                    let mut places = self.replicas(tool).iter();
-                    places.any(|tool| keep(&tool.server, Some(&tool.own_name)))
+                    let mut replicas = self.replicas(tool).iter();
+                    replicas.any(|tool| keep(&tool.server, Some(&tool.own_name)))
                 }
                 (CatalogView::All | CatalogView::Set(_), _, _) => {
-                    let places = self.item_servers(kind, key);
-                    places.iter().any(|server| keep(server, None))
+                    let servers = self.item_servers(kind, key);
+                    servers.iter().any(|server| keep(server, None))
                         || owner.is_some_and(|(server, tool)| keep(server, tool))
                 }
                 _ => owner.is_some_and(|(server, tool)| keep(server, tool)),
@@ -69,13 +67,13 @@ impl Catalog {
         };
         Some(FilteredList(list.filtered(
             audience_generation(list.generation(), audience),
-            kept,
+            is_visible,
         )))
     }
 
-    /// Where the entry of a list can be read that is one of several.
+    /// The servers of a replicated entry.
     fn item_servers(&self, kind: ListKind, key: &str) -> &[ServerId] {
-        let places = match kind {
+        let servers = match kind {
             ListKind::Tools => None,
             ListKind::Prompts => {
                 let prompt = self.merged.prompts.get(key);
@@ -90,17 +88,17 @@ impl Catalog {
                 template.map(|it| self.replica_servers(kind, &it.server, &it.uri_template))
             }
         };
-        places.unwrap_or_default()
+        servers.unwrap_or_default()
     }
 
-    /// Whose an entry of a list is, and what the server calls it when it is a tool.
+    /// The server of an entry and, for a tool, its own name.
     fn owner<'a>(
         &'a self,
         view: &CatalogView,
         kind: ListKind,
         key: &'a str,
     ) -> Option<(&'a ServerId, Option<&'a str>)> {
-        let front = self.view_content(view)?;
+        let content = self.view_content(view)?;
         if let CatalogView::One(server) = view
             && kind != ListKind::Tools
         {
@@ -108,27 +106,26 @@ impl Catalog {
         }
         match kind {
             ListKind::Tools => {
-                let tool = front.tools.get(key)?;
+                let tool = content.tools.get(key)?;
                 Some((&tool.server, Some(&tool.own_name)))
             }
-            ListKind::Prompts => Some((&front.prompts.get(key)?.server, None)),
+            ListKind::Prompts => Some((&content.prompts.get(key)?.server, None)),
             ListKind::Resources if key.starts_with(WRAPPED_PREFIX) => {
                 let (server, _) = uris::unwrap(key)?;
                 Some((self.offers.get_key_value(server)?.0, None))
             }
-            ListKind::Resources => Some((front.resource(key)?.server, None)),
-            ListKind::Templates => Some((&front.template(key)?.server, None)),
+            ListKind::Resources => Some((content.resource(key)?.server, None)),
+            ListKind::Templates => Some((&content.template(key)?.server, None)),
         }
     }
 }
 
-/// The generation of a list that is made for an audience: another one for each, so that a cursor's
-/// offset is only believed where it was made.
+/// The generation of a list for an audience. It is unique to the audience, so that cursors of other lists are not trusted.
 fn audience_generation(generation: u64, audience: &str) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 audience of a list");
     hasher.update(&generation.to_le_bytes());
     hasher.update(audience.as_bytes());
-    let mut mark = [0; 8];
-    mark.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(mark)
+    let mut prefix = [0; 8];
+    prefix.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(prefix)
 }

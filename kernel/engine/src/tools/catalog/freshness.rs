@@ -1,19 +1,18 @@
-//! How long a list may be kept, and by whom (SEP-2549: `ttlMs` and `cacheScope`).
+//! How long a list may be cached, and by whom (SEP-2549: `ttlMs` and `cacheScope`).
 
 use std::time::Duration;
 
 use mgp_json::members;
 
-/// Longest time promised, in milliseconds: a day. Servers come and go at this kernel whatever one of
-/// them promised.
+/// Longest TTL in milliseconds: a day, because servers of this kernel may change independently of any promise.
 pub(crate) const TTL_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Who may keep a result.
+/// Who may cache a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Anyone on the way, for everyone.
+    /// Any intermediary, for all clients.
     Public,
-    /// Only whom it was given to.
+    /// Only the receiving client.
     #[default]
     Private,
 }
@@ -29,19 +28,18 @@ impl CacheScope {
     }
 }
 
-/// How long a result is good, and for whom. The default is what a legacy server's results are: stale
-/// at once, and private.
+/// How long a result may be cached, and by whom. The default is that of legacy servers: stale at once, and private.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// Milliseconds for which it need not be asked for again, at most [`TTL_MAX`].
+    /// The TTL in milliseconds, at most [`TTL_MAX`].
     pub ttl_ms: u64,
-    /// Who may keep it.
+    /// Who may cache it.
     pub scope: CacheScope,
 }
 
 impl Freshness {
-    /// Reads it from the JSON text of a result. What is not there or makes no sense is the default;
-    /// of fractions of a millisecond nothing is left.
+    /// Parses the JSON text of a result. Missing or invalid members have the default; fractions of a millisecond are
+    /// dropped.
     #[must_use]
     pub fn parse(result: &str) -> Self {
         let mut read = Self::default();
@@ -56,7 +54,7 @@ impl Freshness {
         read
     }
 
-    /// Of a result that is made of both: the shorter time, and public only when both are.
+    /// The freshness of a combined result: the shorter TTL, and public only if both are.
     #[must_use]
     pub fn combine(self, other: Self) -> Self {
         let scope = match (self.scope, other.scope) {
@@ -69,7 +67,7 @@ impl Freshness {
         }
     }
 
-    /// What is left of it when the result was got `age` ago.
+    /// The freshness of a result received `age` ago.
     #[must_use]
     pub fn remaining(self, age: Duration) -> Self {
         let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -97,7 +95,7 @@ mod tests {
 
     /// SEP-2549: whatever a server writes there, the result is at worst asked for too often.
     #[test]
-    fn what_makes_no_sense_is_stale_and_private() {
+    fn invalid_freshness_is_stale_and_private() {
         for (ttl, want) in [
             ("60000", 60_000),
             ("0", 0),
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_is_as_fresh_as_its_worst_part() {
+    fn combined_freshness_is_that_of_the_worst_part() {
         use CacheScope::{Private, Public};
         let (long, short) = (fresh(9, Public), fresh(4, Public));
         assert_eq!(long.combine(short), short);
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn freshness_runs_out() {
+    fn freshness_expires() {
         let minute = fresh(60_000, CacheScope::Public);
         let left = |ms| minute.remaining(Duration::from_millis(ms));
         assert_eq!(left(0), minute);

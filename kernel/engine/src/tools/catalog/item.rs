@@ -1,4 +1,4 @@
-//! Definitions as servers wrote them.
+//! Parsed definitions of servers.
 
 mod fields;
 mod repair;
@@ -28,34 +28,34 @@ pub const DEFINITION_MAX: usize = 1 << 20;
 /// Longest name of a tool or prompt, in bytes. MCP recommends at most 128.
 pub const NAME_MAX: usize = 1024;
 
-/// Why a definition was not taken.
+/// Why a definition is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadItem {
     /// More than [`DEFINITION_MAX`] bytes.
     #[error("the definition has {0} bytes, over the limit of {DEFINITION_MAX}")]
     TooLarge(usize),
-    /// Something else than a JSON object.
+    /// Not a JSON object.
     #[error("the definition is no JSON object")]
     NotAnObject,
-    /// What it is known by is not there, is there twice or is no string.
+    /// The name or URI is missing, repeated or not a string.
     #[error("the definition must have one string \"{0}\"")]
     MissingName(&'static str),
-    /// A member that some readers take for a known one: agents and the kernel would read two definitions.
+    /// A member that some parsers take for a known one: agents and the kernel would read different definitions.
     #[error("its member {0:?} is not {1:?}, but some readers take it for that")]
     Lookalike(String, &'static str),
-    /// What it is known by is empty or too long.
+    /// The name or URI is empty or too long.
     #[error("\"{0}\" must have between 1 and {1} bytes")]
     NameLength(&'static str, usize),
-    /// A member that MCP wants of each of its kind is not there.
+    /// A required member is missing.
     #[error("the definition has no \"{0}\"")]
     MissingMember(&'static str),
-    /// A member that is to be an array is something else (CMCP-049).
+    /// A member must be an array (CMCP-049).
     #[error("\"{0}\" is no array")]
     NotAnArray(&'static str),
-    /// A member that MCP gives another form.
+    /// A member of the wrong type.
     #[error("\"{0}\" is not {1}")]
     InvalidMember(&'static str, &'static str),
-    /// Something else than what a prompt takes.
+    /// Invalid `arguments` of a prompt.
     #[error("each of \"arguments\" must be an object with a string \"name\": {0}")]
     InvalidArguments(String),
     /// The `inputSchema` of a tool (CMCP-014).
@@ -64,25 +64,24 @@ pub enum BadItem {
     /// The `outputSchema` of a tool.
     #[error("outputSchema: {0}")]
     OutputSchema(BadSchema),
-    /// An `x-mcp-header` in a tool's `inputSchema` breaks the rules (SEP-2243): such a tool could not
-    /// be called by those who keep them.
+    /// An invalid `x-mcp-header` in a tool's `inputSchema` (SEP-2243): conforming clients could not call the tool.
     #[error("inputSchema: {0}")]
     ParamHeader(#[from] BadAnnotation),
     /// The `uriTemplate` of a template.
     #[error("uriTemplate: {0}")]
     Template(#[from] BadTemplate),
-    /// Another entry of the same list goes by the same name, as the server or as agents see it.
+    /// Another entry of the list has the same own or visible name.
     #[error("another entry of this list has the same name")]
     Duplicate,
-    /// The list is longer than the kernel takes.
+    /// The list has too many entries.
     #[error("the list has more than {0} entries")]
     TooMany(usize),
-    /// All definitions of the list together are larger than the kernel takes.
+    /// The definitions of the list are too large in total.
     #[error("the list has more than {0} bytes")]
     ListTooLarge(usize),
 }
 
-/// A tool, and everything a call of it needs.
+/// A tool with everything that a call needs.
 #[derive(Clone, Debug)]
 pub struct CatalogTool {
     /// Its server.
@@ -93,34 +92,34 @@ pub struct CatalogTool {
     pub own_name_json: Arc<str>,
     /// `server:tool`.
     pub canonical_name: Arc<str>,
-    /// What agents see at the door of its server: its own name, or what the operator has it shown as.
+    /// The name at its server's own endpoint: its own name, or the operator's override.
     pub exposed_name: Arc<str>,
     /// What agents see in the view of all servers.
     pub merged_name: Arc<str>,
-    /// Judges arguments.
+    /// Validates arguments.
     pub input: ToolSchema,
-    /// Judges structured results; `None` when the definition has no schema.
+    /// Validates structured results; `None` without an `outputSchema`.
     pub output: Option<ToolSchema>,
-    /// The arguments that `Mcp-Param-*` headers repeat, as `inputSchema` says.
+    /// The arguments that `Mcp-Param-*` headers repeat, by `inputSchema`.
     pub param_headers: Arc<[ParamHeader]>,
-    /// What holds for each call.
+    /// The requirements of each call.
     pub requirements: Arc<CallRequirements>,
-    /// What it is one of; `None` for one that stands alone, as nearly all do.
+    /// Its replica group; `None` for nearly all tools.
     pub replica: Option<Arc<CatalogReplica>>,
-    /// The definition as the server sent it, without the slips that were mended.
+    /// The definition as the server sent it, after repairs.
     pub raw: Arc<str>,
-    /// The definition as the server sent it, where that is another one.
+    /// The definition before repairs, if there were any.
     original: Option<Arc<str>>,
-    /// The definition as agents are shown it, where the operator says that it is another one.
+    /// The definition with the operator's override, if any.
     overridden: Option<Arc<str>>,
-    /// Where its name stands in what agents are shown.
+    /// The range of its name in the visible definition.
     pub(super) name_range: Range<u32>,
     legacy_raw: Option<Arc<str>>,
     /// Its definition for legacy clients says whether calls of it may be tasks.
     pub(super) declares_execution: bool,
 }
 
-/// A prompt, and everything a get of it needs.
+/// A prompt with everything that a get needs.
 #[derive(Debug)]
 pub struct CatalogPrompt {
     /// Its server.
@@ -133,11 +132,11 @@ pub struct CatalogPrompt {
     pub(crate) canonical_name: Arc<str>,
     /// What agents see in the view of all servers.
     pub(crate) merged_name: Arc<str>,
-    /// The arguments that a get of it must have, in the order of its definition.
+    /// The required arguments, in the order of its definition.
     pub required_arguments: Box<[Box<str>]>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
-    /// Where its name stands in there.
+    /// The range of its name in `raw`.
     pub(super) name_range: Range<u32>,
 }
 
@@ -164,37 +163,37 @@ pub struct ResourceTemplate {
     pub(super) template: Template,
 }
 
-/// What the four have in common.
+/// The common interface of the four kinds of items.
 pub(super) trait Definition: Sized {
     const KIND: ListKind;
-    /// Reads a definition that is a single line.
+    /// Parses a definition on a single line.
     fn parse(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem>;
-    /// The same with the definition as the server sent it, where that is another one.
-    fn with_original(item: Arc<Self>, _sent: Option<&Arc<str>>) -> Arc<Self> {
+    /// Sets the definition before repairs, if there were any.
+    fn with_original(item: Arc<Self>, _original: Option<&Arc<str>>) -> Arc<Self> {
         item
     }
-    /// Takes over what it has in common with another one of its list.
-    fn share_with(&mut self, _with: &Self) {}
+    /// Shares equal parts with another item of its list.
+    fn share_with(&mut self, _other: &Self) {}
     /// Its server.
     fn server(&self) -> &ServerId;
-    /// What the server knows it by.
+    /// The server's own name or URI.
     fn own_name(&self) -> &Arc<str>;
-    /// What agents know it by at the door of its server.
+    /// The name at its server's own endpoint.
     fn exposed_name(&self) -> &Arc<str> {
         self.own_name()
     }
-    /// What agents know it by when it stands alone.
+    /// The name in a merged view.
     fn merged_name(&self) -> &Arc<str> {
         self.own_name()
     }
     fn raw(&self) -> &Arc<str>;
-    /// The definition for legacy clients, when they could not read it as it is.
+    /// The definition for legacy clients, if they cannot read `raw`.
     fn raw_for_legacy(&self) -> Option<&Arc<str>> {
         None
     }
 }
 
-/// What the definitions of one list are read by.
+/// The inputs for parsing the definitions of one list.
 #[derive(Debug)]
 pub(super) struct ItemReader<'a> {
     pub(super) server: &'a ServerId,
@@ -203,19 +202,19 @@ pub(super) struct ItemReader<'a> {
 }
 
 impl CatalogTool {
-    /// The same tool under other terms.
-    pub(super) fn with_requirements(&self, terms: &RequirementInputs) -> Self {
+    /// Replaces the requirements of its calls.
+    pub(super) fn with_requirements(&self, inputs: &RequirementInputs) -> Self {
         Self {
             requirements: Arc::new(CallRequirements::from_definition(
                 &self.raw,
                 &self.own_name,
-                terms,
+                inputs,
             )),
             ..self.clone()
         }
     }
 
-    /// What it is called in a view.
+    /// Its name in a view.
     #[must_use]
     pub fn name_in_view(&self, view: &CatalogView) -> &str {
         match view {
@@ -224,27 +223,26 @@ impl CatalogTool {
         }
     }
 
-    /// The definition as the server sent it: what it is pinned by.
+    /// The definition as the server sent it, which is the pinned one.
     #[must_use]
     pub fn original(&self) -> &Arc<str> {
         self.original.as_ref().unwrap_or(&self.raw)
     }
 
-    /// The definition as agents are shown it.
+    /// The definition that agents get.
     #[must_use]
     pub fn visible_raw(&self) -> &Arc<str> {
         self.overridden.as_ref().unwrap_or(&self.raw)
     }
 
-    /// The same tool, shown by this definition and under this name. Others that are alike are shown as they are, so it
-    /// stands alone.
+    /// Overrides the visible definition and name. The tool leaves its replica group, whose other members are not overridden.
     pub(super) fn with_override(&self, name: Option<&str>, text: Arc<str>) -> Self {
         let fields = Fields::parse(&text).and_then(|fields| fields.own_name("name", usize::MAX));
         let own = fields.expect("the definition was read before");
-        let called = name.map_or_else(|| Arc::clone(&self.exposed_name), Arc::from);
+        let exposed_name = name.map_or_else(|| Arc::clone(&self.exposed_name), Arc::from);
         Self {
-            merged_name: tool_names::visible_name(&self.server, &called).into(),
-            exposed_name: called,
+            merged_name: tool_names::visible_name(&self.server, &exposed_name).into(),
+            exposed_name,
             name_range: range_in(&text, own.json),
             legacy_raw: build_legacy_raw(&text),
             replica: None,
@@ -253,9 +251,9 @@ impl CatalogTool {
         }
     }
 
-    /// The same tool of a server with this mark.
-    pub(super) fn with_replica_spec(&self, mark: Option<&ReplicaSpec>) -> Self {
-        let replica = mark.and_then(|mark| CatalogReplica::new(&self.own_name, &self.raw, mark));
+    /// Sets the replica data of its server.
+    pub(super) fn with_replica_spec(&self, spec: Option<&ReplicaSpec>) -> Self {
+        let replica = spec.and_then(|spec| CatalogReplica::new(&self.own_name, &self.raw, spec));
         Self {
             replica: replica.map(Arc::new),
             ..self.clone()
@@ -306,20 +304,20 @@ impl Definition for CatalogTool {
         })
     }
 
-    fn with_original(item: Arc<Self>, sent: Option<&Arc<str>>) -> Arc<Self> {
-        if item.original.as_ref() == sent {
+    fn with_original(item: Arc<Self>, original: Option<&Arc<str>>) -> Arc<Self> {
+        if item.original.as_ref() == original {
             item
         } else {
             Arc::new(Self {
-                original: sent.cloned(),
+                original: original.cloned(),
                 ..Self::clone(&item)
             })
         }
     }
 
-    fn share_with(&mut self, with: &Self) {
-        if self.requirements == with.requirements {
-            self.requirements = Arc::clone(&with.requirements);
+    fn share_with(&mut self, other: &Self) {
+        if self.requirements == other.requirements {
+            self.requirements = Arc::clone(&other.requirements);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Prompts, resources and templates that are one entry wherever they are read: their servers are started as the same
-//! thing and marked so, and they have the same name or URI and take or give the same.
+//! Groups of replicated prompts, resources and templates, each of which is one list entry: their servers have the same
+//! command line or URL and are marked as replicas, and the items have the same name or URI, arguments or type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,42 +12,40 @@ use super::ListKind;
 use super::item::{CatalogPrompt, Definition, PromptArgument, ResourceTemplate};
 use super::offer::ServerOffer;
 
-/// Servers that are gone whose names still lead to the others, as with tools.
+/// Removed servers whose names still resolve to the group, as with tools.
 const FORMER_SERVERS_MAX: usize = 8;
 
-/// What makes things one entry.
+/// The key of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ItemGroupKey {
-    /// What their servers are started as, hashed.
+    /// Hash of the servers' command line or URL.
     spec_hash: IndexRoot,
     kind: ListKind,
     /// The server's own name or URI.
     own_name: Arc<str>,
-    /// What a prompt takes, or of which type a resource is.
+    /// The arguments of a prompt, or the type of a resource.
     shape: Box<str>,
 }
 
-/// Where they are.
 #[derive(Debug, Default)]
 struct ItemGroupMembers {
-    /// That of this node first, then in the order they came. The first one lends the entry its name.
+    /// The server of this node first, then in order of arrival. The entry has the name of the first.
     servers: Vec<ServerId>,
-    /// Those that are gone.
+    /// Removed servers.
     former: Vec<ServerId>,
-    /// Of templates: that of the first one.
+    /// For templates: the first one.
     template: Option<Arc<ResourceTemplate>>,
 }
 
-/// All that may be read at several servers.
 #[derive(Debug, Default)]
 pub(super) struct ItemGroups {
     groups: HashMap<ItemGroupKey, ItemGroupMembers>,
-    /// The group of each thing, also of those that are gone.
+    /// The group of each item, including those of removed servers.
     group_of: HashMap<(ListKind, ServerId), HashMap<Arc<str>, ItemGroupKey>>,
 }
 
 impl ItemGroups {
-    /// Those of these offers, each in the order it had.
+    /// The groups of these offers, which keep their previous order.
     pub(super) fn rebuild(&self, offers: &[&ServerOffer]) -> Self {
         let mut next = Self::default();
         for offer in offers {
@@ -62,11 +60,11 @@ impl ItemGroups {
             let all = members.servers.iter().chain(&members.former);
             for server in all {
                 let key = (group.kind, server.clone());
-                let own = Arc::clone(&group.own_name);
+                let own_name = Arc::clone(&group.own_name);
                 next.group_of
                     .entry(key)
                     .or_default()
-                    .insert(own, group.clone());
+                    .insert(own_name, group.clone());
             }
         }
         next
@@ -79,13 +77,13 @@ impl ItemGroups {
         shape: impl Fn(&D) -> Option<Box<str>>,
         template: impl Fn(&Arc<D>) -> Option<Arc<ResourceTemplate>>,
     ) {
-        let Some(mark) = offer.replica_spec() else {
+        let Some(spec) = offer.replica_spec() else {
             return;
         };
         for item in items {
             let Some(shape) = shape(item) else { continue };
             let group = ItemGroupKey {
-                spec_hash: mark.spec_hash,
+                spec_hash: spec.spec_hash,
                 kind: D::KIND,
                 own_name: Arc::clone(item.own_name()),
                 shape,
@@ -101,15 +99,17 @@ impl ItemGroups {
         self.groups.get(group)
     }
 
-    /// Where something can be read that this server has or had, the one that lends the name first; nothing for what
-    /// stands alone. Of a resource that no server lists, its template says where.
+    /// The servers of an item that this server has or had, the listed one first; empty without replicas. An unlisted
+    /// resource is found by its template.
     pub(super) fn servers_of(&self, kind: ListKind, server: &ServerId, own: &str) -> &[ServerId] {
         if let Some(members) = self.members(kind, server, own) {
             return &members.servers;
         }
         let by_template = || {
-            let of = self.group_of.get(&(ListKind::Templates, server.clone()))?;
-            let members = of.values().filter_map(|group| self.groups.get(group));
+            let templates = self.group_of.get(&(ListKind::Templates, server.clone()))?;
+            let members = templates
+                .values()
+                .filter_map(|group| self.groups.get(group));
             let matching = members.filter_map(|members| {
                 let template = &members.template.as_ref()?.template;
                 template
@@ -124,44 +124,45 @@ impl ItemGroups {
         }
     }
 
-    /// Whether it is the entry that is shown.
+    /// Whether the item is the listed one of its group.
     pub(super) fn is_listed<D: Definition>(&self, item: &D) -> bool {
         let members = self.members(D::KIND, item.server(), item.own_name());
         let first = members.and_then(|members| members.servers.first());
         first.is_none_or(|first| first == item.server())
     }
 
-    /// The prompts of servers that are gone, and which server has them now: by the gone one and the prompt's own name.
+    /// Prompts of removed servers: the removed server, the prompt's own name, and the server that has it now.
     pub(super) fn former_prompts(&self) -> impl Iterator<Item = (&ServerId, &Arc<str>, &ServerId)> {
-        let of_prompts =
+        let is_prompt =
             |(group, _): &(&ItemGroupKey, &ItemGroupMembers)| group.kind == ListKind::Prompts;
-        let groups = self.groups.iter().filter(of_prompts);
+        let groups = self.groups.iter().filter(is_prompt);
         groups.flat_map(|(group, members)| {
             let first = members.servers.first();
             first.into_iter().flat_map(move |first| {
-                let gone = members.former.iter();
-                gone.map(move |gone| (gone, &group.own_name, first))
+                let former = members.former.iter();
+                former.map(move |former| (former, &group.own_name, first))
             })
         })
     }
 }
 
 impl ItemGroupMembers {
-    /// Those that were there keep their order, and those that are gone leave their names.
-    fn carry_over(&mut self, before: Option<&Self>) {
+    /// Keeps the order of previous servers and the names of removed ones.
+    fn carry_over(&mut self, previous: Option<&Self>) {
         let empty = Self::default();
-        let before = before.unwrap_or(&empty);
-        let place = |server: &ServerId| before.servers.iter().position(|known| known == server);
+        let previous = previous.unwrap_or(&empty);
+        let position =
+            |server: &ServerId| previous.servers.iter().position(|known| known == server);
         self.servers
-            .sort_by_key(|server| (server.is_remote(), place(server).unwrap_or(usize::MAX)));
-        let former = before.former.iter().chain(&before.servers);
-        let gone = former.filter(|server| !self.servers.contains(server));
-        let former: Vec<_> = gone.cloned().collect();
+            .sort_by_key(|server| (server.is_remote(), position(server).unwrap_or(usize::MAX)));
+        let former = previous.former.iter().chain(&previous.servers);
+        let removed = former.filter(|server| !self.servers.contains(server));
+        let former: Vec<_> = removed.cloned().collect();
         self.former = former[former.len().saturating_sub(FORMER_SERVERS_MAX)..].to_vec();
     }
 }
 
-/// What a prompt takes, in an order of its own: how its arguments are described is no difference.
+/// The sorted arguments of a prompt, without descriptions.
 fn prompt_shape(prompt: &CatalogPrompt) -> Option<Box<str>> {
     let arguments = member(&prompt.raw, "arguments").unwrap_or("[]");
     let arguments: Vec<PromptArgument> = serde_json::from_str(arguments).ok()?;
@@ -171,9 +172,8 @@ fn prompt_shape(prompt: &CatalogPrompt) -> Option<Box<str>> {
     serde_json::to_string(&arguments).ok().map(Into::into)
 }
 
-/// The type of what is read.
 fn mime_type<D: Definition>(item: &D) -> Option<Box<str>> {
-    let said = member(item.raw(), "mimeType").unwrap_or("null");
-    let said: Option<String> = serde_json::from_str(said).ok()?;
-    Some(said.unwrap_or_default().into())
+    let mime_type = member(item.raw(), "mimeType").unwrap_or("null");
+    let mime_type: Option<String> = serde_json::from_str(mime_type).ok()?;
+    Some(mime_type.unwrap_or_default().into())
 }

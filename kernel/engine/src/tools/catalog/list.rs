@@ -1,4 +1,4 @@
-//! One list for agents: each page is made when it is asked for first, and kept.
+//! One list for agents: each page is rendered at its first request, and cached.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -10,11 +10,10 @@ use super::listed_item::ListedItem;
 use super::{CatalogView, ListForm, ListKind, Readers};
 use crate::tools::catalog::cursor::{BadCursor, Cursor, CursorKey};
 
-/// A page ends once it has this many bytes, whatever the number of its entries: with one definition
-/// more it still fits the frames that peers accept.
+/// A page ends once it has this many bytes: with one more definition it still fits the frames that peers accept.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// How lists are cut into pages.
+/// How lists are split into pages.
 #[derive(Clone, Debug)]
 pub struct Paging {
     /// Most entries of a page; a page of large definitions has fewer.
@@ -34,50 +33,50 @@ impl Paging {
     }
 }
 
-/// What the lists made at the same time for the same view have in common.
+/// The shared data of lists built at the same time for the same view.
 #[derive(Debug)]
 pub(super) struct ListContext {
     pub(super) view: CatalogView,
     pub(super) paging: Paging,
-    /// Tells a list from its earlier ones.
+    /// Distinguishes a list from earlier ones.
     pub(super) generation: u64,
-    /// For clients that are told the level of each tool.
+    /// For clients that get the risk level of each tool.
     pub(super) with_levels: bool,
 }
 
-/// A list in the forms that the two eras read; one and the same where nothing differs.
+/// A list in the forms of both protocol families, which share it if nothing differs.
 #[derive(Clone, Debug)]
 pub(super) struct ListPair {
     pub(super) stateless: Arc<PagedList>,
     pub(super) legacy: Arc<PagedList>,
-    /// The same with the level of each tool, by era; made when the first client asks that is told, as
-    /// most kernels have none.
+    /// With the risk level of each tool, by protocol family; built at the first request, because few clients negotiate
+    /// levels.
     with_levels: Arc<[OnceLock<Arc<PagedList>>; 2]>,
 }
 
 impl ListPair {
-    /// The previous ones when they have the same entries, so that their pages and cursors live on.
+    /// Reuses the previous lists if the entries are the same, so that their pages and cursors stay valid.
     pub(super) fn build(
         kind: ListKind,
-        edition: &Arc<ListContext>,
+        context: &Arc<ListContext>,
         previous: Option<&Self>,
         entries: Vec<ListedItem>,
     ) -> Self {
         if let Some(previous) = previous.filter(|lists| *lists.stateless.entries == *entries) {
             return previous.clone();
         }
-        let differ = entries.iter().any(ListedItem::differs_for_legacy);
+        let has_legacy_form = entries.iter().any(ListedItem::differs_for_legacy);
         let entries: Arc<[ListedItem]> = entries.into();
         let list = |readers| {
             Arc::new(PagedList {
                 kind,
                 readers,
-                context: Arc::clone(edition),
+                context: Arc::clone(context),
                 entries: Arc::clone(&entries),
                 pages: OnceLock::new(),
             })
         };
-        let (modern, legacy) = if differ {
+        let (modern, legacy) = if has_legacy_form {
             (list(Readers::Modern), list(Readers::Legacy))
         } else {
             let all = list(Readers::All);
@@ -91,12 +90,12 @@ impl ListPair {
     }
 
     pub(super) fn for_form(&self, form: ListForm) -> &Arc<PagedList> {
-        let (plain, told) = match form.family {
+        let (plain, with_levels) = match form.family {
             ProtocolFamily::Legacy => (&self.legacy, &self.with_levels[0]),
             ProtocolFamily::Stateless => (&self.stateless, &self.with_levels[1]),
         };
         if form.with_levels && plain.kind == ListKind::Tools {
-            told.get_or_init(|| plain.with_levels())
+            with_levels.get_or_init(|| plain.with_levels())
         } else {
             plain
         }
@@ -110,52 +109,52 @@ pub(super) struct PagedList {
     readers: Readers,
     context: Arc<ListContext>,
     entries: Arc<[ListedItem]>,
-    /// At least one; each begins where the one before ends. Found when the first one is asked for.
+    /// At least one; each begins where the previous one ends. Computed at the first request.
     pages: OnceLock<Box<[ListPage]>>,
 }
 
 #[derive(Debug)]
 struct ListPage {
     start: usize,
-    /// Made when it is asked for.
+    /// Rendered at the first request.
     body: OnceLock<Bytes>,
 }
 
 impl PagedList {
-    /// The list for clients that are told the level of each tool.
+    /// The list for clients that get the risk level of each tool.
     fn with_levels(&self) -> Arc<Self> {
-        let edition = ListContext {
+        let context = ListContext {
             view: self.context.view.clone(),
             paging: self.context.paging.clone(),
             generation: self.context.generation,
             with_levels: true,
         };
-        Arc::new(self.with_entries(Arc::clone(&self.entries), edition))
+        Arc::new(self.with_entries(Arc::clone(&self.entries), context))
     }
 
-    /// The entries of it that somebody may see, as a list of its own: its cursors lead nowhere else.
-    pub(super) fn filtered(&self, mark: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
-        let kept = self.entries.iter().filter(|entry| keep(&entry.key));
-        let edition = ListContext {
+    /// The visible entries as a separate list, whose cursors are valid only for it.
+    pub(super) fn filtered(&self, generation: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
+        let visible = self.entries.iter().filter(|entry| keep(&entry.key));
+        let context = ListContext {
             view: self.context.view.clone(),
             paging: self.context.paging.clone(),
-            generation: mark,
+            generation,
             with_levels: self.context.with_levels,
         };
-        Arc::new(self.with_entries(kept.cloned().collect(), edition))
+        Arc::new(self.with_entries(visible.cloned().collect(), context))
     }
 
-    fn with_entries(&self, entries: Arc<[ListedItem]>, edition: ListContext) -> Self {
+    fn with_entries(&self, entries: Arc<[ListedItem]>, context: ListContext) -> Self {
         Self {
             kind: self.kind,
             readers: self.readers,
-            context: Arc::new(edition),
+            context: Arc::new(context),
             entries,
             pages: OnceLock::new(),
         }
     }
 
-    /// Bytes of itself and of all its pages together once they are made, nearly: names are others in them.
+    /// Approximate bytes of the list and all rendered pages; names differ in the pages.
     pub(super) fn size(&self) -> usize {
         let texts = self.entries.iter().map(|entry| entry.raw.len());
         texts.sum::<usize>() + size_of_val(&*self.entries)
@@ -173,49 +172,50 @@ impl PagedList {
         self.entries.is_empty()
     }
 
-    /// The page a cursor asks for, for a client of that era.
+    /// The page of a cursor, for a client of that protocol family.
     pub(super) fn page(
         &self,
         cursor: Option<&str>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
     ) -> Result<Bytes, BadCursor> {
         let start = match cursor {
             None => 0,
-            Some(text) => self.position_after(text, era)?,
+            Some(text) => self.position_after(text, family)?,
         };
         let pages = self.pages.get_or_init(|| self.split_pages());
         match pages.binary_search_by_key(&start, |page| page.start) {
-            Ok(at) => Ok(pages[at]
+            Ok(index) => Ok(pages[index]
                 .body
                 .get_or_init(|| self.render_page(start))
                 .clone()),
-            // The list changed under the client, who goes on between our cuts.
+            // The list changed, and the client continues between page boundaries.
             Err(_) => Ok(self.render_page(start)),
         }
     }
 
-    /// After the last entry the client has, wherever that stands now.
-    fn position_after(&self, text: &str, era: ProtocolFamily) -> Result<usize, BadCursor> {
+    /// The position after the client's last entry, wherever that is now.
+    fn position_after(&self, text: &str, family: ProtocolFamily) -> Result<usize, BadCursor> {
         let ListContext {
             view,
             paging,
             generation,
-            with_levels: told,
+            with_levels,
         } = &*self.context;
         let cursor = Cursor::open(text, &paging.key)?;
-        let own = cursor.kind == self.kind && cursor.view == *view && cursor.told == *told;
-        if !own || !cursor.readers.includes(era) {
+        let is_for_this_list =
+            cursor.kind == self.kind && cursor.view == *view && cursor.told == *with_levels;
+        if !is_for_this_list || !cursor.readers.includes(family) {
             return Err(BadCursor);
         }
         if cursor.generation == *generation {
             return Ok(cursor.offset);
         }
         let is_last = |entry: &ListedItem| *entry.key == *cursor.last;
-        let at = self.entries.iter().position(is_last).ok_or(BadCursor)?;
-        Ok(at + 1)
+        let index = self.entries.iter().position(is_last).ok_or(BadCursor)?;
+        Ok(index + 1)
     }
 
-    /// Where its pages begin.
+    /// Finds the page boundaries.
     fn split_pages(&self) -> Box<[ListPage]> {
         let mut pages = Vec::new();
         let mut start = 0;
@@ -229,7 +229,7 @@ impl PagedList {
         pages.into()
     }
 
-    /// Where the page from `start` on ends.
+    /// The end of the page that begins at `start`.
     fn page_end(&self, start: usize) -> usize {
         let mut bytes = self.page_prefix().len();
         let mut end = start;
@@ -248,17 +248,17 @@ impl PagedList {
         format!("{{\"{}\":[", self.kind.result_member())
     }
 
-    /// Bytes of an entry as its readers see it.
+    /// Rendered bytes of an entry.
     fn entry_len(&self, entry: &ListedItem) -> usize {
         entry.rendered_len(self.readers, self.context.with_levels)
     }
 
-    /// The page from `start` on.
+    /// Renders the page that begins at `start`.
     fn render_page(&self, start: usize) -> Bytes {
         let mut body = self.page_prefix();
         let end = self.page_end(start);
-        for (at, entry) in self.entries[start..end].iter().enumerate() {
-            if at > 0 {
+        for (index, entry) in self.entries[start..end].iter().enumerate() {
+            if index > 0 {
                 body.push(',');
             }
             body.push_str(&entry.render(self.readers, self.context.with_levels));

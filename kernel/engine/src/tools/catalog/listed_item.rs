@@ -1,6 +1,6 @@
-//! An entry of a list: what its text is made of, for each of its readers.
+//! An entry of a list, and its rendering for each kind of client.
 //!
-//! Texts are not kept: a definition is in memory once, whatever it is called in however many views.
+//! Rendered texts are not stored: a definition is in memory once for all views.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,26 +12,26 @@ use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective_level};
 use super::Readers;
 use super::item::rename_member;
 
-/// An entry: what it is known by in this view, and its definition.
+/// An entry: its key in the view, and its definition.
 #[derive(Clone, Debug)]
 pub(super) struct ListedItem {
-    /// What it is known by.
+    /// Its name or URI in the view.
     pub(super) key: Arc<str>,
     /// Its definition.
     pub(super) raw: Arc<str>,
-    /// Where the server's own name stands in the definition, for which readers see the key.
+    /// The range of the own name in the definition, which rendering replaces by the key.
     pub(super) name_range: Option<Range<u32>>,
-    /// The definition for legacy clients, where they could not read it as it is.
+    /// The definition for legacy clients, if they cannot read `raw`.
     pub(super) legacy: Option<Arc<str>>,
-    /// Legacy clients are told that calls of it may be tasks.
+    /// Legacy clients see that its calls may be tasks.
     pub(super) offers_tasks: bool,
-    /// Of a tool: the level that decisions on it rest on.
+    /// For a tool: the risk level that decisions use.
     pub(super) level: Option<RiskLevel>,
 }
 
 impl PartialEq for ListedItem {
     fn eq(&self, other: &Self) -> bool {
-        // Most of what is compared is the very same.
+        // Most compared texts are the same allocation.
         let same = |one: &Arc<str>, other: &Arc<str>| Arc::ptr_eq(one, other) || one == other;
         let legacy = match (&self.legacy, &other.legacy) {
             (Some(one), Some(other)) => same(one, other),
@@ -47,7 +47,7 @@ impl PartialEq for ListedItem {
 }
 
 impl ListedItem {
-    /// An entry that all clients read alike, as its server wrote it.
+    /// An entry that is equal for all clients.
     pub(super) fn new(key: &Arc<str>, raw: &Arc<str>) -> Self {
         Self {
             key: Arc::clone(key),
@@ -59,58 +59,60 @@ impl ListedItem {
         }
     }
 
-    /// The same under its key, which takes the place of what stands there.
-    pub(super) fn with_name_range(self, at: &Range<u32>) -> Self {
+    /// Sets the range that rendering replaces by the key.
+    pub(super) fn with_name_range(self, range: &Range<u32>) -> Self {
         Self {
-            name_range: Some(at.clone()),
+            name_range: Some(range.clone()),
             ..self
         }
     }
 
-    /// True when clients of the two eras read different texts.
+    /// True if the text differs for legacy clients.
     pub(super) fn differs_for_legacy(&self) -> bool {
         self.legacy.is_some() || self.offers_tasks
     }
 
-    /// As its readers see it; with its level, for those who are `told`.
-    pub(super) fn render(&self, readers: Readers, told: bool) -> Cow<'_, str> {
+    /// Renders the entry for these clients.
+    pub(super) fn render(&self, readers: Readers, with_level: bool) -> Cow<'_, str> {
         let text = match readers {
             Readers::Legacy if self.differs_for_legacy() => Cow::Owned(self.legacy_text()),
             Readers::All | Readers::Legacy | Readers::Modern => self.renamed_text(),
         };
-        match self.level.filter(|_| told) {
+        match self.level.filter(|_| with_level) {
             Some(level) => Cow::Owned(with_effective_level(&text, level).into()),
             None => text,
         }
     }
 
-    /// Bytes of that text.
-    pub(super) fn rendered_len(&self, readers: Readers, told: bool) -> usize {
-        let made = told && self.level.is_some();
+    /// The length of [`Self::render`] in bytes.
+    pub(super) fn rendered_len(&self, readers: Readers, with_level: bool) -> usize {
+        let has_level = with_level && self.level.is_some();
         match &self.name_range {
-            _ if made || (readers == Readers::Legacy && self.differs_for_legacy()) => {
-                self.render(readers, told).len()
+            _ if has_level || (readers == Readers::Legacy && self.differs_for_legacy()) => {
+                self.render(readers, with_level).len()
             }
             None => self.raw.len(),
-            Some(at) => self.raw.len() - at.len() + json_string_len(&self.key),
+            Some(range) => self.raw.len() - range.len() + json_string_len(&self.key),
         }
     }
 
     fn renamed_text(&self) -> Cow<'_, str> {
-        let Some(at) = &self.name_range else {
+        let Some(range) = &self.name_range else {
             return Cow::Borrowed(&self.raw);
         };
-        let (before, after) = (&self.raw[..at.start as usize], &self.raw[at.end as usize..]);
+        let (before, after) = (
+            &self.raw[..range.start as usize],
+            &self.raw[range.end as usize..],
+        );
         Cow::Owned([before, &quote(&self.key), after].concat())
     }
 
-    /// The definition for legacy clients. Those of 2025-11-25 only ask for a task where the tool says that they
-    /// may.
+    /// The definition for legacy clients. Those of 2025-11-25 request a task only if the tool declares support.
     fn legacy_text(&self) -> String {
-        let own = self.legacy.as_ref().unwrap_or(&self.raw);
-        let mut splice = Splice::new(own);
+        let definition = self.legacy.as_ref().unwrap_or(&self.raw);
+        let mut splice = Splice::new(definition);
         if self.offers_tasks {
-            splice.insert_member(own, "execution", r#"{"taskSupport":"optional"}"#);
+            splice.insert_member(definition, "execution", r#"{"taskSupport":"optional"}"#);
         }
         let text = splice.finish().into_owned();
         match self.name_range {
@@ -134,9 +136,9 @@ fn json_string_len(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Pages are cut by these lengths before any text is made.
+    /// Pages are split by these lengths before rendering.
     #[test]
-    fn the_length_of_a_text_is_known_before_it_is_made() {
+    fn the_rendered_length_is_exact() {
         let raw: Arc<str> = r#"{"name":"t\u0061g","inputSchema":{}}"#.into();
         for key in ["nas__demo__tag", "with \"quotes\" \\ and é\u{7}", ""] {
             for (legacy, offers_tasks) in [
@@ -152,9 +154,13 @@ mod tests {
                 };
                 for item in [plain.clone(), plain.with_name_range(&(8..18))] {
                     for readers in [Readers::All, Readers::Legacy, Readers::Modern] {
-                        for told in [false, true] {
-                            let text = item.render(readers, told);
-                            assert_eq!(item.rendered_len(readers, told), text.len(), "{text}");
+                        for with_level in [false, true] {
+                            let text = item.render(readers, with_level);
+                            assert_eq!(
+                                item.rendered_len(readers, with_level),
+                                text.len(),
+                                "{text}"
+                            );
                             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
                             assert!(item.name_range.is_none() || read["name"] == key, "{text}");
                         }

@@ -1,4 +1,4 @@
-//! What one server offers: its four lists, read and bounded.
+//! The four lists of one server, parsed and bounded.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -22,15 +22,15 @@ pub const ITEMS_MAX: usize = 10_000;
 pub const TEMPLATES_MAX: usize = 1_000;
 /// Most bytes in one list of one server.
 pub const LIST_MAX: usize = 64 << 20;
-/// Most refusals kept for one list; the rest is only counted.
+/// Most rejected items stored for one list; the rest is only counted.
 const REJECTED_MAX: usize = 100;
-/// With how many of its list before it a definition is compared for what they have in common.
+/// How many preceding items a definition is compared with to share equal parts.
 const SHARING_WINDOW: usize = 8;
 
-/// A definition that was not taken; the others of its list were.
+/// A rejected definition; the others of its list are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedItem {
-    /// The list it was in.
+    /// Its list.
     pub kind: ListKind,
     /// Its name or the beginning of its text.
     pub item: String,
@@ -50,8 +50,8 @@ impl fmt::Display for RejectedItem {
     }
 }
 
-/// The lists of one server. A new list of one kind leaves the others as they are, and entries that
-/// come again unchanged keep their compiled schemas.
+/// The lists of one server. A new list of one kind leaves the others unchanged, and unchanged entries keep their compiled
+/// schemas.
 #[derive(Clone, Debug)]
 pub struct ServerOffer {
     server: ServerId,
@@ -64,7 +64,7 @@ pub struct ServerOffer {
     pub(super) templates: OfferedList<ResourceTemplate>,
 }
 
-/// How many of each a server offers.
+/// The size of each list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfferCounts {
     /// Tools.
@@ -78,7 +78,7 @@ pub struct OfferCounts {
 }
 
 impl ServerOffer {
-    /// A server that offers nothing yet.
+    /// A server without lists.
     #[must_use]
     pub fn new(server: ServerId) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl ServerOffer {
         }
     }
 
-    /// The same offer with another list of one kind, given as the JSON texts of its definitions, which it shares.
-    /// The list is stale at once and private, as legacy servers' are, unless [`ServerOffer::with_freshness`] follows.
+    /// Replaces the list of one kind, given as the JSON texts of its definitions, which are shared. The list is stale at
+    /// once and private, like those of legacy servers, unless [`ServerOffer::with_freshness`] follows.
     #[must_use]
     pub fn with_list<T: Clone + Into<Arc<str>>>(
         mut self,
@@ -127,24 +127,24 @@ impl ServerOffer {
         self
     }
 
-    /// The same offer of a server that is held to these terms: what each of its tools is judged by.
+    /// Replaces the requirements for calls of its tools.
     #[must_use]
-    pub fn with_requirements(mut self, terms: Arc<RequirementInputs>) -> Self {
-        if self.requirement_inputs != terms {
+    pub fn with_requirements(mut self, inputs: Arc<RequirementInputs>) -> Self {
+        if self.requirement_inputs != inputs {
             let tools = self.tools.items.iter();
             self.tools.items = tools
-                .map(|tool| Arc::new(tool.with_requirements(&terms)))
+                .map(|tool| Arc::new(tool.with_requirements(&inputs)))
                 .collect();
-            self.requirement_inputs = terms;
+            self.requirement_inputs = inputs;
         }
         self
     }
 
-    /// The same offer of a server that is marked so.
+    /// Marks the server as a replica, or not.
     #[must_use]
-    pub fn with_replica_spec(mut self, mark: Option<ReplicaSpec>) -> Self {
-        if self.replica_spec != mark {
-            self.replica_spec = mark;
+    pub fn with_replica_spec(mut self, replica_spec: Option<ReplicaSpec>) -> Self {
+        if self.replica_spec != replica_spec {
+            self.replica_spec = replica_spec;
             let tools = self.tools.items.iter();
             self.tools.items = tools
                 .map(|tool| Arc::new(tool.with_replica_spec(None)))
@@ -154,18 +154,16 @@ impl ServerOffer {
         self
     }
 
-    /// What each of its tools is judged by.
     pub(super) fn requirement_inputs(&self) -> &Arc<RequirementInputs> {
         &self.requirement_inputs
     }
 
-    /// The mark of its server.
     #[must_use]
     pub(crate) fn replica_spec(&self) -> Option<&ReplicaSpec> {
         self.replica_spec.as_ref()
     }
 
-    /// Those that were read before have their marks.
+    /// Tools that were parsed before have their replica data already.
     fn update_tool_replicas(&mut self) {
         if self.replica_spec.is_none() {
             return;
@@ -178,7 +176,7 @@ impl ServerOffer {
         self.tools.items = marked.collect();
     }
 
-    /// The same offer with the list of one kind that `other` has.
+    /// Replaces the list of one kind by that of `other`.
     #[must_use]
     pub fn with_list_from(mut self, kind: ListKind, other: &Self) -> Self {
         match kind {
@@ -194,7 +192,7 @@ impl ServerOffer {
         self
     }
 
-    /// The same offer, with what its server said about how long the list of one kind may be kept.
+    /// Sets how long the list of one kind may be cached, as reported by the server.
     #[must_use]
     pub fn with_freshness(mut self, kind: ListKind, freshness: Freshness) -> Self {
         match kind {
@@ -206,26 +204,25 @@ impl ServerOffer {
         self
     }
 
-    /// The same offer of a server that makes tasks of the extension out of calls, or of one that does
-    /// not: legacy clients are told so with each tool.
+    /// Sets whether the server turns calls into tasks of the extension: legacy clients see that with each tool.
     #[must_use]
-    pub fn with_task_support(mut self, makes_tasks: bool) -> Self {
-        self.supports_tasks = makes_tasks;
+    pub fn with_task_support(mut self, supports_tasks: bool) -> Self {
+        self.supports_tasks = supports_tasks;
         self
     }
 
-    /// The same offer without the tools of these names.
+    /// Removes the tools of these names.
     #[must_use]
     pub fn without_tools(mut self, hidden: &BTreeSet<String>) -> Self {
         if !hidden.is_empty() {
             let tools = self.tools.items.iter();
-            let shown = tools.filter(|tool| !hidden.contains(&*tool.own_name));
-            self.tools.items = shown.cloned().collect();
+            let visible = tools.filter(|tool| !hidden.contains(&*tool.own_name));
+            self.tools.items = visible.cloned().collect();
         }
         self
     }
 
-    /// What calls of its tools need, each once, as the server spells it.
+    /// The permissions that calls of its tools need, each once, in the server's spelling.
     #[must_use]
     pub fn permissions(&self) -> Vec<String> {
         let tools = self.tools.items.iter();
@@ -235,8 +232,8 @@ impl ServerOffer {
         all.into_iter().cloned().collect()
     }
 
-    /// How long its list of one kind may be kept; `None` when there is no such list, which is no
-    /// part of the merged one either.
+    /// How long its list of one kind may be cached; `None` without such a list, which then does not affect the merged
+    /// list's freshness.
     #[must_use]
     pub(crate) fn freshness(&self, kind: ListKind) -> Option<Freshness> {
         match kind {
@@ -253,19 +250,19 @@ impl ServerOffer {
         &self.server
     }
 
-    /// Its tools, in its own order.
+    /// Its tools, in the server's order.
     #[must_use]
     pub fn tools(&self) -> &[Arc<CatalogTool>] {
         &self.tools.items
     }
 
-    /// The same, for who keeps them.
+    /// Its tools, shared.
     #[must_use]
     pub fn shared_tools(&self) -> Arc<[Arc<CatalogTool>]> {
         Arc::clone(&self.tools.items)
     }
 
-    /// How many of each it has.
+    /// The size of each list.
     #[must_use]
     pub fn counts(&self) -> OfferCounts {
         OfferCounts {
@@ -276,7 +273,7 @@ impl ServerOffer {
         }
     }
 
-    /// How many entries its list of one kind has.
+    /// The size of the list of one kind.
     #[must_use]
     pub fn count(&self, kind: ListKind) -> usize {
         let counts = self.counts();
@@ -288,16 +285,16 @@ impl ServerOffer {
         }
     }
 
-    /// What its server says of its tools and nobody understands.
+    /// Warnings about unknown security declarations of its tools.
     pub fn unrecognized_security(&self) -> impl Iterator<Item = String> {
         let tools = self.tools.items.iter();
         tools.flat_map(|tool| {
-            let odd = tool.requirements.warnings.iter();
-            odd.map(|odd| format!("tool {}: {odd}", tool.own_name))
+            let warnings = tool.requirements.warnings.iter();
+            warnings.map(|warning| format!("tool {}: {warning}", tool.own_name))
         })
     }
 
-    /// What was not taken: at most 100 of each list, and how many more there were.
+    /// The rejected items: at most 100 of each list, and the number of further ones.
     #[must_use]
     pub fn rejected(&self) -> (Vec<&RejectedItem>, usize) {
         let lists = [
@@ -306,13 +303,11 @@ impl ServerOffer {
             &self.resources.rejected,
             &self.templates.rejected,
         ];
-        let told = lists.iter().flat_map(|list| list.reported.iter()).collect();
-        (told, lists.iter().map(|list| list.omitted).sum())
+        let reported = lists.iter().flat_map(|list| list.reported.iter()).collect();
+        (reported, lists.iter().map(|list| list.omitted).sum())
     }
-}
 
-impl ServerOffer {
-    /// What had slips, and was mended: at most 100 of each list.
+    /// The repaired items: at most 100 of each list.
     pub fn repairs(&self) -> impl Iterator<Item = &String> {
         let tools = self.tools.repairs.iter();
         let prompts = self.prompts.repairs.iter();
@@ -327,16 +322,16 @@ impl ServerOffer {
 pub(super) struct OfferedList<D> {
     pub(super) items: Arc<[Arc<D>]>,
     rejected: Arc<Rejections>,
-    /// What was mended, in words: as many as of what was refused.
+    /// Descriptions of repaired items, with the same bound as rejected ones.
     repairs: Arc<[String]>,
-    /// What the server said about it, when it said anything.
+    /// As reported by the server, if it did.
     freshness: Option<Freshness>,
 }
 
 impl<D> OfferedList<D> {
     fn freshness(&self) -> Option<Freshness> {
-        let said_nothing = (!self.items.is_empty()).then(Freshness::default);
-        self.freshness.or(said_nothing)
+        let default = (!self.items.is_empty()).then(Freshness::default);
+        self.freshness.or(default)
     }
 }
 
@@ -371,7 +366,7 @@ impl<D> Default for OfferedList<D> {
 impl<D: Definition> OfferedList<D> {
     fn read<T: Clone + Into<Arc<str>>>(
         &self,
-        (server, terms): (&ServerId, &RequirementInputs),
+        (server, requirement_inputs): (&ServerId, &RequirementInputs),
         definitions: &[T],
     ) -> Self {
         let known: HashMap<&str, &Arc<D>> = self
@@ -379,12 +374,12 @@ impl<D: Definition> OfferedList<D> {
             .iter()
             .map(|item| (&**item.raw(), item))
             .collect();
-        // Of the tools of other nodes few are called here: their schemas are compiled when they are.
+        // Few tools of other nodes are called here: their schemas are compiled at the first call.
         let schemas = SchemaReader::new(!server.is_remote());
         let mut reader = OfferReader {
             reader: ItemReader {
                 server,
-                requirement_inputs: terms,
+                requirement_inputs,
                 schemas,
             },
             known,
@@ -407,7 +402,7 @@ impl<D: Definition> OfferedList<D> {
     }
 }
 
-/// Reads a list while minding its bounds.
+/// Parses a list within its bounds.
 struct OfferReader<'a, D> {
     reader: ItemReader<'a>,
     known: HashMap<&'a str, &'a Arc<D>>,
@@ -421,26 +416,29 @@ struct OfferReader<'a, D> {
 
 impl<D: Definition> OfferReader<'_, D> {
     fn add(&mut self, definition: Arc<str>) {
-        // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
+        // An agent's stdio splits at newlines, which have no meaning between JSON tokens.
         let line = if definition.contains(['\n', '\r']) {
             definition.replace(['\n', '\r'], " ").into()
         } else {
             definition
         };
-        let mended = match repair(D::KIND, &line) {
-            Ok(mended) => mended,
+        let repaired = match repair(D::KIND, &line) {
+            Ok(repaired) => repaired,
             Err(reason) => return self.reject(&line, reason),
         };
-        let text = mended.as_ref().map(|mended| Arc::from(&*mended.text));
+        let text = repaired.as_ref().map(|repaired| Arc::from(&*repaired.text));
         match self.parse(text.as_ref().unwrap_or(&line)) {
             Ok(item) => {
                 self.bytes += line.len();
-                let sent = mended.is_some().then_some(&line);
-                self.items.push(D::with_original(item, sent));
-                if let Some(mended) = mended.filter(|_| self.repairs.len() < REJECTED_MAX) {
+                let original = repaired.is_some().then_some(&line);
+                self.items.push(D::with_original(item, original));
+                if let Some(repaired) = repaired.filter(|_| self.repairs.len() < REJECTED_MAX) {
                     let item = item_label(&line);
-                    self.repairs
-                        .push(format!("{} {item}: {}", D::KIND.item_noun(), mended.slips));
+                    self.repairs.push(format!(
+                        "{} {item}: {}",
+                        D::KIND.item_noun(),
+                        repaired.slips
+                    ));
                 }
             }
             Err(reason) => self.reject(&line, reason),
@@ -490,7 +488,7 @@ impl<D: Definition> OfferReader<'_, D> {
     }
 }
 
-/// The name in a definition as far as it has one, else the beginning of the text.
+/// The name in a definition, or the beginning of the text.
 fn item_label(line: &str) -> String {
     let mut members = ["name", "uri", "uriTemplate"].into_iter();
     let own = members.find_map(|member| mgp_json::member(line, member));

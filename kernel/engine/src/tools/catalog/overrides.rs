@@ -1,7 +1,6 @@
-//! Tools as the operator has them shown: under another name, with other words, or not at all (decision 52).
+//! The operator's overrides of tools: another name, another description, or hidden (decision 52).
 //!
-//! What a tool is judged by stays its server's own definition. So does the name that a call carries to the server, and
-//! by which grants, pins and records know it.
+//! Checks still use the server's own definition. Calls to the server, grants, pins and records still use the own name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use super::item::{CatalogTool, rename_member};
 use crate::policy::requirements::ToolRule;
 
 impl ServerOffer {
-    /// The same offer as agents are shown it, and in words what of the operator's rules could not be done.
+    /// Applies the operator's overrides. Also describes those that could not be applied.
     #[must_use]
     pub fn with_overrides(mut self) -> (Self, Vec<String>) {
         let rules = Arc::clone(&self.requirement_inputs().rules);
@@ -23,33 +22,36 @@ impl ServerOffer {
                 .filter(|rule| rule.has_presentation())
         };
         let tools = self.shared_tools();
-        let hides = |tool: &CatalogTool| rules.is_hidden(&tool.own_name);
-        if !tools.iter().any(|tool| rule(tool).is_some() || hides(tool)) {
+        let is_hidden = |tool: &CatalogTool| rules.is_hidden(&tool.own_name);
+        if !tools
+            .iter()
+            .any(|tool| rule(tool).is_some() || is_hidden(tool))
+        {
             return (self, Vec::new());
         }
-        // A name of the server's own stays that tool's, whatever another one is to be called.
+        // No override may take the own name of another tool.
         let mut taken: HashSet<Arc<str>> = tools.iter().map(|tool| tool.own_name.clone()).collect();
-        let mut refused = Vec::new();
-        let mut shown = Vec::with_capacity(tools.len());
+        let mut rejected = Vec::new();
+        let mut visible = Vec::with_capacity(tools.len());
         for tool in &*tools {
             match rule(tool) {
-                _ if hides(tool) => {}
-                None => shown.push(Arc::clone(tool)),
+                _ if is_hidden(tool) => {}
+                None => visible.push(Arc::clone(tool)),
                 Some(rule) => {
                     let wanted = rule.name.as_deref().filter(|name| *name != &*tool.own_name);
                     let free = wanted.filter(|name| taken.insert((*name).into()));
                     if let (Some(wanted), None) = (wanted, free) {
-                        refused.push(format!(
+                        rejected.push(format!(
                             "tool {} keeps its name: the server has another one called {wanted}",
                             tool.own_name
                         ));
                     }
-                    shown.push(Arc::new(tool.with_rule(free, rule)));
+                    visible.push(Arc::new(tool.with_rule(free, rule)));
                 }
             }
         }
-        self.tools.items = shown.into();
-        (self, refused)
+        self.tools.items = visible.into();
+        (self, rejected)
     }
 }
 
@@ -66,15 +68,15 @@ impl CatalogTool {
     }
 }
 
-/// The definition with another description. Where it has several, a reader takes the first and another the last.
+/// Replaces the description. A repeated member is replaced everywhere, because parsers take different ones.
 fn with_description(raw: &str, words: &str) -> Arc<str> {
     let (mut splice, words) = (Splice::new(raw), quote(words));
     match member(raw, "description") {
         None => splice.insert_member(raw, "description", &words),
         Some(_) => {
             let all = members(raw).unwrap_or_default();
-            for (_, said) in all.into_iter().filter(|(name, _)| name == "description") {
-                splice.replace(said.get(), words.clone());
+            for (_, description) in all.into_iter().filter(|(name, _)| name == "description") {
+                splice.replace(description.get(), words.clone());
             }
         }
     }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_tools_leaves_out_the_others() {
+    fn tools_outside_the_allowed_list_are_hidden() {
         let rules = ToolRules {
             offered: Some(["echo".to_owned()].into()),
             ..ToolRules::default()
@@ -156,9 +158,9 @@ mod tests {
         String::from_utf8(page.to_vec()).unwrap()
     }
 
-    /// Decision 52: agents see and call the new name; the server, its schema and the rules know the old one.
+    /// Decision 52: agents use the new name; the server and the rules use the own one.
     #[test]
-    fn a_tool_is_shown_under_another_name_and_known_by_its_own() {
+    fn a_renamed_tool_keeps_its_own_name_for_the_server() {
         let (catalog, refused) = offered(&[("echo", rule(Some("say"), Some("ours"), false))]);
         assert_eq!(refused, [""; 0]);
         for (view, called) in [
@@ -184,7 +186,7 @@ mod tests {
                     .is_none_or(|schema| schema.contains("integer"))
             );
         }
-        // Who knows it by its server's name still reaches it.
+        // The own name still resolves.
         for name in ["it:echo", "it__echo", "it:say", "echo"] {
             assert_eq!(
                 &*catalog.tool(&CatalogView::All, name).unwrap().own_name,
@@ -196,9 +198,9 @@ mod tests {
         assert!(page(&catalog, &CatalogView::All).contains("of day"));
     }
 
-    /// Decision 52: no tool takes another one's name, and a hidden one is there by none.
+    /// Decision 52; a hidden tool has no name at all.
     #[test]
-    fn a_name_of_the_servers_own_stays_that_tools() {
+    fn an_override_cannot_take_an_own_name() {
         let both = [
             ("echo", rule(Some("time"), None, false)),
             ("time", rule(Some("echo"), None, false)),

@@ -92,7 +92,7 @@ fn walk(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> Vec<String> {
 
 /// Only the name changes, and only where servers have to be told apart.
 #[test]
-fn definitions_stay_as_they_are_but_for_the_name() {
+fn definitions_are_unchanged_except_for_the_name() {
     let raw = r#"{ "z":1.0e2, "name" : "re\u0061d", "big":12345678901234567890123, "inputSchema":{"type":"object","$comment":"x"} }"#;
     let offer = ServerOffer::new(id("files")).with_list(ListKind::Tools, &[raw]);
     let catalog = empty().with_offers(&[Arc::new(offer)]);
@@ -110,7 +110,7 @@ fn definitions_stay_as_they_are_but_for_the_name() {
 
 /// A-11: shown name, `server:tool`, and the bare name while it is unique.
 #[test]
-fn a_tool_answers_to_three_names() {
+fn a_tool_has_three_names() {
     let mut catalog = empty().with_offers(&[tools("a", &["read", "only"]), tools("b", &["read"])]);
     let server = |catalog: &Catalog, name: &str| {
         let tool = catalog.tool(&CatalogView::All, name)?;
@@ -218,7 +218,7 @@ fn bad_definitions_are_rejected_one_by_one() {
 
 /// CMCP-009: the route carries what a call is judged by.
 #[test]
-fn a_tool_brings_its_schemas() {
+fn a_tool_has_compiled_schemas() {
     let raw = r#"{"name":"add","inputSchema":{"type":"object","required":["a"]},"outputSchema":{"type":"object","required":["sum"]}}"#;
     let bare = tool("bare");
     let offer = ServerOffer::new(id("a")).with_list(ListKind::Tools, &[raw, &bare]);
@@ -232,7 +232,7 @@ fn a_tool_brings_its_schemas() {
 }
 
 #[test]
-fn lists_have_bounds() {
+fn lists_are_bounded() {
     let many: Vec<String> = (0..ITEMS_MAX + 150)
         .map(|n| tool(&format!("t{n}")))
         .collect();
@@ -416,7 +416,7 @@ fn unlisted_uris_go_to_the_most_specific_template() {
 }
 
 #[test]
-fn what_did_not_change_is_taken_over() {
+fn unchanged_parts_are_shared() {
     let (a, b) = (tools("a", &["x", "y"]), tools("b", &["x"]));
     let old = empty().with_offers(&[Arc::clone(&a), b]);
     let grown = Arc::new(
@@ -456,7 +456,7 @@ fn what_did_not_change_is_taken_over() {
 
 /// MCP-042, MCP-047, MCP-065: who has to be told of what, and nobody else.
 #[test]
-fn changes_name_views_and_kinds() {
+fn changed_lists_have_their_view_and_kind() {
     let none = empty();
     let a = tools("a", &["x"]);
     let first = none.with_offers(&[Arc::clone(&a)]);

@@ -1,4 +1,4 @@
-//! The view of a list: of all servers, of a set or of one, for an era.
+//! Views of lists: of all servers, a set or one server, for a protocol version.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// All of them, in their order.
+    /// In order.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
     /// The member of the result that holds the list.
@@ -37,7 +37,7 @@ impl ListKind {
         }
     }
 
-    /// One of the list, in a message.
+    /// The name of one item in a message.
     #[must_use]
     pub(crate) const fn item_noun(self) -> &'static str {
         match self {
@@ -49,65 +49,63 @@ impl ListKind {
     }
 }
 
-/// Who reads one form of a list: all, unless a definition in it has to be told to legacy clients in
-/// another form than to modern ones.
+/// The clients that get one form of a list: all, unless a definition in it differs for legacy clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readers {
-    /// There is only one form.
+    /// All clients.
     All,
-    /// Clients that opened with `initialize`.
+    /// Clients that sent `initialize`.
     Legacy,
     /// Clients of the stateless version.
     Modern,
 }
 
 impl Readers {
-    /// Whether a client of that era is one of them.
+    /// Whether they include clients of that protocol family.
     #[must_use]
-    pub(crate) fn includes(self, era: ProtocolFamily) -> bool {
+    pub(crate) fn includes(self, family: ProtocolFamily) -> bool {
         match self {
             Self::All => true,
-            Self::Legacy => era == ProtocolFamily::Legacy,
-            Self::Modern => era == ProtocolFamily::Stateless,
+            Self::Legacy => family == ProtocolFamily::Legacy,
+            Self::Modern => family == ProtocolFamily::Stateless,
         }
     }
 }
 
-/// In which form a client reads lists.
+/// The form in which a client gets lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListForm {
-    /// Its era.
+    /// Its protocol family.
     pub family: ProtocolFamily,
-    /// It negotiated the security of tools, so it is told the level that the kernel's decisions on a
-    /// tool rest on.
+    /// It negotiated tool security, so it gets the risk level that the kernel's decisions use.
     pub with_levels: bool,
 }
 
 impl From<ProtocolFamily> for ListForm {
-    fn from(era: ProtocolFamily) -> Self {
+    fn from(family: ProtocolFamily) -> Self {
         Self {
-            family: era,
+            family,
             with_levels: false,
         }
     }
 }
 
-/// Which servers a door shows, and under whose names.
+/// Which servers an endpoint exposes, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatalogView {
-    /// All, under names that tell them apart.
+    /// All, under qualified names.
     All,
     /// One, under its own names.
     One(ServerId),
-    /// Those of a set, under the same names as in [`Self::All`]. What the set leaves out is kept away by access
-    /// control, which knows the caller by its set.
+    /// Those of a set, under the same names as in [`Self::All`]. Access control, which identifies the caller by its set,
+    /// denies the rest.
     Set(SetName),
 }
 
 impl CatalogView {
-    /// Whether what this server offers is in it.
+    /// Whether it includes the server's items.
     #[must_use]
     pub fn includes(&self, server: &ServerId) -> bool {
         match self {
@@ -116,7 +114,7 @@ impl CatalogView {
         }
     }
 
-    /// Whether it shows several servers, under names that tell them apart.
+    /// Whether it has several servers, under qualified names.
     #[must_use]
     pub fn is_merged(&self) -> bool {
         match self {
@@ -125,13 +123,13 @@ impl CatalogView {
         }
     }
 
-    /// Whether who looks through this one sees a list of the other one, or a part of it.
+    /// Whether its lists are those of `whole`, or parts of them.
     #[must_use]
     pub fn is_part_of(&self, whole: &Self) -> bool {
         self == whole || matches!((self, whole), (Self::Set(_), Self::All))
     }
 
-    /// What a tool, or a prompt, of this server is called here.
+    /// The name of a server's tool or prompt in this view.
     #[must_use]
     pub fn name_for(&self, server: &ServerId, own: &str) -> String {
         match self {

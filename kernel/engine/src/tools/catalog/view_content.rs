@@ -1,4 +1,4 @@
-//! The contents of one view, and the server of each name and URI in it.
+//! The content of one view, and the owner of each name and URI in it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,31 +17,31 @@ use super::{ListForm, ListKind, ResourceRoute};
 use crate::tool_names;
 use crate::tools::uris::{self, WRAPPED_PREFIX};
 
-/// One view: its lists, and its tables for calls.
+/// The lists of one view, and its lookup tables for calls.
 #[derive(Debug)]
 pub(super) struct ViewContent {
     lists: [ListPair; 4],
     pub(super) tools: HashMap<Arc<str>, Arc<CatalogTool>>,
     pub(super) prompts: HashMap<Arc<str>, Arc<CatalogPrompt>>,
-    /// By own URI; `None` where several servers have it.
+    /// By own URI; `None` if several servers have it.
     resources: HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
-    /// By `uriTemplate` as shown.
+    /// By visible `uriTemplate`.
     templates: HashMap<Arc<str>, Arc<ResourceTemplate>>,
-    /// Those that unlisted URIs are tried against, the most specific first.
+    /// Candidates for unlisted URIs, the most specific first.
     patterns: Vec<Arc<ResourceTemplate>>,
 }
 
 impl ViewContent {
     /// One server under its own names.
     pub(super) fn for_server(
-        edition: ListContext,
+        context: ListContext,
         previous: Option<&Self>,
         offer: &ServerOffer,
     ) -> Self {
         let templates = offer.templates.items.iter();
         Self {
             lists: build_lists(
-                edition,
+                context,
                 previous,
                 [
                     own_tool_entries(offer),
@@ -60,27 +60,27 @@ impl ViewContent {
         }
     }
 
-    /// All servers, in their order, so that nothing in it is mistaken for another thing.
+    /// All servers, in order, under unambiguous names.
     pub(super) fn merged(
-        edition: ListContext,
+        context: ListContext,
         previous: Option<&Self>,
         offers: &[&ServerOffer],
-        (replicas, alike): (&ToolReplicas, &ItemGroups),
+        (replicas, item_groups): (&ToolReplicas, &ItemGroups),
     ) -> Self {
-        // URIs of this node's own servers lead where they led before, whatever other nodes have.
-        let here = offers.iter().filter(|offer| !offer.server().is_remote());
-        let resources = uri_owners(&here.copied().collect::<Vec<_>>());
+        // Servers of other nodes must not change what URIs of this node's servers resolve to.
+        let local = offers.iter().filter(|offer| !offer.server().is_remote());
+        let resources = uri_owners(&local.copied().collect::<Vec<_>>());
         let templates = visible_templates(offers);
         let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
         let prompts = || offers.iter().flat_map(|offer| offer.prompts.items.iter());
         let resource_entries = offers
             .iter()
             .flat_map(|offer| offer.resources.items.iter())
-            .filter(|resource| alike.is_listed(&***resource))
+            .filter(|resource| item_groups.is_listed(&***resource))
             .map(|resource| resource_entry(resource, &resources));
         Self {
             lists: build_lists(
-                edition,
+                context,
                 previous,
                 [
                     offers
@@ -88,7 +88,7 @@ impl ViewContent {
                         .flat_map(|offer| tool_entries(offer, replicas))
                         .collect(),
                     prompts()
-                        .filter(|prompt| alike.is_listed(&***prompt))
+                        .filter(|prompt| item_groups.is_listed(&***prompt))
                         .map(|p| {
                             ListedItem::new(&p.merged_name, &p.raw).with_name_range(&p.name_range)
                         })
@@ -96,8 +96,8 @@ impl ViewContent {
                     resource_entries.collect(),
                     templates
                         .iter()
-                        .filter(|(_, template)| alike.is_listed(&**template))
-                        .map(|(shown, t)| template_entry(shown, t))
+                        .filter(|(_, template)| item_groups.is_listed(&**template))
+                        .map(|(visible, t)| template_entry(visible, t))
                         .collect(),
                 ],
             ),
@@ -110,12 +110,12 @@ impl ViewContent {
             ),
             prompts: with_former_prompts(
                 index_by_all_names(prompts(), |prompt| &prompt.canonical_name),
-                alike,
+                item_groups,
             ),
             patterns: sort_by_specificity(
                 templates
                     .iter()
-                    .filter(|(shown, template)| **shown == *template.uri_template)
+                    .filter(|(visible, template)| **visible == *template.uri_template)
                     .map(|(_, template)| Arc::clone(template))
                     .collect(),
             ),
@@ -128,7 +128,7 @@ impl ViewContent {
         self.lists[kind as usize].for_form(form)
     }
 
-    /// Whose a URI is that is not wrapped.
+    /// Resolves an unwrapped URI.
     pub(super) fn resource<'a>(&'a self, uri: &'a str) -> Option<ResourceRoute<'a>> {
         let matching = || self.patterns.iter().find(|t| t.template.matches(uri));
         let server = match self.resources.get(uri) {
@@ -141,40 +141,40 @@ impl ViewContent {
         })
     }
 
-    pub(super) fn template(&self, shown: &str) -> Option<&Arc<ResourceTemplate>> {
-        self.templates.get(shown)
+    pub(super) fn template(&self, visible: &str) -> Option<&Arc<ResourceTemplate>> {
+        self.templates.get(visible)
     }
 }
 
 /// The four lists of a view, in the order of [`ListKind`].
 fn build_lists(
-    edition: ListContext,
+    context: ListContext,
     previous: Option<&ViewContent>,
     entries: [Vec<ListedItem>; 4],
 ) -> [ListPair; 4] {
-    let edition = Arc::new(edition);
+    let context = Arc::new(context);
     let mut kinds = ListKind::ALL.into_iter();
     entries.map(|entries| {
         let kind = kinds.next().expect("there are as many kinds as lists");
-        let previous = previous.map(|front| &front.lists[kind as usize]);
-        ListPair::build(kind, &edition, previous, entries)
+        let previous = previous.map(|content| &content.lists[kind as usize]);
+        ListPair::build(kind, &context, previous, entries)
     })
 }
 
 fn own_name_entries<D: Definition>(items: &[Arc<D>]) -> Vec<ListedItem> {
-    let own = |item: &Arc<D>| ListedItem::new(item.own_name(), item.raw());
-    items.iter().map(own).collect()
+    let entry = |item: &Arc<D>| ListedItem::new(item.own_name(), item.raw());
+    items.iter().map(entry).collect()
 }
 
 fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
-    let own = |tool: &Arc<CatalogTool>| tool_entry(offer, tool, &tool.exposed_name);
-    offer.tools.items.iter().map(own).collect()
+    let entry = |tool: &Arc<CatalogTool>| tool_entry(offer, tool, &tool.exposed_name);
+    offer.tools.items.iter().map(entry).collect()
 }
 
 fn tool_entries(offer: &ServerOffer, replicas: &ToolReplicas) -> impl Iterator<Item = ListedItem> {
-    let shown = offer.tools.items.iter();
-    let shown = shown.filter(|tool| replicas.is_listed(tool));
-    shown.map(|tool| tool_entry(offer, tool, &tool.merged_name).with_name_range(&tool.name_range))
+    let listed = offer.tools.items.iter();
+    let listed = listed.filter(|tool| replicas.is_listed(tool));
+    listed.map(|tool| tool_entry(offer, tool, &tool.merged_name).with_name_range(&tool.name_range))
 }
 
 fn tool_entry(offer: &ServerOffer, tool: &CatalogTool, key: &Arc<str>) -> ListedItem {
@@ -189,7 +189,7 @@ fn tool_entry(offer: &ServerOffer, tool: &CatalogTool, key: &Arc<str>) -> Listed
 fn index_by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
     let named = |item: &Arc<D>| (Arc::clone(item.exposed_name()), Arc::clone(item));
     let mut names: HashMap<_, _> = items.iter().map(named).collect();
-    // Who knows it by its server's name reaches it by that, too.
+    // The server's own name resolves, too.
     for item in items
         .iter()
         .filter(|item| item.exposed_name() != item.own_name())
@@ -200,24 +200,24 @@ fn index_by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D
     names
 }
 
-/// Shown names first, then `server:name`, then bare names that only one server of this node has and
-/// that cannot be taken for one of the others: else a server could answer for another one that is stopped.
-/// No bare name leads to another node, nor is any taken away because another node has it, too.
+/// Visible names first, then `server:name`, then bare names that only one server of this node has and that are not
+/// in the form of the others: otherwise a server could answer for another one that is stopped. Bare names never resolve to
+/// other nodes and do not depend on them.
 fn index_by_all_names<'a, D: Definition + 'a>(
     items: impl Iterator<Item = &'a Arc<D>> + Clone,
     canonical: impl Fn(&D) -> &Arc<str>,
 ) -> HashMap<Arc<str>, Arc<D>> {
     let mut owners: HashMap<&Arc<str>, usize> = HashMap::new();
-    let here = items.clone().filter(|item| !item.server().is_remote());
-    for item in here.clone() {
+    let local = items.clone().filter(|item| !item.server().is_remote());
+    for item in local.clone() {
         *owners.entry(item.own_name()).or_default() += 1;
     }
-    let shown = items.clone().map(|item| (item.merged_name(), item));
-    let full = items.clone().map(|item| (canonical(item), item));
-    let bare = here.map(|item| (item.own_name(), item));
+    let visible = items.clone().map(|item| (item.merged_name(), item));
+    let canonical = items.clone().map(|item| (canonical(item), item));
+    let bare = local.map(|item| (item.own_name(), item));
     let bare = bare.filter(|(name, _)| owners[name] == 1 && !tool_names::is_qualified(name));
     let mut names = HashMap::with_capacity(2 * items.clone().count() + owners.len());
-    for (name, item) in shown.chain(full).chain(bare) {
+    for (name, item) in visible.chain(canonical).chain(bare) {
         names
             .entry(Arc::clone(name))
             .or_insert_with(|| Arc::clone(item));
@@ -225,7 +225,7 @@ fn index_by_all_names<'a, D: Definition + 'a>(
     names
 }
 
-/// Who knows a replica by the name of one that is gone is led to the others, unless the name is another's now.
+/// The name of a removed replica resolves to the others, unless another tool has it now.
 fn with_former_names(
     mut names: HashMap<Arc<str>, Arc<CatalogTool>>,
     replicas: &ToolReplicas,
@@ -238,8 +238,7 @@ fn with_former_names(
     names
 }
 
-/// Who knows a tool that is shown under another name by its server's reaches it by that, too; and it has the form
-/// `server:name` of the other one.
+/// A renamed tool also resolves by its own name, and its new name also in the form `server:name`.
 fn with_own_names<'a>(
     mut names: HashMap<Arc<str>, Arc<CatalogTool>>,
     tools: impl Iterator<Item = &'a Arc<CatalogTool>>,
@@ -257,12 +256,12 @@ fn with_own_names<'a>(
     names
 }
 
-/// The same for prompts.
+/// Like [`with_former_names`], for prompts.
 fn with_former_prompts(
     mut names: HashMap<Arc<str>, Arc<CatalogPrompt>>,
-    alike: &ItemGroups,
+    item_groups: &ItemGroups,
 ) -> HashMap<Arc<str>, Arc<CatalogPrompt>> {
-    for (gone, own, now) in alike.former_prompts() {
+    for (gone, own, now) in item_groups.former_prompts() {
         let Some(prompt) = names.get(&*tool_names::canonical_name(now, own)).cloned() else {
             continue;
         };
@@ -317,26 +316,27 @@ fn visible_templates(offers: &[&ServerOffer]) -> Vec<(Arc<str>, Arc<ResourceTemp
     for template in all().filter(|template| !template.server.is_remote()) {
         *owners.entry(&template.uri_template).or_default() += 1;
     }
-    let shown = |template: &Arc<ResourceTemplate>| {
-        let alone = owners.get(&*template.uri_template) == Some(&1) && !template.server.is_remote();
-        let alone = alone && !template.uri_template.starts_with(WRAPPED_PREFIX);
-        let text = if alone {
+    let with_visible_uri = |template: &Arc<ResourceTemplate>| {
+        let is_unique =
+            owners.get(&*template.uri_template) == Some(&1) && !template.server.is_remote();
+        let is_unique = is_unique && !template.uri_template.starts_with(WRAPPED_PREFIX);
+        let text = if is_unique {
             Arc::clone(&template.uri_template)
         } else {
             uris::wrap_template(&template.server, &template.uri_template).into()
         };
         (text, Arc::clone(template))
     };
-    all().map(shown).collect()
+    all().map(with_visible_uri).collect()
 }
 
-fn template_entry(shown: &Arc<str>, template: &ResourceTemplate) -> ListedItem {
-    let text = if *shown == template.uri_template {
+fn template_entry(visible: &Arc<str>, template: &ResourceTemplate) -> ListedItem {
+    let text = if *visible == template.uri_template {
         Arc::clone(&template.raw)
     } else {
-        rename_member(&template.raw, "uriTemplate", shown)
+        rename_member(&template.raw, "uriTemplate", visible)
     };
-    ListedItem::new(shown, &text)
+    ListedItem::new(visible, &text)
 }
 
 fn sort_by_specificity(mut templates: Vec<Arc<ResourceTemplate>>) -> Vec<Arc<ResourceTemplate>> {

@@ -1,4 +1,4 @@
-//! The kernel's own channels (MGP §13.5), and which record of the audit log is an event of which.
+//! The kernel's own channels (MGP §13.5), and the mapping of audit records to them.
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::audit::{ActorKind, Event, EventType, Outcome};
@@ -57,7 +57,7 @@ pub enum KernelChannel {
 use KernelChannel as Of;
 
 impl KernelChannel {
-    /// All of them, in the order of their names.
+    /// Sorted by name.
     pub const ALL: [Self; 22] = [
         Self::AccessChanged,
         Self::AccessDenied,
@@ -83,7 +83,7 @@ impl KernelChannel {
         Self::ToolStarted,
     ];
 
-    /// Its name, what its events tell, and whether they are records of the audit log.
+    /// Its name, its description, and whether its events are audit records.
     const fn definition(self) -> (&'static str, &'static str, bool) {
         match self {
             Self::ServerState => (
@@ -181,26 +181,25 @@ impl KernelChannel {
         }
     }
 
-    /// As subscribers write it.
+    /// The name in subscriptions.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.definition().0
     }
 
-    /// What its events tell.
+    /// A description of its events.
     #[must_use]
     pub const fn description(self) -> &'static str {
         self.definition().1
     }
 
-    /// Whether its events are records of the audit log: then their cursor is the record's number, and
-    /// outlives the kernel.
+    /// Whether its events are audit records: then their cursor is the record's number and survives a restart.
     #[must_use]
     pub const fn is_logged(self) -> bool {
         self.definition().2
     }
 
-    /// Whether agents may hear of any of its events.
+    /// Whether agents may receive any of its events.
     #[must_use]
     pub const fn is_visible_to_agents(self) -> bool {
         match self {
@@ -236,10 +235,10 @@ impl KernelChannel {
     }
 }
 
-/// Who may hear of an event. The operator always may.
+/// Who may receive an event, besides the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventScope {
-    /// Agents to whom this server is open, in whose view it is.
+    /// Agents that may use this server and have it in their view.
     pub server: Option<ServerId>,
     /// This agent only.
     pub agent: Option<AgentId>,
@@ -248,7 +247,7 @@ pub struct EventScope {
 }
 
 impl EventScope {
-    /// All to whom a server is open.
+    /// Agents that may use the server.
     #[must_use]
     pub fn for_server(server: ServerId) -> Self {
         Self {
@@ -268,22 +267,22 @@ impl EventScope {
 /// An event of the kernel's own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelEvent {
-    /// Where it belongs.
+    /// Its channel.
     pub channel: KernelChannel,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Who may hear of it.
+    /// Who may receive it.
     pub scope: EventScope,
-    /// When, in ISO 8601.
+    /// In ISO 8601.
     pub timestamp: String,
-    /// What the operator reads.
+    /// The data for the operator.
     pub data: Value,
-    /// What agents read; the same when there is nothing else.
+    /// The data for agents; `data` if `None`.
     pub for_agents: Option<Value>,
 }
 
 impl KernelEvent {
-    /// A record of the audit log as an event; `None` for those that are nobody's news.
+    /// The event for an audit record, if it has one.
     #[must_use]
     pub fn from_record(record: &Event) -> Option<Self> {
         let (channel, severity) = classify(record)?;
@@ -310,7 +309,7 @@ fn classify(record: &Event) -> Option<(KernelChannel, Severity)> {
             | Outcome::Blocked
             | Outcome::Denied => (Of::ToolFailed, Warning),
         },
-        // An unknown tool and one that is denied are one thing to an agent.
+        // Agents must not be able to distinguish an unknown tool from a denied one.
         EventType::ToolBlocked
             if record.result == Outcome::Denied || record.target.server_id.is_none() =>
         {
@@ -336,7 +335,7 @@ fn classify(record: &Event) -> Option<(KernelChannel, Severity)> {
     })
 }
 
-/// Of the record of an instance: whose it is.
+/// `details` of an instance's record: its agent.
 const INSTANCE_OF: &str = "instance_of";
 
 const EVENT_CHANNELS: [(EventType, KernelChannel, Severity); 15] = [
@@ -365,11 +364,11 @@ const EVENT_CHANNELS: [(EventType, KernelChannel, Severity); 15] = [
     (EventType::NODE_PAIRING, Of::Cluster, Severity::Info),
 ];
 
-/// Who may hear of a record, and what an agent reads of it. An agent hears of its own calls, and of
-/// servers that are open to it; everything else is the operator's.
+/// Who may receive a record, and the data for agents. An agent gets events of its own calls and of servers that it may use;
+/// all others are for the operator.
 fn audience(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>) {
     let server = record.target.server_id.clone().map(ServerId::new);
-    let own =
+    let agent =
         (record.actor.kind == ActorKind::Agent).then(|| AgentId::new(record.actor.id.as_str()));
     match channel {
         Of::ToolStarted
@@ -379,20 +378,20 @@ fn audience(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value
         | Of::CallBlocked
         | Of::ValidationFailed
         | Of::CodeRejected => {
-            let operator_only = own.is_none();
+            let operator_only = agent.is_none();
             let scope = EventScope {
                 server,
-                agent: own,
+                agent,
                 operator_only,
             };
             (scope, Some(own_call_data(record)))
         }
-        // Neither the server nor the tool is named: they may be hidden from who called.
+        // Names neither the server nor the tool, because the caller may not know them.
         Of::AccessDenied => {
-            let operator_only = own.is_none();
+            let operator_only = agent.is_none();
             let scope = EventScope {
                 server: None,
-                agent: own,
+                agent,
                 operator_only,
             };
             let data = json!({"trace_id": record.trace_id, "result": Outcome::Denied});
@@ -404,7 +403,7 @@ fn audience(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value
             };
             let data = json!({"server_id": server.as_str()});
             let mut scope = EventScope::for_server(server);
-            // An agent's own instance comes and goes with its calls, which are nobody else's business.
+            // Other agents must not learn of calls from the start and stop of an agent's instance.
             scope.agent = record.details.get(INSTANCE_OF).map(|agent| {
                 let agent = agent.as_str().unwrap_or_default();
                 AgentId::new(agent)
@@ -426,16 +425,16 @@ fn audience(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value
     }
 }
 
-/// A record without its moment, which the event has beside it.
+/// A record without its timestamp, which the event has itself.
 fn event_data(record: &Event) -> Value {
-    let mut told = serde_json::to_value(record).unwrap_or_default();
-    if let Some(members) = told.as_object_mut() {
+    let mut data = serde_json::to_value(record).unwrap_or_default();
+    if let Some(members) = data.as_object_mut() {
         members.remove("timestamp");
     }
-    told
+    data
 }
 
-/// What an agent reads of its own call: what was called and how it ended, and nothing of how it was judged.
+/// The data of an agent's own call: the target and the outcome, but not the reasons of decisions.
 fn own_call_data(record: &Event) -> Value {
     let mut data = Map::new();
     let mut add = |name: &str, value: Value| drop(data.insert(name.into(), value));
@@ -478,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_in_order() {
+    fn names_are_distinct_and_sorted() {
         let names: Vec<_> = Of::ALL.map(Of::name).into();
         let sorted: BTreeSet<_> = names.iter().copied().collect();
         assert_eq!(names, Vec::from_iter(sorted));
@@ -487,35 +486,35 @@ mod tests {
         }
     }
 
-    /// MGP-184: what a call came to stands in its own channel.
+    /// MGP-184
     #[test]
-    fn each_record_has_its_channel() {
-        let of = |event_type, result| {
+    fn each_record_maps_to_its_channel() {
+        let channel = |event_type, result| {
             let event = KernelEvent::from_record(&record(event_type, result, Some("s")));
             event.map(|event| event.channel.name())
         };
         assert_eq!(
-            of(EventType::ToolExecuted, Outcome::Success),
+            channel(EventType::ToolExecuted, Outcome::Success),
             Some("tool.completed")
         );
         assert_eq!(
-            of(EventType::ToolExecuted, Outcome::Timeout),
+            channel(EventType::ToolExecuted, Outcome::Timeout),
             Some("tool.failed")
         );
         assert_eq!(
-            of(EventType::ToolBlocked, Outcome::Denied),
+            channel(EventType::ToolBlocked, Outcome::Denied),
             Some("security.access_denied")
         );
         assert_eq!(
-            of(EventType::ToolBlocked, Outcome::Blocked),
+            channel(EventType::ToolBlocked, Outcome::Blocked),
             Some("security.call_blocked")
         );
-        assert_eq!(of(EventType::SERVER_REPORTED, Outcome::Success), None);
+        assert_eq!(channel(EventType::SERVER_REPORTED, Outcome::Success), None);
     }
 
     /// An agent cannot tell a tool that is denied from one that does not exist.
     #[test]
-    fn a_hidden_tool_and_an_unknown_one_are_the_same_event_to_an_agent() {
+    fn hidden_and_unknown_tools_cause_equal_events_for_agents() {
         let hidden = record(EventType::ToolBlocked, Outcome::Denied, Some("hidden"));
         let unknown = record(EventType::ToolBlocked, Outcome::Blocked, None);
         let [hidden, unknown] = [hidden, unknown].map(|r| KernelEvent::from_record(&r).unwrap());
@@ -525,12 +524,12 @@ mod tests {
         assert_eq!(hidden.for_agents, unknown.for_agents);
         assert!(
             hidden.data.to_string().contains("secret"),
-            "the operator reads all"
+            "the operator gets all data"
         );
     }
 
     #[test]
-    fn an_agent_reads_of_its_own_calls_without_how_they_were_judged() {
+    fn agents_get_events_of_their_own_calls_without_decisions() {
         let event = KernelEvent::from_record(&record(
             EventType::ToolExecuted,
             Outcome::Success,

@@ -1,22 +1,22 @@
-//! How many events a server may tell: one that tells without end takes no more of the kernel than this.
+//! Rate limit for the events of a server.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 
-/// Events a second: far more than a model or a person takes in.
+/// Events per second: far more than a model or a person can read.
 pub(crate) const EVENTS_PER_SECOND: u32 = 2_000;
-/// Events that may come at once: what a feed holds.
+/// Size of a burst: the capacity of a feed.
 const BURST: u32 = 1_000;
-/// Largest event, in bytes: as large as a page of text.
+/// Largest event, in bytes: a page of text.
 pub const EVENT_BYTES_MAX: usize = 64 << 10;
-/// Subscriptions whose dropped events are counted; those of others are dropped all the same.
+/// Subscriptions whose dropped events are counted; those of further ones are only dropped.
 const COUNTED_SUBSCRIPTIONS_MAX: usize = 64;
-/// Longest id of a subscription that is kept, in bytes.
+/// Longest id of a subscription, in bytes; events with longer ones are dropped.
 const ID_BYTES_MAX: usize = 256;
 
-/// A token bucket, and what was dropped since the last event of each subscription.
+/// A token bucket, with the number of dropped events since the last admitted one of each subscription.
 #[derive(Debug, Default)]
 pub struct EventRateLimiter {
     full_at: MonotonicTime,
@@ -24,14 +24,14 @@ pub struct EventRateLimiter {
 }
 
 impl EventRateLimiter {
-    /// An event came under the server's id of a subscription. How many of the same were dropped before it;
-    /// `None` when it is dropped, too.
+    /// Admits or drops an event with the server's id of a subscription. Returns how many events of the subscription were
+    /// dropped before it; `None` if it is dropped, too.
     pub fn admit(&mut self, id: &str, bytes: usize, now: MonotonicTime) -> Option<u64> {
-        let each = Duration::from_secs(1) / EVENTS_PER_SECOND;
-        let next = now.max(self.full_at) + each;
+        let interval = Duration::from_secs(1) / EVENTS_PER_SECOND;
+        let next = now.max(self.full_at) + interval;
         if bytes > EVENT_BYTES_MAX
             || id.len() > ID_BYTES_MAX
-            || next.duration_since(now) > each * BURST
+            || next.duration_since(now) > interval * BURST
         {
             self.count_dropped(id);
             return None;
@@ -54,37 +54,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_cut_to_the_rate_and_what_is_lost_is_told() {
-        let (mut flow, mut taken, mut missed) = (EventRateLimiter::default(), 0_u64, 0);
+    fn a_flood_is_limited_and_dropped_events_are_counted() {
+        let (mut limiter, mut admitted, mut dropped) = (EventRateLimiter::default(), 0_u64, 0);
         for micros in (0..2_000_000).step_by(10) {
             let now = MonotonicTime::new(Duration::from_micros(micros));
-            if let Some(lost) = flow.admit("a", 100, now) {
-                (taken, missed) = (taken + 1, missed + lost);
+            if let Some(before) = limiter.admit("a", 100, now) {
+                (admitted, dropped) = (admitted + 1, dropped + before);
             }
         }
-        assert!((4_900..=5_001).contains(&taken), "{taken}");
+        assert!((4_900..=5_001).contains(&admitted), "{admitted}");
         let later = MonotonicTime::new(Duration::from_secs(3));
-        missed += flow.admit("a", 100, later).unwrap();
+        dropped += limiter.admit("a", 100, later).unwrap();
         assert_eq!(
-            taken + missed,
+            admitted + dropped,
             200_000,
-            "each event is taken or told as lost"
+            "each event is admitted or counted as dropped"
         );
     }
 
     #[test]
-    fn what_is_too_large_is_lost_to_its_own_subscription_only() {
-        let mut flow = EventRateLimiter::default();
+    fn an_oversized_event_is_dropped_for_its_subscription_only() {
+        let mut limiter = EventRateLimiter::default();
         let now = MonotonicTime::default();
-        assert_eq!(flow.admit("a", EVENT_BYTES_MAX + 1, now), None);
-        assert_eq!(flow.admit("b", 1, now), Some(0));
-        assert_eq!(flow.admit("a", EVENT_BYTES_MAX, now), Some(1));
+        assert_eq!(limiter.admit("a", EVENT_BYTES_MAX + 1, now), None);
+        assert_eq!(limiter.admit("b", 1, now), Some(0));
+        assert_eq!(limiter.admit("a", EVENT_BYTES_MAX, now), Some(1));
         for other in 0..1_000 {
             assert_eq!(
-                flow.admit(&other.to_string(), EVENT_BYTES_MAX + 1, now),
+                limiter.admit(&other.to_string(), EVENT_BYTES_MAX + 1, now),
                 None
             );
         }
-        assert!(flow.dropped.len() <= COUNTED_SUBSCRIPTIONS_MAX);
+        assert!(limiter.dropped.len() <= COUNTED_SUBSCRIPTIONS_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! Servers of other nodes. What an agent follows there has a life of its own, under the name of an instance.
+//! Servers of other nodes. Each agent's subscriptions there are stored under the name of an instance.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +8,55 @@ use super::upstream::UpstreamServer;
 use super::{EventSubscriptions, EventsEffect, SubscriptionNumber};
 
 impl<E> EventSubscriptions<E> {
-    /// A server of another node that knows events is connected: each agent that follows something there does so anew.
-    pub fn remote_server_up(&mut self, server: &ServerId, life: u64) -> Vec<EventsEffect> {
+    /// A server of another node that supports events is connected: subscribes again for each agent.
+    pub fn remote_server_up(&mut self, server: &ServerId, connection: u64) -> Vec<EventsEffect> {
         self.server_down(server);
-        let upstream = UpstreamServer::new(life, true);
+        let upstream = UpstreamServer::new(connection, true);
         self.servers.insert(server.clone(), upstream);
         let mut effects = Vec::new();
-        for (key, here) in self.followers.range(server.clone()..) {
+        for (key, topics) in self.followers.range(server.clone()..) {
             if key.server() != *server {
                 continue;
             }
             if let Some(upstream) = server_entry(&mut self.servers, key) {
-                let wanted = here.keys().cloned();
+                let wanted = topics.keys().cloned();
                 effects.extend(wanted.filter_map(|topic| upstream.request(key, topic)));
             }
         }
         effects
     }
 
-    /// Whether a server, or what an agent follows of it, knows events: it is connected, or somebody follows it.
+    /// Whether a server or instance supports events: it is connected or has followers.
     #[must_use]
     pub fn supports_events(&self, server: &ServerId) -> bool {
-        let of_node = || {
+        let is_remote = || {
             self.servers
                 .get(&server.server())
-                .is_some_and(|own| own.is_remote)
+                .is_some_and(|server| server.is_remote)
         };
-        self.servers.contains_key(server) || self.followers.contains_key(server) || of_node()
+        self.servers.contains_key(server) || self.followers.contains_key(server) || is_remote()
     }
 
-    /// Nothing that an agent follows of this server of another node is reached any more.
+    /// Removes the instances of a remote server from a subscription.
     pub fn drop_remote_instances(
         &mut self,
         number: SubscriptionNumber,
         server: &ServerId,
     ) -> Vec<EventsEffect> {
-        self.update(number, |of| {
-            of.servers.retain(|key| key.server() != *server)
+        self.update(number, |subscription| {
+            subscription.servers.retain(|key| key.server() != *server)
         })
     }
 }
 
-/// A server that knows events, or what an agent follows of one of another node, from the first time on.
+/// The entry of a connected server that supports events; for an instance of a remote server it is created on demand.
 pub(super) fn server_entry<'a, E>(
     servers: &'a mut BTreeMap<ServerId, UpstreamServer<E>>,
     server: &ServerId,
 ) -> Option<&'a mut UpstreamServer<E>> {
     if !servers.contains_key(server) {
-        let whole = servers.get(&server.server()).filter(|own| own.is_remote)?;
-        let upstream = UpstreamServer::new(whole.connection, true);
+        let remote = servers.get(&server.server()).filter(|s| s.is_remote)?;
+        let upstream = UpstreamServer::new(remote.connection, true);
         servers.insert(server.clone(), upstream);
     }
     servers.get_mut(server)

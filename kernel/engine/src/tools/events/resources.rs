@@ -1,8 +1,7 @@
-//! What servers use of the machine, as events (`system.resources`, MGP §13.5): which of many looks are news.
+//! Resource usage of servers as events (`system.resources`, MGP §13.5): which samples are reported.
 //!
-//! The first look at a life is. Then it is when a life comes to 80 % or 100 % of one of its limits, or back
-//! under 70 % of all; and, at most once in [`EVENT_INTERVAL`], when it uses a fifth more or less of something than was
-//! told last.
+//! The first sample of a generation is reported. So is one that reaches 80 % or 100 % of a limit, or falls under 70 % of
+//! all; and, at most once per [`EVENT_INTERVAL`], one that differs by a fifth from the last report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,34 +9,34 @@ use std::time::Duration;
 use crate::clock::MonotonicTime;
 use crate::servers::resources::{MeanCpu, ResourceLimits, ResourceUsage};
 
-/// How far apart events of one life are, but for those about its limits.
+/// Shortest time between events of one generation, except for those about limits.
 pub(crate) const EVENT_INTERVAL: Duration = Duration::from_secs(30);
-/// Percent of a limit that is near it, and that is no more near it: between them nothing changes, so that
-/// what goes up and down around one of them is no stream of events.
+/// Percent of a limit at which the level becomes near, and below which it clears: the hysteresis prevents a stream of
+/// events around one of them.
 const NEAR_PERCENT: u64 = 80;
 const CLEAR_PERCENT: u64 = 70;
-/// Differences below these are no news, however large a part they are: of memory in bytes, of descriptors
-/// and processes, and of processor time in percent of a core.
+/// Smaller differences are not reported: memory in bytes, numbers of descriptors and processes, CPU time in percent of a
+/// core.
 const MEMORY_STEP: u64 = 8 << 20;
 const COUNT_STEP: u64 = 8;
 const CPU_STEP: u64 = 20;
-/// A fifth of what was told last.
+/// A fifth of the last report.
 const CHANGE_DIVISOR: u64 = 5;
 
-/// How near a life is to its limits.
+/// How close a generation is to its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResourceLevel {
-    /// Far enough, or without limits.
+    /// Not close, or without limits.
     #[default]
     Clear,
     /// At 80 % of one of them.
     Near,
-    /// At one of them, or above it.
+    /// At or above one of them.
     Reached,
 }
 
 impl ResourceLevel {
-    /// As events say it.
+    /// The word in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,16 +47,16 @@ impl ResourceLevel {
     }
 }
 
-/// What is told of one life.
+/// A reported sample of one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceEvent {
-    /// How near it is to its limits.
+    /// How close it is to its limits.
     pub level: ResourceLevel,
-    /// Mean processor time in percent of a core; `None` in the first seconds.
+    /// Mean CPU time in percent of a core; `None` in the first seconds.
     pub cpu_percent: Option<u64>,
 }
 
-/// What was told of each life. `K` is what tells lives apart.
+/// The last report of each generation. `K` identifies a generation.
 #[derive(Clone, Debug)]
 pub struct ResourceReporter<K> {
     generations: BTreeMap<K, ReportedGeneration>,
@@ -79,53 +78,54 @@ impl<K: Ord> Default for ResourceReporter<K> {
 }
 
 impl<K: Ord + Clone> ResourceReporter<K> {
-    /// These lives are gone when they are not among those that were seen.
-    pub fn retain(&mut self, seen: impl Fn(&K) -> bool) {
-        self.generations.retain(|life, _| seen(life));
+    /// Drops the generations that have ended.
+    pub fn retain(&mut self, is_running: impl Fn(&K) -> bool) {
+        self.generations
+            .retain(|generation, _| is_running(generation));
     }
 
-    /// A look at a life; comes with what there is to tell.
+    /// Handles a sample; returns the event to report, if any.
     pub fn observe(
         &mut self,
-        life: &K,
+        generation: &K,
         (used, limits): (ResourceUsage, ResourceLimits),
         now: MonotonicTime,
     ) -> Option<ResourceEvent> {
-        let life = self
+        let generation = self
             .generations
-            .entry(life.clone())
+            .entry(generation.clone())
             .or_insert_with(|| ReportedGeneration {
                 cpu: MeanCpu::default(),
                 last_report: None,
                 level: ResourceLevel::Clear,
             });
-        let cpu_percent = life.cpu.sample_percent(used.cpu, now);
+        let cpu_percent = generation.cpu.sample_percent(used.cpu, now);
         let cpu = cpu_percent.unwrap_or(0);
-        let level = level(life.level, used, cpu, limits);
-        let news = match life.last_report {
+        let level = level(generation.level, used, cpu, limits);
+        let should_report = match generation.last_report {
             None => true,
-            Some(_) if level != life.level => true,
-            Some((at, before, cpu_before)) => {
-                now.duration_since(at) >= EVENT_INTERVAL
+            Some(_) if level != generation.level => true,
+            Some((reported_at, before, cpu_before)) => {
+                now.duration_since(reported_at) >= EVENT_INTERVAL
                     && (has_changed(before, used) || cpu.abs_diff(cpu_before) >= CPU_STEP)
             }
         };
-        if !news {
+        if !should_report {
             return None;
         }
-        (life.last_report, life.level) = (Some((now, used, cpu)), level);
+        (generation.last_report, generation.level) = (Some((now, used, cpu)), level);
         Some(ResourceEvent { level, cpu_percent })
     }
 }
 
 fn has_changed(before: ResourceUsage, used: ResourceUsage) -> bool {
-    let by = |before: u64, used: u64, step: u64| {
+    let differs = |before: u64, used: u64, step: u64| {
         let step = step.max(before / CHANGE_DIVISOR);
         used.abs_diff(before) >= step
     };
-    by(before.memory, used.memory, MEMORY_STEP)
-        || by(before.descriptors, used.descriptors, COUNT_STEP)
-        || by(before.processes, used.processes, COUNT_STEP)
+    differs(before.memory, used.memory, MEMORY_STEP)
+        || differs(before.descriptors, used.descriptors, COUNT_STEP)
+        || differs(before.processes, used.processes, COUNT_STEP)
 }
 
 fn level(
@@ -175,24 +175,24 @@ mod tests {
         }
     }
 
-    /// What was told at each second, for these MiB.
-    fn told(mib: &[u64]) -> Vec<(usize, ResourceLevel)> {
-        let mut teller = ResourceReporter::default();
-        let looks = mib.iter().enumerate();
-        looks
+    /// The reported level at each second, for these MiB.
+    fn report(mib: &[u64]) -> Vec<(usize, ResourceLevel)> {
+        let mut reporter = ResourceReporter::default();
+        let samples = mib.iter().enumerate();
+        samples
             .filter_map(|(second, mib)| {
-                let look = (memory(*mib), LIMITS);
-                let news = teller.observe(&"it", look, at(second as u64))?;
-                Some((second, news.level))
+                let sample = (memory(*mib), LIMITS);
+                let event = reporter.observe(&"it", sample, at(second as u64))?;
+                Some((second, event.level))
             })
             .collect()
     }
 
-    /// MGP-184: what comes near a limit, reaches it or leaves it is told at once, each once.
+    /// MGP-184
     #[test]
-    fn limits_are_told_when_they_are_crossed() {
+    fn crossing_a_limit_is_reported_once() {
         use ResourceLevel::{Clear, Near, Reached};
-        let seen = told(&[
+        let seen = report(&[
             100, 799, 800, 999, 1_000, 1_100, 999, 750, 801, 790, 699, 750,
         ]);
         assert_eq!(
@@ -202,11 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_when_it_is_notable_and_not_too_often() {
-        let mut looks = vec![100; 100];
-        looks[1..40].fill(300);
-        looks[40..].fill(301);
-        let seconds: Vec<_> = told(&looks).into_iter().map(|(second, _)| second).collect();
+    fn notable_changes_are_reported_at_most_every_30_seconds() {
+        let mut samples = vec![100; 100];
+        samples[1..40].fill(300);
+        samples[40..].fill(301);
+        let seconds: Vec<_> = report(&samples)
+            .into_iter()
+            .map(|(second, _)| second)
+            .collect();
         assert_eq!(
             seconds,
             [0, 30],
@@ -215,43 +218,43 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_told_by_its_mean() {
-        let mut teller = ResourceReporter::default();
-        let mut told = Vec::new();
+    fn cpu_usage_is_reported_as_a_mean() {
+        let mut reporter = ResourceReporter::default();
+        let mut reported = Vec::new();
         for second in 0..40 {
             let used = ResourceUsage {
                 cpu: Duration::from_millis(450 * second),
                 ..ResourceUsage::default()
             };
-            let news = teller.observe(&1, (used, LIMITS), at(second));
-            told.extend(news.map(|news| (second, news.cpu_percent, news.level)));
+            let event = reporter.observe(&1, (used, LIMITS), at(second));
+            reported.extend(event.map(|event| (second, event.cpu_percent, event.level)));
         }
         let near = ResourceLevel::Near;
         assert_eq!(
-            told,
+            reported,
             [(0, None, ResourceLevel::Clear), (10, Some(45), near)]
         );
     }
 
     #[test]
-    fn lives_that_are_gone_are_forgotten() {
-        let mut teller = ResourceReporter::default();
-        assert!(teller.observe(&1, (memory(1), LIMITS), at(0)).is_some());
-        teller.retain(|_| false);
-        assert!(teller.generations.is_empty());
+    fn ended_generations_are_dropped() {
+        let mut reporter = ResourceReporter::default();
+        assert!(reporter.observe(&1, (memory(1), LIMITS), at(0)).is_some());
+        reporter.retain(|_| false);
+        assert!(reporter.generations.is_empty());
     }
 
     proptest! {
-        /// Beside what is told of limits there is one event in half a minute, whatever the life does.
+        /// Except for limits, one event per 30 seconds.
         #[test]
-        fn events_are_apart(looks in prop::collection::vec((1u64..20, 0u64..5_000), 1..80)) {
-            let (mut teller, mut now) = (ResourceReporter::default(), 0);
+        fn events_are_rate_limited(samples in prop::collection::vec((1u64..20, 0u64..5_000), 1..80)) {
+            let (mut reporter, mut now) = (ResourceReporter::default(), 0);
             let (mut last, mut level) = (None::<u64>, ResourceLevel::Clear);
-            for (gap, mib) in looks {
+            for (gap, mib) in samples {
                 now += gap;
-                if let Some(news) = teller.observe(&(), (memory(mib), LIMITS), at(now)) {
-                    prop_assert!(news.level != level || last.is_none_or(|last| now - last >= 30));
-                    (last, level) = (Some(now), news.level);
+                if let Some(event) = reporter.observe(&(), (memory(mib), LIMITS), at(now)) {
+                    prop_assert!(event.level != level || last.is_none_or(|last| now - last >= 30));
+                    (last, level) = (Some(now), event.level);
                 }
             }
         }

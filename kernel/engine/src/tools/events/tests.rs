@@ -44,7 +44,7 @@ fn reach() -> BTreeSet<ServerId> {
 }
 
 #[test]
-fn only_the_first_and_the_last_reach_the_server() {
+fn only_the_first_and_last_subscription_reach_the_server() {
     let mut all = connected();
     assert_eq!(
         all.subscribe(1, A, following(&["a.b"]), reach()),
@@ -79,7 +79,7 @@ fn two_severities_of_one_channel_are_two_subscriptions() {
 
 /// MGP-280: a server that comes back is asked again, and what it said in its life before is void.
 #[test]
-fn a_server_that_comes_back_is_asked_again() {
+fn a_reconnected_server_gets_its_subscriptions_again() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
     all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"));
@@ -105,7 +105,7 @@ fn a_server_that_comes_back_is_asked_again() {
 /// MGP-280: a life that is replaced without a gap tells to its end of what it does; its own ids count for it
 /// alone.
 #[test]
-fn a_life_that_was_not_lost_is_heard_beside_the_next_one() {
+fn a_replaced_connection_still_delivers_events() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
     all.handle_subscribe_response(&server("s"), 1, &topic("a.b"), Some("u"));
@@ -148,7 +148,7 @@ fn leaves(agent: &str, channels: &str) -> EventsEffect {
 /// A server of another node is asked for each agent, whatever others follow there; nothing is left of an agent that
 /// follows nothing.
 #[test]
-fn a_server_of_another_node_is_asked_for_each_agent() {
+fn a_remote_server_gets_one_subscription_per_agent() {
     let mut all = EventSubscriptions::<u8>::default();
     assert!(!all.supports_events(&at_node("alice")));
     assert_eq!(all.remote_server_up(&server("nas/s"), 1), []);
@@ -180,7 +180,7 @@ fn a_server_of_another_node_is_asked_for_each_agent() {
 
 /// What was refused is let go, too, and what is followed is asked for again in the next life, by all.
 #[test]
-fn a_server_of_another_node_that_comes_back_is_asked_again_for_each_agent() {
+fn a_reconnected_remote_server_gets_the_subscriptions_of_each_agent_again() {
     let mut all = EventSubscriptions::<u8>::default();
     all.remote_server_up(&server("nas/s"), 1);
     for (number, agent) in [(1, "alice"), (2, "bob")] {
@@ -204,7 +204,7 @@ fn a_server_of_another_node_that_comes_back_is_asked_again_for_each_agent() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_is_ended_at_once() {
+fn a_late_subscription_is_ended_at_once() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
     assert_eq!(all.unsubscribe(1), []);
@@ -216,7 +216,7 @@ fn an_answer_that_comes_too_late_is_ended_at_once() {
 }
 
 #[test]
-fn an_event_belongs_to_what_was_asked_for_and_to_nothing_else() {
+fn an_event_is_attributed_only_to_its_subscription() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.*"]), reach());
     assert_eq!(
@@ -253,7 +253,7 @@ fn an_event_belongs_to_what_was_asked_for_and_to_nothing_else() {
 }
 
 #[test]
-fn what_a_server_does_not_have_it_is_not_asked_for_again() {
+fn a_rejected_channel_is_not_requested_again() {
     let mut all = connected();
     all.subscribe(1, A, following(&["a.b"]), reach());
     assert!(all.is_subscribe_pending(1));
@@ -291,7 +291,7 @@ fn bounds_refuse() {
 
 /// More channels than there is room for are not followed, and those that end make room for them.
 #[test]
-fn what_has_no_room_is_followed_when_there_is_some() {
+fn deferred_topics_are_followed_once_there_is_capacity() {
     let mut all: EventSubscriptions<()> = EventSubscriptions::default();
     let names: Vec<_> = (0..PER_SERVER_MAX + 1).map(|n| format!("a.x{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -336,7 +336,7 @@ fn what_has_no_room_is_followed_when_there_is_some() {
 
 /// Questions that nobody waits for any more take up the room of others only until they are answered.
 #[test]
-fn a_channel_is_asked_for_once_the_server_has_answered_others() {
+fn a_channel_is_requested_once_others_are_answered() {
     let mut all = connected();
     let names: Vec<_> = (0..PER_SERVER_MAX).map(|n| format!("a.x{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -348,7 +348,7 @@ fn a_channel_is_asked_for_once_the_server_has_answered_others() {
 }
 
 #[test]
-fn a_pattern_takes_in_what_it_covers() {
+fn a_pattern_replaces_channels_that_it_covers() {
     let names = ["model.*", "model.usage", "tool.started", "model.*"];
     let channels: Vec<_> = names
         .iter()
@@ -442,7 +442,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn servers_tell_what_is_followed(
+    fn servers_are_subscribed_exactly_to_followed_topics(
         steps in proptest::collection::vec((0u8..7, 0u64..5, 0u8..8, 0u8..4), 0..60)
     ) {
         let (mut all, mut model) = (EventSubscriptions::default(), Model::default());

@@ -1,4 +1,4 @@
-//! One life of a server: what it is asked to tell, and which of its events belong to that.
+//! Subscriptions at one connection of a server, and attribution of its events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use super::{EARLY_EVENTS_MAX, EventAttribution, EventsEffect, PER_SERVER_MAX, To
 /// A subscription at a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamState {
-    /// It has not answered yet.
+    /// The server has not answered yet.
     Requested,
-    /// It tells.
+    /// Active, with the server's id.
     Active(Arc<str>),
-    /// It does not have such a channel, and is not asked again in this life.
+    /// The server has no such channel; not requested again on this connection.
     Rejected,
 }
 
-/// A life of a server that knows events.
+/// A connection of a server that supports events.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamServer<E> {
     /// The number of its connection.
     pub(super) connection: u64,
     pub(super) topics: BTreeMap<Topic, UpstreamState>,
     pub(super) early_events: VecDeque<(Arc<str>, Arc<str>, E)>,
-    /// The life it took the place of, which tells of its last calls until it has ended.
+    /// The connection it replaced, which delivers events of its last calls until it ends.
     pub(super) previous: Option<PreviousConnection>,
     /// Another node runs it.
     pub(super) is_remote: bool,
 }
 
-/// A life that was replaced without a gap: its number, and what it was asked for.
+/// A connection replaced by a rolling restart.
 #[derive(Clone, Debug)]
 pub(super) struct PreviousConnection {
     pub(super) connection: u64,
@@ -39,7 +39,7 @@ pub(super) struct PreviousConnection {
 }
 
 impl<E> UpstreamServer<E> {
-    /// A life that was asked for nothing yet.
+    /// A connection without subscriptions.
     pub(super) fn new(connection: u64, is_remote: bool) -> Self {
         Self {
             connection,
@@ -50,7 +50,7 @@ impl<E> UpstreamServer<E> {
         }
     }
 
-    /// Ends what nobody wants. What was not answered yet ends with its answer, but at another node.
+    /// Ends a topic without followers. A pending subscription ends after its answer, except at another node.
     pub(super) fn release(&mut self, server: &ServerId, topic: &Topic) -> Option<EventsEffect> {
         if self.is_remote {
             self.topics.remove(topic)?;
@@ -84,16 +84,16 @@ impl<E> UpstreamServer<E> {
         })
     }
 
-    /// The topics of an event. One id may stand for several, if the server gave it twice.
+    /// Attributes an event to topics; several if the server reused an id.
     pub(super) fn attribute(&mut self, id: &str, channel: &str, event: E) -> EventAttribution<E> {
         let topics = topics_with_id(&self.topics, id, channel);
         if !topics.is_empty() {
             return EventAttribution::Topics(topics, event);
         }
-        let asked = |(topic, state): (&Topic, &UpstreamState)| {
+        let is_pending = |(topic, state): (&Topic, &UpstreamState)| {
             *state == UpstreamState::Requested && topic.channels.covers(channel)
         };
-        if self.early_events.len() < EARLY_EVENTS_MAX && self.topics.iter().any(asked) {
+        if self.early_events.len() < EARLY_EVENTS_MAX && self.topics.iter().any(is_pending) {
             self.early_events
                 .push_back((id.into(), channel.into(), event));
             return EventAttribution::Buffered;
@@ -102,17 +102,17 @@ impl<E> UpstreamServer<E> {
     }
 }
 
-/// The topics that a server holds under this id.
+/// The active topics with this id.
 pub(super) fn topics_with_id(
     topics: &BTreeMap<Topic, UpstreamState>,
     id: &str,
     channel: &str,
 ) -> Vec<Topic> {
-    let held = topics.iter().filter(|(topic, state)| {
-        matches!(state, UpstreamState::Active(own) if **own == *id)
+    let active = topics.iter().filter(|(topic, state)| {
+        matches!(state, UpstreamState::Active(active) if **active == *id)
             && topic.channels.covers(channel)
     });
-    held.map(|(topic, _)| topic.clone()).collect()
+    active.map(|(topic, _)| topic.clone()).collect()
 }
 
 pub(super) fn attribute_to<E>(topics: Vec<Topic>, event: E) -> EventAttribution<E> {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_come_apart() {
+    fn identifiers_are_split() {
         assert_eq!(split_parts("readHTTPFile2"), ["read", "HTTP", "File", "2"]);
         assert_eq!(
             split_parts("get-36kr_trending"),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_every_sentence_is_not_read() {
+    fn stop_words_are_skipped() {
         assert!(STOP_WORDS.is_sorted(), "it is searched by halves");
         assert_eq!(
             split_stems("Please can you read the file?", 8),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_words_where_nobody_writes_spaces() {
+    fn scripts_without_spaces_use_bigrams() {
         assert_eq!(split_stems("搜索新闻", 8), ["搜索", "索新", "新闻"]);
         assert_eq!(
             split_stems("bing搜索", 8),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_end_is_cut_and_a_text_is_read_to_its_bound() {
+    fn long_words_and_texts_are_truncated() {
         assert_eq!(
             split_stems(&"xy".repeat(1 << 20), 8)[0].len(),
             WORD_BYTES_MAX

@@ -147,7 +147,7 @@ proptest! {
     /// MGP-237: however servers came, changed and left, what is found is what a new index of those
     /// that are there finds.
     #[test]
-    fn an_index_that_grew_is_the_one_that_is_built_at_once(
+    fn incremental_and_full_builds_are_equal(
         changes in proptest::collection::vec((a_server(), any::<bool>()), 1..12),
         text in proptest::collection::vec(word(), 1..5),
         strategy in strategies(),
@@ -178,7 +178,7 @@ proptest! {
     /// MGP-236, A-11: a tool that may not be seen is not in the answer, and changes nothing in it: no
     /// score, no order, no count.
     #[test]
-    fn what_is_hidden_has_no_influence(
+    fn hidden_tools_do_not_influence_results(
         plans in proptest::collection::vec((a_plan(), any::<bool>()), 1..12),
         text in proptest::collection::vec(word(), 1..5),
         strategy in strategies(),
@@ -206,7 +206,7 @@ proptest! {
     /// MGP-244, MGP-245, MGP-240: the best first, from 0 to 1, no more than asked for, and nothing
     /// that the filter leaves out.
     #[test]
-    fn answers_are_ordered_bounded_and_filtered(
+    fn results_are_ordered_bounded_and_filtered(
         servers in proptest::collection::vec(a_server(), 1..5),
         text in "\\PC{0,80}",
         strategy in strategies(),
@@ -276,7 +276,7 @@ fn a_name_that_is_almost_right_is_found() {
 
 /// MGP-240: a category holds what stands below it, and not what only begins like it.
 #[test]
-fn a_category_holds_what_is_below_it() {
+fn a_category_includes_its_subcategories() {
     let placed = |name: &str, category| Plan {
         category,
         ..plan(name, "")
@@ -306,7 +306,7 @@ fn a_category_holds_what_is_below_it() {
 
 /// without a model it is searched by words, and the answer says so.
 #[test]
-fn without_a_meaning_it_is_searched_by_words() {
+fn without_a_vector_search_uses_words() {
     let index = index(&[("fs", &[plan("read_file", "reads")])]);
     for strategy in [Strategy::Hybrid, Strategy::Semantic] {
         let asked = Asked {
@@ -322,7 +322,7 @@ fn without_a_meaning_it_is_searched_by_words() {
 /// MGP-239, A-10: a vector that a tool brings counts instead of one of ours, and a tool whose texts
 /// are not read yet is found by its words meanwhile.
 #[test]
-fn a_tool_brings_its_own_vector_or_waits_for_one() {
+fn a_tool_has_its_vector_or_waits_for_one() {
     let mut own = vec![0.0; 32];
     own[3] = 2.0;
     let raw = json!({"name": "oracle", "embedding": own}).to_string();
@@ -363,7 +363,7 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
 /// MGP-239: a tool that is the only one is found by what it means, and so is one of twins: neither
 /// stands out of anything.
 #[test]
-fn the_only_tool_there_is_is_found_by_its_meaning() {
+fn a_single_tool_is_found_by_its_vector() {
     let mut own = vec![0.0; 32];
     own[3] = 2.0;
     let meaning = Vector::quantize(&own).unwrap();
@@ -391,7 +391,7 @@ fn the_only_tool_there_is_is_found_by_its_meaning() {
 
 /// MGP-236: nothing a server says makes the index larger than its bounds.
 #[test]
-fn hostile_definitions_are_read_to_a_bound() {
+fn indexing_of_hostile_definitions_is_bounded() {
     let many: serde_json::Map<_, _> = (0..100_000)
         .map(|n| {
             (
@@ -439,7 +439,7 @@ fn hostile_definitions_are_read_to_a_bound() {
 
 /// MGP-241: of a text too long to be a description the beginning is read, and how much was not is told.
 #[test]
-fn a_request_has_a_bound() {
+fn a_request_is_bounded() {
     let begun = format!("read a file{}", " é".repeat(REQUEST_MAX));
     let cut = SearchRequest::parse(&begun);
     assert!(
@@ -470,7 +470,7 @@ proptest! {
     /// among many servers, some of them hidden, with requests of one part and of many, and tools that
     /// have no vector yet.
     #[test]
-    fn the_fast_way_finds_what_the_plain_way_finds(
+    fn the_index_matches_the_reference_implementation(
         servers in proptest::collection::vec(proptest::collection::vec(a_plan(), 0..12), 1..20),
         parts in proptest::collection::vec(proptest::collection::vec(word(), 1..6), 1..12),
         hidden in any::<u8>(),
@@ -542,7 +542,7 @@ fn elsewhere(plans: &[Plan], vector: &Vector) -> Arc<ServerIndex> {
 
 /// No text of a tool of another node is kept, nor embedded; a vector that is known of the same text serves.
 #[test]
-fn a_tool_of_another_node_is_found_by_a_meaning_that_is_known_here() {
+fn a_remote_tool_is_found_by_a_local_vector() {
     let drafts = |server: &str| vec![draft(server, &plan("read_file", "reads"))];
     let shelf = |server: &str| ServerIndex::new(&ServerId::new(server), "", drafts(server));
     let (here, there) = (shelf("files"), shelf("nas/files"));
@@ -560,7 +560,7 @@ fn a_tool_of_another_node_is_found_by_a_meaning_that_is_known_here() {
 /// PRJ-008: a tool of another node that came with a vector which fits whatever is looked for is not ahead of
 /// the tool of this node that does it; where none does, it is found.
 #[test]
-fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
+fn a_vector_similar_to_everything_does_not_outrank_local_tools() {
     let request = SearchRequest::parse("list the letters of a mailbox");
     let near = |share: f32| Vector::quantize(&[share, 1.0 - share]).unwrap();
     let asked = near(1.0);

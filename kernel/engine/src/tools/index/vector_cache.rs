@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_the_rest_has_a_bound() {
+    fn vectors_in_use_stay_and_others_are_bounded() {
         let mut memo = VectorCache::new(10);
         let vector = Vector::quantize(&[1.0, 2.0]).unwrap();
         for n in 0..200 {

@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_byte_for_a_number_hardly_moves_the_likeness(
+        fn quantization_barely_changes_similarity(
             a in proptest::collection::vec(-1.0_f32..1.0, 384),
             b in proptest::collection::vec(-1.0_f32..1.0, 384),
         ) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_direction_is_no_vector() {
+    fn a_zero_vector_is_rejected() {
         for numbers in [&[][..], &[0.0; 8], &[f32::NAN, 1.0], &[f32::INFINITY, 1.0]] {
             assert_eq!(Vector::quantize(numbers), None);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_vectors_survive_a_round_trip() {
         let vector = Vector::quantize(&[3.0, -1.0, 0.5]).unwrap();
         let (unit, numbers) = vector.parts();
         assert_eq!(Vector::from_parts(unit, numbers), Some(vector.clone()));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_is_as_near_to_both() {
+    fn the_mean_of_two_vectors_is_equally_similar_to_both() {
         let (x, y) = (
             Vector::quantize(&[9.0, 0.0]).unwrap(),
             Vector::quantize(&[0.0, 1.0]).unwrap(),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_dimension_is_like_nothing() {
+    fn a_vector_of_another_dimension_has_no_similarity() {
         let (flat, deep) = (
             Vector::quantize(&[1.0, 0.0]).unwrap(),
             Vector::quantize(&[1.0]).unwrap(),

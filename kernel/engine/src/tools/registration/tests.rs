@@ -347,7 +347,7 @@ fn look_alikes() -> Vec<Value> {
 /// MGP-224..MGP-228: each attack meets its own rule, and each refusal has a code, a place, a reason and
 /// a way out.
 #[test]
-fn every_attack_is_refused_by_its_rule() {
+fn every_attack_is_rejected_by_its_rule() {
     let attacks = attacks();
     for (expected, members) in &attacks {
         assert_eq!(rule(members), *expected, "{members}");
@@ -391,7 +391,7 @@ fn harmless_look_alikes_are_accepted() {
 
 /// MGP-226, MGP-228: who may not register learns nothing of what there is; the operator may.
 #[test]
-fn who_asks_is_judged_before_what_is_asked() {
+fn the_caller_is_checked_before_the_request() {
     let taken = ask(&json!({"id": "github"}));
     let told = |who: &Principal, change: fn(&mut RegistrationContext<'_>)| {
         with(who, change, |terms| check(&taken, terms).unwrap_err())
@@ -419,7 +419,7 @@ fn who_asks_is_judged_before_what_is_asked() {
 /// MGP-227, A-20: an agent's server is trusted least, whatever it asks, unless the operator says so;
 /// and then only when it asks. A server of the operator's is trusted as asked.
 #[test]
-fn trust_is_the_operators_to_give() {
+fn only_the_operator_raises_trust() {
     let operator = Principal::Operator(Arc::from("operator"));
     let given = |who: &Principal, most: TrustLevel, asked: Option<&str>| {
         let ask = ask(&json!({"mgp": {"trust_level": asked}}));
@@ -458,7 +458,7 @@ fn trust_is_the_operators_to_give() {
 
 /// MGP-227, A-31: what a person is asked about, and in whose name it is written down.
 #[test]
-fn what_cannot_be_read_and_what_is_dangerous_waits_for_a_person() {
+fn unreadable_code_and_dangerous_permissions_need_approval() {
     let read = judged(&json!({})).unwrap();
     assert_eq!(read.approval_reason(), None);
     assert!(matches!(&read.script, ScriptSource::File(path) if path == "tools/csv_server.py"));
@@ -486,7 +486,7 @@ fn what_cannot_be_read_and_what_is_dangerous_waits_for_a_person() {
 
 /// MGP-227: code that stands in a file is held against the same as code that came along.
 #[test]
-fn code_in_a_file_is_held_against_the_same() {
+fn code_in_a_file_is_checked_by_the_same_rules() {
     let floor = strict_floor();
     assert!(check_code("python", "import json", &floor).is_ok());
     for bad in ["import subprocess", "import pickle"] {
@@ -497,7 +497,7 @@ fn code_in_a_file_is_held_against_the_same() {
 
 /// A refusal tells no value of a variable, which may be a secret.
 #[test]
-fn no_refusal_tells_a_secret() {
+fn refusals_contain_no_secrets() {
     for value in [
         "s3cret\u{7}",
         "${s3cret}",
@@ -513,7 +513,7 @@ proptest! {
     /// MGP-228: no text in any place breaks the judge, and what is accepted keeps to the rules that
     /// others rely on.
     #[test]
-    fn whatever_is_accepted_keeps_to_the_rules(
+    fn accepted_registrations_satisfy_the_rules(
         id in "[a-zA-Z0-9._ /-]{0,12}", command in "[a-z./;$ |-]{0,8}",
         words in proptest::collection::vec("\\PC{0,12}", 0..4),
         name in "[A-Z_]{0,12}", value in "\\PC{0,12}", trust in "[a-z]{0,10}",
@@ -531,7 +531,7 @@ proptest! {
 
     /// MGP-228: letters in other cases and signs between them do not make another name.
     #[test]
-    fn no_spelling_makes_a_new_server_of_an_old_one(cut in 1usize..6, upper: bool, sign in "[._-]") {
+    fn a_lookalike_name_is_rejected(cut in 1usize..6, upper: bool, sign in "[._-]") {
         let (head, tail) = "github".split_at(cut);
         let tail = if upper { tail.to_uppercase() } else { tail.to_owned() };
         let id = format!("{head}{sign}{tail}");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_stays_and_the_rest_has_a_bound() {
+    fn schemas_in_use_stay_and_others_are_bounded() {
         let each = compiled(&text(1)).memory_estimate();
         let mut cache = SchemaCache::new(10 * each);
         for n in 0..200 {
@@ -107,7 +107,7 @@ mod tests {
 
     /// A text is never judged by the schema of another one, and patterns count for what they may grow to.
     #[test]
-    fn a_schema_heavier_than_a_half_is_not_kept() {
+    fn a_schema_larger_than_half_the_cache_is_not_cached() {
         let pattern = r#"{"type":"object","patternProperties":{"^a":{}}}"#;
         let heavy = compiled(pattern);
         assert!(heavy.memory_estimate() > 2 * super::super::PATTERN_BYTES_MAX);

@@ -216,7 +216,7 @@ mod tests {
 
     /// The forms of RFC 6570 §3.2, with expansions of its own examples.
     #[test]
-    fn every_operator_meets_its_expansions() {
+    fn every_operator_matches_its_expansions() {
         for (template, expansions) in [
             (
                 "test://template/{id}/data",
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused() {
+    fn an_invalid_template_is_rejected() {
         for bad in [
             "{",
             "a{b",

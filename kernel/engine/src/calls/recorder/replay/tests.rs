@@ -42,7 +42,7 @@ fn recording(lines: &[String]) -> String {
 
 /// Decision 0068: a recording is a file of anybody's: what is judged before it is called is what is called.
 #[test]
-fn what_is_called_is_what_the_message_names() {
+fn the_call_target_comes_from_the_message() {
     let delete = request(1, "tools/call", &json!({"name": "delete"}));
     let masked = request(3, "tools/call", &json!({"name": MASK}));
     let double = request(2, "tools/call", &json!({"name": "echo"}));
@@ -77,7 +77,7 @@ fn what_is_called_is_what_the_message_names() {
 /// Decision 0068: calls, lists and reads are played, in the era they were asked in and without what was of one
 /// request alone; the handshake and the rest are the link's own.
 #[test]
-fn calls_and_lists_are_played() {
+fn calls_and_lists_are_replayed() {
     let modern = json!({"_meta": {PROTOCOL_VERSION: "2026-07-28", "traceparent": "00-x", "progressToken": 1}});
     let replay = Replay::parse(recording(&[
         request(1, "initialize", &json!({})),
@@ -118,7 +118,7 @@ fn calls_and_lists_are_played() {
 
 /// Decision 0068: what a server asked is answered as it was.
 #[test]
-fn questions_have_their_recorded_answers() {
+fn callbacks_get_their_recorded_responses() {
     let asked = json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}});
     let said = json!({"jsonrpc": "2.0", "id": 9, "result": {"action": "decline"}});
     let replay = Replay::parse(recording(&[
@@ -137,7 +137,7 @@ fn questions_have_their_recorded_answers() {
 
 /// Decision 0071: whether a server reported progress is known of each request that asked for it.
 #[test]
-fn progress_is_known_of_who_asked_for_it() {
+fn progress_is_attributed_to_its_request() {
     let with = |token: &str| json!({"name": "slow", "_meta": {"progressToken": token}});
     let says = |token: &str| {
         let params = json!({"progressToken": token, "progress": 1});
@@ -167,7 +167,7 @@ fn progress_is_known_of_who_asked_for_it() {
 /// Decision 0071: a file that was edited elsewhere is read as it is meant, and is written back as it came but for what
 /// is new: line ends of another system, a mark at the beginning, empty lines, no end of the last line.
 #[test]
-fn a_file_of_another_editor_is_a_recording() {
+fn a_recording_edited_elsewhere_is_accepted() {
     let text = recording(&[
         request(2, "tools/call", &json!({"name": "echo"})),
         answer(2, &json!({"n": 1})),
@@ -189,7 +189,7 @@ fn a_file_of_another_editor_is_a_recording() {
 
 /// Numbers of any length are sent as they were written, also beside a value that was masked.
 #[test]
-fn numbers_are_sent_as_they_were_written() {
+fn numbers_are_replayed_verbatim() {
     let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
     let put = Substitutes::new(set)
         .apply(r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"[redacted]"}"#);
@@ -200,7 +200,7 @@ fn numbers_are_sent_as_they_were_written() {
 }
 
 #[test]
-fn what_cannot_be_played_is_named_with_the_reason() {
+fn skipped_requests_are_reported_with_a_reason() {
     let mut long: Value = serde_json::from_str(&request(5, "tools/list", &json!({}))).unwrap();
     long["message"].take();
     long.as_object_mut().unwrap().shift_remove("message");
@@ -225,7 +225,7 @@ fn what_cannot_be_played_is_named_with_the_reason() {
 
 /// Decision 0068: a reader says what it cannot read.
 #[test]
-fn what_is_no_recording_is_refused() {
+fn an_invalid_recording_is_rejected() {
     let no = |text: &str| Replay::parse(text.to_owned()).unwrap_err();
     assert_eq!(no(""), RecordingError::NoHeader);
     assert_eq!(no("{}\n"), RecordingError::NoHeader);
@@ -256,7 +256,7 @@ fn what_is_no_recording_is_refused() {
 /// Decision 0068: what a server gave for the next request is sent back as it gives it now, and a masked value is
 /// sent only where it was set.
 #[test]
-fn what_has_changed_is_put_in_its_place() {
+fn changed_values_are_substituted() {
     let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
     let mut now = Substitutes::new(set);
     now.record_answer(
@@ -284,7 +284,7 @@ fn what_has_changed_is_put_in_its_place() {
 
 /// Decision 0068: new answers take the place of the recorded ones, and nothing else changes.
 #[test]
-fn new_answers_are_written_in_their_place() {
+fn new_responses_replace_recorded_ones() {
     let text = recording(&[
         request(2, "tools/call", &json!({"name": "echo"})),
         answer(2, &json!({"n": 1.0})),

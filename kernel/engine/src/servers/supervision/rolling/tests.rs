@@ -1,4 +1,4 @@
-//! The lives of a server that is restarted without a gap, as their supervisor holds them.
+//! Rolling restarts in every order of events.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::super::SupervisionInput;
 use super::*;
 use crate::servers::spec::{RestartConfig, RestartPolicy};
 
-const RULES: SupervisionConfig = SupervisionConfig {
+const CONFIG: SupervisionConfig = SupervisionConfig {
     autostart: true,
     restart: RestartConfig {
         policy: RestartPolicy::OnFailure,
@@ -22,58 +22,57 @@ const RULES: SupervisionConfig = SupervisionConfig {
     rolling: true,
 };
 
-/// The lives by what they are for, as effects made them.
+/// The generations that result from the effects.
 #[derive(Debug, Default)]
-struct Lives {
+struct Generations {
     current: Option<u64>,
-    beside: Option<u64>,
-    leaving: Option<u64>,
-    /// Those that have shaken hands.
+    replacement: Option<u64>,
+    retiring: Option<u64>,
+    /// Completed their handshake.
     connected: BTreeSet<u64>,
-    /// Where calls go.
-    open: Option<u64>,
-    answered: bool,
-    /// The next start was put off.
-    waits: bool,
+    /// Takes calls.
+    accepting: Option<u64>,
+    stop_answered: bool,
+    retry_planned: bool,
 }
 
-impl Lives {
+impl Generations {
     fn perform(&mut self, effect: &SupervisionEffect) {
         match effect {
-            SupervisionEffect::StartGeneration(life) => {
-                (self.current, self.waits) = (Some(*life), false);
+            SupervisionEffect::StartGeneration(generation) => {
+                (self.current, self.retry_planned) = (Some(*generation), false);
             }
-            SupervisionEffect::StartReplacement(life) => {
-                assert_eq!(self.beside.replace(*life), None, "one at a time");
+            SupervisionEffect::StartReplacement(generation) => {
+                assert_eq!(self.replacement.replace(*generation), None, "one at a time");
             }
             SupervisionEffect::ReleaseReplacement => {
-                assert!(self.beside.take().is_some(), "there is one");
+                assert!(self.replacement.take().is_some(), "there is one");
             }
             SupervisionEffect::FailReplacement(_) => {
-                assert_eq!(self.leaving, None, "one leaves at a time");
-                self.leaving = self.beside.take();
-                assert!(self.leaving.is_some(), "there is one");
+                assert_eq!(self.retiring, None, "one retires at a time");
+                self.retiring = self.replacement.take();
+                assert!(self.retiring.is_some(), "there is one");
             }
             SupervisionEffect::SwitchToReplacement(_) => {
-                let new = self.beside.take().expect("there is one");
+                let new = self.replacement.take().expect("there is one");
                 let old = self.current.replace(new);
-                assert_eq!(self.leaving, None, "one leaves at a time");
-                self.leaving = old;
-                self.open = Some(new);
+                assert_eq!(self.retiring, None, "one retires at a time");
+                self.retiring = old;
+                self.accepting = Some(new);
             }
             SupervisionEffect::PromoteReplacement => {
                 assert_eq!(self.current, None, "the one before is gone");
-                self.current = self.beside.take();
+                self.current = self.replacement.take();
                 assert!(self.current.is_some(), "there is one");
             }
             SupervisionEffect::ReleaseRetiring => {
-                assert!(self.leaving.take().is_some(), "there is one");
+                assert!(self.retiring.take().is_some(), "there is one");
             }
-            SupervisionEffect::ReleaseGeneration => (self.current, self.open) = (None, None),
-            SupervisionEffect::AcceptCalls => self.open = self.current,
-            SupervisionEffect::SuspendCalls => self.open = None,
-            SupervisionEffect::AnswerStopRequests => self.answered = true,
-            SupervisionEffect::RetryAt(_) => self.waits = true,
+            SupervisionEffect::ReleaseGeneration => (self.current, self.accepting) = (None, None),
+            SupervisionEffect::AcceptCalls => self.accepting = self.current,
+            SupervisionEffect::SuspendCalls => self.accepting = None,
+            SupervisionEffect::AnswerStopRequests => self.stop_answered = true,
+            SupervisionEffect::RetryAt(_) => self.retry_planned = true,
             SupervisionEffect::StopGeneration(_)
             | SupervisionEffect::FailGeneration(_)
             | SupervisionEffect::HurryRetiring
@@ -90,13 +89,13 @@ impl Lives {
         }
     }
 
-    fn of(&self, which: usize) -> Option<u64> {
-        [self.current, self.beside, self.leaving][which]
+    fn by_role(&self, role: usize) -> Option<u64> {
+        [self.current, self.replacement, self.retiring][role]
     }
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+enum Step {
     Roll,
     Reconfigured {
         rolling: bool,
@@ -106,60 +105,66 @@ enum Happens {
     Restart,
     Drains,
     OverLimit,
-    /// Of the current life, the one beside or the leaving one.
+    /// Of the current generation, the replacement or the retiring one.
     Connected(usize),
     Ended(usize, bool),
     RetryDue,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => Just(Happens::Roll),
-        2 => any::<bool>().prop_map(|rolling| Happens::Reconfigured { rolling }),
-        2 => Just(Happens::Start),
-        1 => Just(Happens::Stop),
-        1 => Just(Happens::Restart),
-        1 => Just(Happens::Drains),
-        1 => Just(Happens::OverLimit),
-        9 => (0usize..3).prop_map(Happens::Connected),
-        6 => (0usize..3, any::<bool>()).prop_map(|(which, clean)| Happens::Ended(which, clean)),
-        3 => Just(Happens::RetryDue),
+        6 => Just(Step::Roll),
+        2 => any::<bool>().prop_map(|rolling| Step::Reconfigured { rolling }),
+        2 => Just(Step::Start),
+        1 => Just(Step::Stop),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Drains),
+        1 => Just(Step::OverLimit),
+        9 => (0usize..3).prop_map(Step::Connected),
+        6 => (0usize..3, any::<bool>()).prop_map(|(role, clean)| Step::Ended(role, clean)),
+        3 => Just(Step::RetryDue),
     ]
 }
 
-fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<SupervisionInput> {
-    Some(match what {
-        Happens::Roll => SupervisionInput::Roll,
-        Happens::Reconfigured { rolling } => SupervisionInput::Reconfigured(SupervisionConfig {
+fn input(
+    step: &Step,
+    generations: &mut Generations,
+    supervision: &Supervision,
+) -> Option<SupervisionInput> {
+    Some(match step {
+        Step::Roll => SupervisionInput::Roll,
+        Step::Reconfigured { rolling } => SupervisionInput::Reconfigured(SupervisionConfig {
             rolling: *rolling,
-            ..RULES
+            ..CONFIG
         }),
-        Happens::Start => SupervisionInput::Start { by_operator: true },
-        Happens::Stop => SupervisionInput::Stop(TransitionReason::OperatorRequest.into()),
-        Happens::Restart => SupervisionInput::Restart,
-        Happens::Drains => SupervisionInput::Reported {
+        Step::Start => SupervisionInput::Start { by_operator: true },
+        Step::Stop => SupervisionInput::Stop(TransitionReason::OperatorRequest.into()),
+        Step::Restart => SupervisionInput::Restart,
+        Step::Drains => SupervisionInput::Reported {
             from: String::new(),
             to: "draining".into(),
             reason: String::new(),
         },
-        Happens::OverLimit => SupervisionInput::LimitExceeded(it.generation(), "too much".into()),
-        Happens::Connected(which) => {
-            let life = lives.of(*which).filter(|_| *which < 2)?;
-            // A life says so once.
-            lives.connected.insert(life).then_some(())?;
-            SupervisionInput::Connected(life)
+        Step::OverLimit => {
+            SupervisionInput::LimitExceeded(supervision.generation(), "too much".into())
         }
-        Happens::Ended(which, clean) => {
+        Step::Connected(role) => {
+            let generation = generations.by_role(*role).filter(|_| *role < 2)?;
+            // A generation connects once.
+            generations.connected.insert(generation).then_some(())?;
+            SupervisionInput::Connected(generation)
+        }
+        Step::Ended(role, clean) => {
             let exit = if *clean {
                 ServerExit::Clean
             } else {
                 ServerExit::Failed("exit status 1".into())
             };
-            SupervisionInput::Ended(lives.of(*which)?, exit, "it ended".into())
+            SupervisionInput::Ended(generations.by_role(*role)?, exit, "it ended".into())
         }
-        Happens::RetryDue => {
-            lives.waits.then_some(())?;
-            SupervisionInput::RetryDue(it.generation())
+        Step::RetryDue => {
+            generations.retry_planned.then_some(())?;
+            SupervisionInput::RetryDue(supervision.generation())
         }
     })
 }
@@ -167,77 +172,76 @@ fn input(what: &Happens, lives: &mut Lives, it: &Supervision) -> Option<Supervis
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// MGP-117, MGP-130: in whatever order the lives of a rolling restart come and go: calls go to the current
-    /// life and only while that is connected; nothing but the end of that life, or an order, takes a connected
-    /// server from its callers; no life is lost sight of.
+    /// MGP-117, MGP-130: in any order of events, calls go to the current generation and only while that is connected;
+    /// only its exit or an order interrupts calls; every generation is tracked.
     #[test]
-    fn a_rolling_restart_leaves_no_gap(all in prop::collection::vec(happens(), 1..80)) {
-        let (mut it, mut lives) = (Supervision::new(RULES, MonotonicTime::START), Lives::default());
+    fn a_rolling_restart_does_not_interrupt_calls(all in prop::collection::vec(steps(), 1..80)) {
+        let (mut supervision, mut generations) = (Supervision::new(CONFIG, MonotonicTime::START), Generations::default());
         let mut now = MonotonicTime::START;
-        for what in all {
+        for step in all {
             now = now + Duration::from_millis(10);
-            let Some(input) = input(&what, &mut lives, &it) else { continue };
-            let (before, others) = (lives.open, lives.leaving.or(lives.beside));
-            lives.answered = false;
-            for effect in it.handle(input, now) {
-                lives.perform(&effect);
+            let Some(input) = input(&step, &mut generations, &supervision) else { continue };
+            let (before, others) = (generations.accepting, generations.retiring.or(generations.replacement));
+            generations.stop_answered = false;
+            for effect in supervision.handle(input, now) {
+                generations.perform(&effect);
             }
-            let connected = it.lifecycle.state() == LifecycleState::Connected;
-            prop_assert_eq!(connected, lives.open.is_some(), "{:?}: {:?}", what, lives);
-            prop_assert!(lives.open.is_none() || lives.open == lives.current);
-            prop_assert_eq!(lives.current.is_some(), it.is_running);
-            prop_assert_eq!(lives.beside, it.rolling.replacement);
-            prop_assert_eq!(lives.leaving, it.rolling.retiring);
-            let gapless = match &what {
-                Happens::Roll => true,
-                Happens::Connected(_)
-                | Happens::Ended(1 | 2, _)
-                | Happens::RetryDue
-                | Happens::Start => true,
-                Happens::Reconfigured { rolling } => *rolling && others.is_none(),
-                Happens::Ended(..)
-                | Happens::Stop
-                | Happens::Restart
-                | Happens::Drains
-                | Happens::OverLimit => false,
+            let connected = supervision.lifecycle.state() == LifecycleState::Connected;
+            prop_assert_eq!(connected, generations.accepting.is_some(), "{:?}: {:?}", step, generations);
+            prop_assert!(generations.accepting.is_none() || generations.accepting == generations.current);
+            prop_assert_eq!(generations.current.is_some(), supervision.is_running);
+            prop_assert_eq!(generations.replacement, supervision.rolling.replacement);
+            prop_assert_eq!(generations.retiring, supervision.rolling.retiring);
+            let is_uninterrupted = match &step {
+                Step::Roll => true,
+                Step::Connected(_)
+                | Step::Ended(1 | 2, _)
+                | Step::RetryDue
+                | Step::Start => true,
+                Step::Reconfigured { rolling } => *rolling && others.is_none(),
+                Step::Ended(..)
+                | Step::Stop
+                | Step::Restart
+                | Step::Drains
+                | Step::OverLimit => false,
             };
-            prop_assert!(!gapless || before.is_none() || lives.open.is_some(), "{:?}", what);
-            prop_assert!(!lives.answered || lives.leaving.is_none(), "one still leaves");
+            prop_assert!(!is_uninterrupted || before.is_none() || generations.accepting.is_some(), "{:?}", step);
+            prop_assert!(!generations.stop_answered || generations.retiring.is_none(), "a generation still retires");
         }
     }
 }
 
 fn rolling() -> Supervision {
-    let mut it = Supervision::new(RULES, MonotonicTime::START);
+    let mut supervision = Supervision::new(CONFIG, MonotonicTime::START);
     for input in [
         SupervisionInput::Start { by_operator: false },
         SupervisionInput::Connected(1),
         SupervisionInput::Roll,
     ] {
-        it.handle(input, MonotonicTime::START);
+        supervision.handle(input, MonotonicTime::START);
     }
-    it
+    supervision
 }
 
-fn ended(life: u64) -> SupervisionInput {
-    SupervisionInput::Ended(life, ServerExit::Failed("no".into()), "no".into())
+fn ended(generation: u64) -> SupervisionInput {
+    SupervisionInput::Ended(generation, ServerExit::Failed("no".into()), "no".into())
 }
 
 #[test]
-fn a_second_life_that_fails_leaves_the_first_as_it_was() {
-    let mut it = rolling();
-    it.handle(ended(2), MonotonicTime::START);
-    let status = it.status(None, MonotonicTime::START);
+fn a_failed_replacement_leaves_the_current_generation_connected() {
+    let mut supervision = rolling();
+    supervision.handle(ended(2), MonotonicTime::START);
+    let status = supervision.status(None, MonotonicTime::START);
     assert_eq!(status.state, LifecycleState::Connected);
     assert_eq!(status.roll, RollStatus::Failed("no".into()));
-    assert!(it.is_current_generation(1));
+    assert!(supervision.is_current_generation(1));
 }
 
-/// MGP-145: restarts of the life that stays are those of its own entry, not of the one that failed.
+/// MGP-145: the config of the generation that stays applies again.
 #[test]
-fn a_change_that_failed_does_not_rule_over_later_restarts() {
-    let mut it = Supervision::new(RULES, MonotonicTime::START);
-    let mut changed = RULES;
+fn a_failed_config_does_not_apply_to_later_restarts() {
+    let mut supervision = Supervision::new(CONFIG, MonotonicTime::START);
+    let mut changed = CONFIG;
     changed.restart.policy = RestartPolicy::Never;
     changed.is_remote = true;
     for input in [
@@ -245,43 +249,46 @@ fn a_change_that_failed_does_not_rule_over_later_restarts() {
         SupervisionInput::Connected(1),
         SupervisionInput::Reconfigured(changed),
     ] {
-        it.handle(input, MonotonicTime::START);
+        supervision.handle(input, MonotonicTime::START);
     }
-    let effects = it.handle(ended(2), MonotonicTime::START);
+    let effects = supervision.handle(ended(2), MonotonicTime::START);
     assert!(effects.contains(&SupervisionEffect::RollFailed("no".into())));
-    let effects = it.handle(ended(1), MonotonicTime::START);
+    let effects = supervision.handle(ended(1), MonotonicTime::START);
     let restarts = |effect: &SupervisionEffect| matches!(effect, SupervisionEffect::RetryAt(_));
     assert!(effects.iter().any(restarts), "{effects:?}");
-    let status = it.status(None, MonotonicTime::START);
-    assert!(!status.is_unreachable, "the life that ended was a process");
+    let status = supervision.status(None, MonotonicTime::START);
+    assert!(
+        !status.is_unreachable,
+        "the generation that ended was a process"
+    );
 }
 
 #[test]
-fn a_second_life_goes_on_where_the_first_one_dies() {
-    let mut it = rolling();
-    let effects = it.handle(ended(1), MonotonicTime::START);
+fn a_replacement_is_promoted_when_the_current_generation_exits() {
+    let mut supervision = rolling();
+    let effects = supervision.handle(ended(1), MonotonicTime::START);
     assert!(effects.contains(&SupervisionEffect::PromoteReplacement));
-    let status = it.status(None, MonotonicTime::START);
+    let status = supervision.status(None, MonotonicTime::START);
     assert_eq!(status.state, LifecycleState::Restarting);
-    it.handle(SupervisionInput::Connected(2), MonotonicTime::START);
-    let status = it.status(None, MonotonicTime::START);
+    supervision.handle(SupervisionInput::Connected(2), MonotonicTime::START);
+    let status = supervision.status(None, MonotonicTime::START);
     assert_eq!(status.state, LifecycleState::Connected);
 }
 
 #[test]
-fn the_first_life_is_told_why_it_leaves_and_a_stop_waits_for_it() {
-    let mut it = rolling();
-    let effects = it.handle(SupervisionInput::Connected(2), MonotonicTime::START);
-    let leaves = |effect: &SupervisionEffect| {
+fn a_stop_waits_for_the_retiring_generation() {
+    let mut supervision = rolling();
+    let effects = supervision.handle(SupervisionInput::Connected(2), MonotonicTime::START);
+    let is_switch = |effect: &SupervisionEffect| {
         matches!(effect, SupervisionEffect::SwitchToReplacement(order)
             if order.reason == TransitionReason::OperatorRequest && order.drain_timeout.is_some())
     };
-    assert!(effects.iter().any(leaves));
+    assert!(effects.iter().any(is_switch));
     let stop = SupervisionInput::Stop(TransitionReason::KernelShutdown.into());
-    let effects = it.handle(stop, MonotonicTime::START);
+    let effects = supervision.handle(stop, MonotonicTime::START);
     assert!(effects.contains(&SupervisionEffect::HurryRetiring));
-    let effects = it.handle(ended(2), MonotonicTime::START);
+    let effects = supervision.handle(ended(2), MonotonicTime::START);
     assert!(!effects.contains(&SupervisionEffect::AnswerStopRequests));
-    let effects = it.handle(ended(1), MonotonicTime::START);
+    let effects = supervision.handle(ended(1), MonotonicTime::START);
     assert!(effects.contains(&SupervisionEffect::AnswerStopRequests));
 }

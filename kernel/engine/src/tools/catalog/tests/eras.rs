@@ -55,7 +55,7 @@ fn a_legacy_client_sees_no_output_schema_it_cannot_read() {
 /// SEP-2243: the route knows which arguments headers repeat; a tool that breaks the rules costs the
 /// others nothing.
 #[test]
-fn a_tool_brings_the_headers_of_its_arguments() {
+fn a_tool_has_the_headers_of_its_arguments() {
     let tool = |name: &str, properties: &str| {
         format!(
             r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{properties}}}}}"#
@@ -125,7 +125,7 @@ fn pages_are_shared_where_nothing_differs() {
 /// MCP-029: a cursor belongs to the form it was cut from, and goes on when the forms become one or
 /// part.
 #[test]
-fn cursors_of_the_eras_are_not_mixed_up() {
+fn cursors_are_valid_for_one_protocol_family() {
     let first = Catalog::empty(paging(1)).with_offers(&[offering("a", &[PLAIN, LIST])]);
     let view = one("a");
     let cursor = |catalog: &Catalog, era| {

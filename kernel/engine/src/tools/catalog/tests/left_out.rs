@@ -5,7 +5,7 @@ use super::*;
 /// CMCP-049, MCP schema: what lacks a member that each of its kind has, or has it in another form, is
 /// left out by name; clients that read strictly would lose the whole list with it.
 #[test]
-fn what_lacks_a_required_member_is_left_out_by_name() {
+fn items_without_a_required_member_are_rejected_by_name() {
     let offer = ServerOffer::new(id("a"));
     let wrong = |kind, definition: &str| {
         let offer = offer.clone().with_list(kind, &[definition]);
@@ -92,7 +92,7 @@ fn what_lacks_a_required_member_is_left_out_by_name() {
 
 /// MCP-045: the route of a prompt carries what it cannot do without.
 #[test]
-fn a_prompt_brings_what_it_cannot_do_without() {
+fn a_prompt_has_its_required_arguments() {
     let raw = r#"{"name":"p","arguments":[{"name":"b","required":true},{"name":"c"},{"name":"a","required":true}]}"#;
     let offer = ServerOffer::new(id("s")).with_list(ListKind::Prompts, &[raw]);
     let catalog = empty().with_offers(&[Arc::new(offer)]);

@@ -15,7 +15,7 @@ fn leads_to(catalog: &Catalog, name: &str) -> Option<String> {
 /// PRJ-008, FED-061: tools of other nodes have the node's name in front, and no local name changes or leads elsewhere
 /// because a node came.
 #[test]
-fn a_node_that_comes_changes_no_name_of_this_one() {
+fn a_new_node_does_not_change_local_names() {
     let local = [
         tools("demo", &["time", "echo"]),
         tools("nasty", &["time_2"]),
@@ -55,7 +55,7 @@ fn a_node_that_comes_changes_no_name_of_this_one() {
 
 /// The same holds for URIs: those of other nodes are wrapped, and lead back.
 #[test]
-fn uris_of_other_nodes_are_wrapped_and_take_none_away() {
+fn uris_of_other_nodes_are_wrapped_and_do_not_hide_local_ones() {
     let local = resources("files", &["file:///a"], &["file:///{+path}"]);
     let far = resources(
         "nas/files",
@@ -91,7 +91,7 @@ fn uris_of_other_nodes_are_wrapped_and_take_none_away() {
 /// CMCP-014: what another node tells of a tool is refused for the reasons and in the words for which a tool of this
 /// node is; of what is taken no compiled schema stays.
 #[test]
-fn schemas_of_other_nodes_are_judged_when_they_come_and_compiled_when_they_are_needed() {
+fn schemas_of_other_nodes_are_checked_early_and_compiled_lazily() {
     let schema = |name: &str, schema: &str| {
         format!(r#"{{"name":"{name}","description":"d","inputSchema":{schema}}}"#)
     };
@@ -146,7 +146,7 @@ fn schemas_of_other_nodes_are_judged_when_they_come_and_compiled_when_they_are_n
 
 /// A definition that came from another node is in memory once, whatever it is called and in however many lists.
 #[test]
-fn a_definition_is_shared_by_all_that_hold_it() {
+fn a_definition_is_shared_between_lists() {
     let definition: Arc<str> = tool("time").into();
     let offer =
         ServerOffer::new(id("nas/demo")).with_list(ListKind::Tools, &[Arc::clone(&definition)]);

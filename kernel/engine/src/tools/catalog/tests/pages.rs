@@ -25,7 +25,7 @@ fn pages_lead_to_the_end() {
 
 /// MCP-029: a cursor belongs to one list of one view.
 #[test]
-fn foreign_cursors_are_refused() {
+fn foreign_cursors_are_rejected() {
     let catalog = Catalog::empty(paging(1));
     let catalog = catalog.with_offers(&[tools("a", &["x", "y"]), tools("b", &["x", "y"])]);
     let page = catalog
@@ -65,7 +65,7 @@ fn foreign_cursors_are_refused() {
 }
 
 #[test]
-fn a_cursor_survives_changes_around_its_place() {
+fn a_cursor_survives_changes_around_its_position() {
     let catalog = Catalog::empty(paging(2)).with_offers(&[tools("a", &["p", "q", "r", "s"])]);
     let page = catalog
         .page(

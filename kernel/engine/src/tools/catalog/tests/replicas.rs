@@ -34,7 +34,7 @@ fn places(catalog: &Catalog, name: &str) -> Vec<String> {
 
 /// FEDERATION, "Calls across nodes": the same specification, name and schemas, and both marks, are one entry.
 #[test]
-fn replicas_are_one_entry_and_what_differs_is_not() {
+fn only_equal_replicas_are_one_entry() {
     let other_schema = ServerOffer::new(id("den/files")).with_list(
         ListKind::Tools,
         &[json!({"name": "read", "inputSchema": {"type": "object", "title": "t"}}).to_string()],
@@ -64,7 +64,7 @@ fn replicas_are_one_entry_and_what_differs_is_not() {
 
 /// The entry keeps the name it has for as long as its first member is there, and this node's own comes first.
 #[test]
-fn an_entry_keeps_its_name_and_the_names_of_who_is_gone() {
+fn an_entry_keeps_its_name_and_those_of_removed_replicas() {
     let (nas, attic) = (
         marked("nas/files", &["read"], 1),
         marked("attic/files", &["read"], 1),
@@ -94,7 +94,7 @@ fn an_entry_keeps_its_name_and_the_names_of_who_is_gone() {
 
 /// Whoever may call one of them is shown the entry; a mark that is taken back makes two of it.
 #[test]
-fn the_entry_is_shown_to_who_may_call_one_of_them() {
+fn the_entry_is_visible_to_callers_of_any_replica() {
     let (nas, attic) = (
         marked("nas/files", &["read"], 1),
         marked("attic/files", &["read"], 1),
@@ -202,7 +202,7 @@ fn prompts_and_resources_of_replicas_are_one_entry_each() {
 
 /// This node's own comes first, and the names of who is gone lead to who is left.
 #[test]
-fn what_is_read_keeps_its_name_and_the_names_of_who_is_gone() {
+fn read_items_keep_their_name_and_those_of_removed_replicas() {
     let (nas, attic) = (
         readable("nas/it", "what", "text/plain"),
         readable("attic/it", "what", "text/plain"),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_comes_apart_where_another_thing_begins() {
+    fn a_request_is_split_into_clauses() {
         let text = "Read the sales of version 3.5, plot them as a bar chart and mail it to the whole team. Thanks!";
         assert_eq!(
             split_clauses(text),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_goes_with_its_neighbour() {
+    fn short_clauses_are_merged() {
         assert_eq!(
             split_clauses("Compare red, green, blue paint. Order the cheapest paint online"),
             [
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_end_has_few_parts() {
+    fn clauses_are_bounded() {
         let parts = split_clauses(&"do this great thing; ".repeat(1000));
         assert_eq!(parts.len(), CLAUSES_MAX + 1);
         assert_eq!(parts[CLAUSES_MAX].len(), REST_MAX);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_what_lies_there() {
+    fn a_path_is_its_file_type() {
         assert!(FILE_TYPES.is_sorted(), "it is searched by halves");
         for (text, words) in [
             (

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_way_to_say_it_counts_whatever_its_form() {
+    fn the_longest_synonym_matches_in_any_form() {
         assert_eq!(find_synonyms("Zip the photos"), ["compress", "image"]);
         assert_eq!(
             find_synonyms("do you remember?"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_end_adds_no_more_than_its_bound() {
+    fn synonyms_of_a_long_text_are_bounded() {
         assert!(find_synonyms(SYNONYM_LINES).len() <= SYNONYMS_MAX);
     }
 

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_added_dropped_changed_and_swapped() {
+    fn insertions_deletions_substitutions_and_swaps_are_found() {
         for (a, b, distance) in [
             ("fiel", "file", 1),
             ("fil", "file", 1),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn short_words_and_numbers_are_taken_as_they_are() {
+    fn short_words_and_numbers_are_not_corrected() {
         for word in ["cat", "", "20261", &"x".repeat(49)] {
             assert!(MisspelledWord::parse(word).is_none(), "{word}");
         }

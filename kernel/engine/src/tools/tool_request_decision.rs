@@ -1,8 +1,7 @@
-//! What comes of an agent's request for tools (MGP §16.6): which of those that were found are loaded,
-//! which wait for a person, and when an agent may make what is not there.
+//! The decision about an agent's request for tools (MGP §16.6): which found tools are loaded, which wait for approval, and
+//! when the agent may create a missing tool.
 //!
-//! Searching, and asking the gates of servers, is done by the caller, capability by capability; what
-//! it found comes in, a decision goes out.
+//! The caller searches and checks permissions for each capability, and passes the results.
 
 use std::collections::BTreeSet;
 
@@ -17,26 +16,25 @@ use mgp_screening::code_safety::{Level, MAX_CODE_BYTES};
 #[cfg(test)]
 mod tests;
 
-/// Most capabilities of one request: each is a search of its own.
+/// Most capabilities of one request: each requirements a search.
 pub(crate) const CAPABILITIES_MAX: usize = 16;
-/// Longest kind of input or of output, in bytes, and what is told of a capability in the answer; a
-/// longer one is searched for as a whole.
+/// Longest input or output type, and longest echo of a capability in the answer, in bytes. A longer capability is still
+/// searched for as a whole.
 pub(crate) const WORD_MAX: usize = 256;
-/// Most kinds of inputs, and of outputs.
+/// Most input types, and most output types.
 pub(crate) const TYPES_MAX: usize = 16;
-/// Hits worth asking for of each capability: the best may wait for a person where the next does not.
+/// Search hits per capability: the best may need an approval where the next does not.
 pub const CANDIDATES_MAX: usize = 5;
-/// How far behind the best a tool may be, by the score of the same search, to be taken in its place:
-/// because it can be called now, or is no riskier than wished.
+/// The least score, relative to the best hit of the search, of a tool that may replace it because it can be called now or
+/// has at most the preferred risk.
 ///
-/// It must do the same work, not some of it. Tools of one name in two servers stood within 0.93 of each
-/// other. Of tools within 0.9 of the best one every fourth was of use, of those below 0.8 none; of the
-/// best ones two of three.
+/// The replacement must do the same work. In measurements, tools of one name in two servers scored within 0.93 of each
+/// other. Of tools within 0.9 of the best one a quarter was useful, below 0.8 none; of the best ones two thirds.
 const SCORE_MIN: f32 = 0.9;
-/// Why a request is none.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// Nothing is asked for.
+    /// No capability is named.
     #[error("name at least one capability, such as \"statistics\"")]
     Empty,
     /// More than [`CAPABILITIES_MAX`], or [`TYPES_MAX`].
@@ -49,51 +47,56 @@ pub enum BadRequest {
     Length(&'static str, usize),
 }
 
-/// A search that a request makes.
+/// One search of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The capability it is for, as it was named; of a long one the beginning, and `…`.
+    /// The requested capability, truncated with `…` if long.
     pub capability: String,
-    /// What to search for.
+    /// The search text.
     pub text: String,
 }
 
-/// The searches of a request: one for each capability, each named once.
+/// The searches of a request: one for each distinct capability.
 ///
 /// # Errors
-/// [`BadRequest`] for one that asks for nothing or too much.
-pub fn build_queries(needs: &Requirements) -> Result<Vec<Query>, BadRequest> {
-    if needs.capabilities.is_empty() {
+/// [`BadRequest`] if it names nothing or too much.
+pub fn build_queries(requirements: &Requirements) -> Result<Vec<Query>, BadRequest> {
+    if requirements.capabilities.is_empty() {
         return Err(BadRequest::Empty);
     }
     for (name, list, max) in [
-        ("capabilities", &needs.capabilities, CAPABILITIES_MAX),
-        ("input_types", &needs.input_types, TYPES_MAX),
-        ("output_types", &needs.output_types, TYPES_MAX),
+        ("capabilities", &requirements.capabilities, CAPABILITIES_MAX),
+        ("input_types", &requirements.input_types, TYPES_MAX),
+        ("output_types", &requirements.output_types, TYPES_MAX),
     ] {
         if list.len() > max {
             return Err(BadRequest::TooMany(name, list.len(), max));
         }
-        // A capability is a description: a long one is no mistake.
-        let most = if name == "capabilities" {
+        // A capability is a description and may be long.
+        let max_len = if name == "capabilities" {
             usize::MAX
         } else {
             WORD_MAX
         };
-        let fits = |text: &str| (1..=most).contains(&text.trim().len());
+        let fits = |text: &str| (1..=max_len).contains(&text.trim().len());
         if let Some(text) = list.iter().find(|text| !fits(text)) {
             return Err(BadRequest::Length(name, text.trim().len()));
         }
     }
     let mut seen = BTreeSet::new();
-    let once = needs.capabilities.iter().map(|one| one.trim());
-    let once = once.filter(|one| seen.insert(one.to_lowercase()));
-    Ok(once.map(|one| build_query(one, needs)).collect())
+    let capabilities = requirements.capabilities.iter().map(|text| text.trim());
+    let distinct = capabilities.filter(|text| seen.insert(text.to_lowercase()));
+    Ok(distinct
+        .map(|text| build_query(text, requirements))
+        .collect())
 }
 
-fn build_query(capability: &str, needs: &Requirements) -> Query {
+fn build_query(capability: &str, requirements: &Requirements) -> Query {
     let mut text = capability.replace('_', " ");
-    for (word, types) in [("from", &needs.input_types), ("to", &needs.output_types)] {
+    for (word, types) in [
+        ("from", &requirements.input_types),
+        ("to", &requirements.output_types),
+    ] {
         if !types.is_empty() {
             text.push_str(&format!(" {word} {}", types.join(", ").replace('_', " ")));
         }
@@ -115,27 +118,27 @@ fn truncate_capability(capability: &str) -> String {
     }
 }
 
-/// Whether a tool can be called by the one who asks. One that is denied is not a candidate at all.
+/// Whether the requesting agent can call a tool. A denied tool is no candidate at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Readiness {
-    /// Now.
+    /// It can be called now.
     Ready,
-    /// When a person has allowed its server what it lacks.
+    /// Its server needs a permission that waits for approval.
     AwaitingApproval,
-    /// Not: its server was denied what it lacks, and asking again changes nothing.
+    /// Its server was denied a permission that it needs.
     PermissionDenied,
 }
 
 /// A tool that was found for a capability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate<T> {
-    /// The caller's own handle of it.
+    /// The caller's handle of the tool.
     pub tool: T,
-    /// How well it fits, by which those of one capability are ordered.
+    /// The search score, by which the candidates of one capability are ordered.
     pub score: f32,
-    /// Whether it does what is asked for at all, by the evidence of the search.
+    /// Whether the search has evidence that it matches at all.
     pub is_match: bool,
-    /// By the kernel's own judgement.
+    /// The risk as assessed by the kernel.
     pub risk: RiskLevel,
     /// Whether it can be called.
     pub readiness: Readiness,
@@ -144,59 +147,57 @@ pub struct Candidate<T> {
 /// What was found for one capability, the best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapabilityMatches<T> {
-    /// The capability, as it was written.
+    /// The requested capability.
     pub capability: String,
-    /// What the agent may know of.
+    /// The candidates that the agent may know of.
     pub candidates: Vec<Candidate<T>>,
 }
 
-/// May the agent make what is not there? (later drafts of §16.6; A-51)
+/// Whether the agent may create a missing tool (later drafts of §16.6; A-51).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreationConditions {
     /// The operator switched it on; it is off by default.
     pub is_enabled: bool,
-    /// The client said `tool_creation: {enabled: true}` when MGP was negotiated, or speaks plain MCP, in
-    /// which that cannot be said.
+    /// The client negotiated `tool_creation: {enabled: true}`, or uses plain MCP, which has no such option.
     pub is_negotiated: bool,
     /// The agent has `code_execution`.
     pub can_run_code: bool,
-    /// The policy for servers of this kind: nobody else than a person decides under another one than
-    /// `auto_approve`, so that nothing can be promised.
+    /// The policy for such servers: only `auto_approve` needs no operator's decision, so only then can the kernel promise
+    /// the outcome.
     pub policy: Policy,
-    /// What is made ends with the session, so there has to be one.
+    /// A created tool ends with the session, so one must exist.
     pub has_session: bool,
 }
 
 impl CreationConditions {
-    /// All of it must hold.
     #[must_use]
     pub(crate) fn is_allowed(self) -> bool {
-        let automatic = self.policy == Policy::AutoApprove;
-        let asked_for = self.is_enabled && self.is_negotiated;
-        asked_for && self.can_run_code && automatic && self.has_session
+        let is_automatic = self.policy == Policy::AutoApprove;
+        let is_requested = self.is_enabled && self.is_negotiated;
+        is_requested && self.can_run_code && is_automatic && self.has_session
     }
 }
 
-/// What comes of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestOutcome<T> {
-    /// The word.
+    /// The overall status.
     pub status: Fulfilment,
-    /// To be loaded, each once, in the order of the capabilities.
+    /// Tools to load, each once, in the order of the capabilities.
     pub to_load: Vec<T>,
-    /// Found, and waiting for a person.
+    /// Tools that wait for approval.
     pub pending: Vec<T>,
-    /// The capabilities nothing was found for.
+    /// Capabilities without a match.
     pub unavailable: Vec<String>,
-    /// How to make what is not there.
+    /// Instructions to create the missing tools.
     pub creation: Option<Creation>,
 }
 
-/// Decides. `preferred` is a wish: a riskier tool is taken where no other one fits.
+/// Decides about a request. A riskier tool than `preferred` is chosen if no other one fits.
 pub fn decide<T: Clone + PartialEq>(
-    sought: &[CapabilityMatches<T>],
+    matches: &[CapabilityMatches<T>],
     preferred: Option<RiskLevel>,
-    creating: CreationConditions,
+    creation: CreationConditions,
 ) -> RequestOutcome<T> {
     let mut out = RequestOutcome {
         status: Fulfilment::Unavailable,
@@ -205,43 +206,42 @@ pub fn decide<T: Clone + PartialEq>(
         unavailable: Vec::new(),
         creation: None,
     };
-    for one in sought {
-        match choose_candidate(&one.candidates, preferred) {
+    for capability in matches {
+        match choose_candidate(&capability.candidates, preferred) {
             Some(found) if found.readiness == Readiness::Ready => {
                 add_unique(&mut out.to_load, &found.tool)
             }
             Some(found) => add_unique(&mut out.pending, &found.tool),
-            None => out.unavailable.push(one.capability.clone()),
+            None => out.unavailable.push(capability.capability.clone()),
         }
     }
-    let nothing = out.to_load.is_empty() && out.pending.is_empty();
+    let is_empty = out.to_load.is_empty() && out.pending.is_empty();
     out.status = match (out.to_load.is_empty(), out.pending.is_empty()) {
         (false, true) if out.unavailable.is_empty() => Fulfilment::Fulfilled,
         (false, _) => Fulfilment::Partial,
         (true, false) => Fulfilment::PendingApproval,
         (true, true) => Fulfilment::Unavailable,
     };
-    if nothing && !out.unavailable.is_empty() && creating.is_allowed() {
+    if is_empty && !out.unavailable.is_empty() && creation.is_allowed() {
         out.status = Fulfilment::Creating;
         out.creation = Some(describe_creation(&out.unavailable));
     }
     out
 }
 
-/// The best that fits, or what is about as good: that can be called now, rather than when somebody said
-/// yes; and within each, that is no riskier than wished.
+/// The best match, or one about as good: preferably callable without an approval, then with at most the preferred risk.
 fn choose_candidate<T>(
     candidates: &[Candidate<T>],
     preferred: Option<RiskLevel>,
 ) -> Option<&Candidate<T>> {
-    let open = |one: &&Candidate<T>| one.readiness != Readiness::PermissionDenied;
-    let fit = || candidates.iter().filter(open).filter(|one| one.is_match);
-    let best = fit().map(|one| one.score).fold(0.0, f32::max);
-    let near = fit().filter(|one| one.score >= best * SCORE_MIN);
-    let wished = |one: &Candidate<T>| preferred.is_none_or(|most| one.risk <= most);
-    // Of equals the first is kept: the order of the search is the order of fitting.
+    let is_open = |c: &&Candidate<T>| c.readiness != Readiness::PermissionDenied;
+    let fitting = || candidates.iter().filter(is_open).filter(|c| c.is_match);
+    let best = fitting().map(|c| c.score).fold(0.0, f32::max);
+    let near = fitting().filter(|c| c.score >= best * SCORE_MIN);
+    let is_preferred = |c: &Candidate<T>| preferred.is_none_or(|most| c.risk <= most);
+    // Ties keep the order of the search.
     near.min_by(|a, b| {
-        let rank = |one: &Candidate<T>| (one.readiness, !wished(one));
+        let rank = |c: &Candidate<T>| (c.readiness, !is_preferred(c));
         rank(a).cmp(&rank(b)).then(b.score.total_cmp(&a.score))
     })
 }

@@ -1,6 +1,6 @@
 use super::*;
 use mgp_protocol::mgp::tools::Fulfilment::{
-    Creating as Made, Fulfilled, Partial, PendingApproval, Unavailable,
+    Creating, Fulfilled, Partial, PendingApproval, Unavailable,
 };
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn tool(name: &'static str, score: f32, readiness: Readiness) -> Candidate<&'sta
     }
 }
 
-fn sought(
+fn matches(
     capability: &str,
     candidates: &[Candidate<&'static str>],
 ) -> CapabilityMatches<&'static str> {
@@ -45,12 +45,12 @@ fn status(all: &[CapabilityMatches<&'static str>]) -> Fulfilment {
     decide(all, None, CLOSED).status
 }
 
-/// MGP-250..MGP-253: four of the five words.
+/// MGP-250..MGP-253: all statuses but `creating`.
 #[test]
 fn the_status_says_how_much_was_found() {
-    let ready = sought("a", &[tool("x", 0.9, Ready)]);
-    let waits = sought("b", &[tool("y", 0.9, AwaitingApproval)]);
-    let none = sought("c", &[]);
+    let ready = matches("a", &[tool("x", 0.9, Ready)]);
+    let waits = matches("b", &[tool("y", 0.9, AwaitingApproval)]);
+    let none = matches("c", &[]);
     assert_eq!(status(std::slice::from_ref(&ready)), Fulfilled);
     assert_eq!(status(&[ready.clone(), none.clone()]), Partial);
     assert_eq!(status(&[ready.clone(), waits.clone()]), Partial);
@@ -63,78 +63,79 @@ fn the_status_says_how_much_was_found() {
     assert_eq!(all.unavailable, ["c"]);
 }
 
-/// MGP-253: what can be called now comes before what fits a little better and waits; what was denied
-/// counts as not there.
+/// MGP-253: a tool that is ready wins over a slightly better one that requirements an approval; a denied tool counts as missing.
 #[test]
-fn what_can_be_called_comes_first() {
-    let of = |candidates: &[Candidate<&'static str>]| {
-        let out = decide(&[sought("a", candidates)], None, CLOSED);
+fn ready_tools_are_preferred() {
+    let decide_for = |candidates: &[Candidate<&'static str>]| {
+        let out = decide(&[matches("a", candidates)], None, CLOSED);
         (out.to_load, out.pending)
     };
     let best_waits = [
         tool("waits", 1.0, AwaitingApproval),
         tool("ready", 0.95, Ready),
     ];
-    assert_eq!(of(&best_waits), (vec!["ready"], vec![]));
+    assert_eq!(decide_for(&best_waits), (vec!["ready"], vec![]));
     let far_behind = [
         tool("waits", 1.0, AwaitingApproval),
         tool("ready", 0.8, Ready),
     ];
-    assert_eq!(of(&far_behind), (vec![], vec!["waits"]));
+    assert_eq!(decide_for(&far_behind), (vec![], vec!["waits"]));
     assert_eq!(
-        of(&[tool("denied", 1.0, PermissionDenied)]),
+        decide_for(&[tool("denied", 1.0, PermissionDenied)]),
         (vec![], vec![])
     );
-    assert_eq!(of(&[tool("odd", f32::NAN, Ready)]), (vec![], vec![]));
+    assert_eq!(
+        decide_for(&[tool("odd", f32::NAN, Ready)]),
+        (vec![], vec![])
+    );
     let equal = [tool("first", 0.9, Ready), tool("second", 0.9, Ready)];
-    assert_eq!(of(&equal), (vec!["first"], vec![]));
+    assert_eq!(decide_for(&equal), (vec!["first"], vec![]));
 }
 
-/// MGP-248: the preferred risk chooses between tools that fit, and leaves none out.
+/// MGP-248
 #[test]
-fn a_preferred_risk_is_a_wish() {
+fn a_preferred_risk_orders_matches_but_excludes_none() {
     let mut risky = tool("risky", 1.0, Ready);
     risky.risk = RiskLevel::Dangerous;
-    let of = |candidates: &[Candidate<&'static str>], preferred| {
-        decide(&[sought("a", candidates)], preferred, CLOSED).to_load
+    let decide_for = |candidates: &[Candidate<&'static str>], preferred| {
+        decide(&[matches("a", candidates)], preferred, CLOSED).to_load
     };
     let both = [risky.clone(), tool("mild", 0.95, Ready)];
-    assert_eq!(of(&both, None), ["risky"]);
-    assert_eq!(of(&both, Some(RiskLevel::Moderate)), ["mild"]);
-    assert_eq!(of(&both, Some(RiskLevel::Safe)), ["risky"]);
-    assert_eq!(of(&[risky], Some(RiskLevel::Safe)), ["risky"]);
+    assert_eq!(decide_for(&both, None), ["risky"]);
+    assert_eq!(decide_for(&both, Some(RiskLevel::Moderate)), ["mild"]);
+    assert_eq!(decide_for(&both, Some(RiskLevel::Safe)), ["risky"]);
+    assert_eq!(decide_for(&[risky], Some(RiskLevel::Safe)), ["risky"]);
 }
 
-/// MGP-252: of any tools one is the best; that alone is no reason to load it.
+/// MGP-252
 #[test]
-fn the_best_of_what_does_not_fit_is_not_loaded() {
-    let of = |fits| {
-        let one = Candidate {
+fn the_best_hit_is_not_loaded_unless_it_matches() {
+    let decide_for = |fits| {
+        let candidate = Candidate {
             is_match: fits,
             ..tool("x", 1.0, Ready)
         };
-        status(&[sought("a", &[one])])
+        status(&[matches("a", &[candidate])])
     };
-    assert_eq!(of(false), Unavailable);
-    assert_eq!(of(true), Fulfilled);
+    assert_eq!(decide_for(false), Unavailable);
+    assert_eq!(decide_for(true), Fulfilled);
 }
 
-/// MGP-249: a tool that does two things is loaded once.
+/// MGP-249
 #[test]
 fn a_tool_for_two_capabilities_is_loaded_once() {
     let one = [tool("x", 0.9, Ready)];
-    let out = decide(&[sought("a", &one), sought("b", &one)], None, CLOSED);
+    let out = decide(&[matches("a", &one), matches("b", &one)], None, CLOSED);
     assert_eq!((out.status, out.to_load), (Fulfilled, vec!["x"]));
 }
 
-/// MGP-254, MGP-255, A-51: an agent is told to make a tool only when nothing at all was found and each
-/// of the preconditions holds; what it is told keeps to the guardrails.
+/// MGP-254, MGP-255, A-51: and only if nothing was found at all; the instructions keep to the guardrails.
 #[test]
-fn making_a_tool_takes_every_precondition() {
-    let none = [sought("statistics", &[])];
-    let made = decide(&none, None, OPEN);
-    assert_eq!(made.status, Made);
-    let creation = made.creation.unwrap();
+fn creating_a_tool_needs_every_precondition() {
+    let none = [matches("statistics", &[])];
+    let decision = decide(&none, None, OPEN);
+    assert_eq!(decision.status, Creating);
+    let creation = decision.creation.unwrap();
     assert!(creation.instructions.contains("statistics"));
     let bounds = creation.constraints;
     assert_eq!(bounds.register_with, "mgp/discovery/register");
@@ -175,29 +176,33 @@ fn making_a_tool_takes_every_precondition() {
         );
     }
     let some = [
-        sought("statistics", &[]),
-        sought("b", &[tool("x", 1.0, Ready)]),
+        matches("statistics", &[]),
+        matches("b", &[tool("x", 1.0, Ready)]),
     ];
     assert_eq!(decide(&some, None, OPEN).status, Partial);
-    let waits = [sought("statistics", &[tool("x", 1.0, AwaitingApproval)])];
+    let waits = [matches("statistics", &[tool("x", 1.0, AwaitingApproval)])];
     assert_eq!(decide(&waits, None, OPEN).status, PendingApproval);
     assert_eq!(decide::<&str>(&[], None, OPEN).status, Unavailable);
 }
 
-/// MGP-248: a capability is a search, with the kinds of input and output beside it; each once, and
-/// within bounds.
+/// MGP-248: with the input and output types; bounded.
 #[test]
 fn a_request_is_one_search_for_each_capability() {
-    let needs = |capabilities: &[&str]| Requirements {
+    let requirements = |capabilities: &[&str]| Requirements {
         capabilities: capabilities.iter().map(ToString::to_string).collect(),
         input_types: vec!["csv".into(), "tabular_data".into()],
         output_types: vec!["chart".into()],
         preferred_risk_level: None,
     };
-    let asked = build_queries(&needs(&["data_analysis", "statistics", "Statistics "])).unwrap();
-    let told: Vec<(&str, &str)> = asked.iter().map(|q| (&*q.capability, &*q.text)).collect();
+    let asked = build_queries(&requirements(&[
+        "data_analysis",
+        "statistics",
+        "Statistics ",
+    ]))
+    .unwrap();
+    let queries: Vec<(&str, &str)> = asked.iter().map(|q| (&*q.capability, &*q.text)).collect();
     assert_eq!(
-        told,
+        queries,
         [
             (
                 "data_analysis",
@@ -206,24 +211,24 @@ fn a_request_is_one_search_for_each_capability() {
             ("statistics", "statistics from csv, tabular data to chart"),
         ]
     );
-    assert_eq!(build_queries(&needs(&[])), Err(BadRequest::Empty));
-    let many = needs(&["x"; 17]);
+    assert_eq!(build_queries(&requirements(&[])), Err(BadRequest::Empty));
+    let many = requirements(&["x"; 17]);
     assert_eq!(
         build_queries(&many),
         Err(BadRequest::TooMany("capabilities", 17, 16))
     );
     assert_eq!(
-        build_queries(&needs(&[" "])),
+        build_queries(&requirements(&[" "])),
         Err(BadRequest::Length("capabilities", 0))
     );
-    let told = "é".repeat(200);
-    let asked = build_queries(&needs(&[&told])).unwrap();
+    let long_text = "é".repeat(200);
+    let asked = build_queries(&requirements(&[&long_text])).unwrap();
     assert!(
-        asked[0].text.starts_with(&told),
+        asked[0].text.starts_with(&long_text),
         "all of it is searched for"
     );
     assert_eq!(asked[0].capability, format!("{}…", "é".repeat(128)));
-    let mut long = needs(&["x"]);
+    let mut long = requirements(&["x"]);
     long.output_types.push("y".repeat(257));
     assert_eq!(
         build_queries(&long),
@@ -242,18 +247,17 @@ fn candidate() -> impl Strategy<Value = Candidate<u8>> {
 }
 
 proptest! {
-    /// MGP-249..MGP-254: the word and the lists never contradict each other, and only what can be called
-    /// now is loaded.
+    /// MGP-249..MGP-254: and only tools that are ready are loaded.
     #[test]
-    fn the_word_and_the_lists_agree(
+    fn the_status_and_the_lists_agree(
         all in proptest::collection::vec(proptest::collection::vec(candidate(), 0..5), 0..5),
         open: bool, risk in proptest::option::of(0usize..3),
     ) {
-        let sought: Vec<CapabilityMatches<u8>> = all.iter().enumerate().map(|(n, candidates)| CapabilityMatches {
+        let matches: Vec<CapabilityMatches<u8>> = all.iter().enumerate().map(|(n, candidates)| CapabilityMatches {
             capability: format!("c{n}"),
             candidates: candidates.clone(),
         }).collect();
-        let out = decide(&sought, risk.map(|r| RiskLevel::ALL[r]), if open { OPEN } else { CLOSED });
+        let out = decide(&matches, risk.map(|r| RiskLevel::ALL[r]), if open { OPEN } else { CLOSED });
         let nothing = out.to_load.is_empty() && out.pending.is_empty();
         match out.status {
             Fulfilled => prop_assert!(!out.to_load.is_empty() && out.pending.is_empty() && out.unavailable.is_empty()),
@@ -262,14 +266,14 @@ proptest! {
                 prop_assert!(!out.to_load.is_empty() && !all);
             }
             PendingApproval => prop_assert!(out.to_load.is_empty() && !out.pending.is_empty()),
-            Unavailable => prop_assert!(nothing && (!open || sought.is_empty())),
-            Made => prop_assert!(nothing && open && !out.unavailable.is_empty()),
+            Unavailable => prop_assert!(nothing && (!open || matches.is_empty())),
+            Creating => prop_assert!(nothing && open && !out.unavailable.is_empty()),
         }
-        prop_assert_eq!(out.creation.is_some(), out.status == Made);
+        prop_assert_eq!(out.creation.is_some(), out.status == Creating);
         for tool in &out.to_load {
             let ready = |c: &Candidate<u8>| c.tool == *tool && c.readiness == Ready;
             prop_assert!(all.iter().flatten().any(ready));
         }
-        prop_assert!(out.to_load.len() + out.pending.len() + out.unavailable.len() <= sought.len());
+        prop_assert!(out.to_load.len() + out.pending.len() + out.unavailable.len() <= matches.len());
     }
 }
