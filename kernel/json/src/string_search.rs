@@ -12,15 +12,17 @@ use memchr::memmem;
 /// as in text beyond ASCII or in HTML made safe, count for nothing.
 #[must_use]
 pub fn can_contain_string(text: &[u8], word: &str) -> bool {
+    // Most long texts have few escapes, so one pass looks for all of them.
     memmem::find(text, word.as_bytes()).is_some()
-        || (word.contains('/') && memmem::find(text, br"\/").is_some())
-        || memmem::find_iter(text, br"\u00").any(|at| is_escape_in(&text[at + 4..], word))
+        || memchr::memchr_iter(b'\\', text).any(|at| is_escape_in(&text[at + 1..], word))
 }
 
-/// Whether these two digits name a character of the word.
-fn is_escape_in(digits: &[u8], word: &str) -> bool {
-    let [high, low, ..] = *digits else {
-        return false;
+/// Whether what follows a backslash names a character of the word.
+fn is_escape_in(escape: &[u8], word: &str) -> bool {
+    let (high, low) = match *escape {
+        [b'/', ..] => return word.contains('/'),
+        [b'u', b'0', b'0', high, low, ..] => (high, low),
+        _ => return false,
     };
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let code = digit(high).zip(digit(low)).map(|(h, l)| h * 16 + l);
