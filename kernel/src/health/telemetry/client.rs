@@ -31,7 +31,7 @@ pub(super) struct CollectorClient {
 #[derive(Debug)]
 enum ProtocolClient {
     Http(Client),
-    Grpc(UnaryClient),
+    Grpc(Box<UnaryClient>),
 }
 
 /// A collector's response, or its absence.
@@ -69,7 +69,7 @@ impl CollectorClient {
                 headers.insert(CONTENT_TYPE, protobuf);
                 ProtocolClient::Http(client)
             }
-            OtlpProtocol::Grpc => ProtocolClient::Grpc(client.unary_client()),
+            OtlpProtocol::Grpc => ProtocolClient::Grpc(Box::new(client.unary_client())),
         };
         Some(Self {
             protocol,

@@ -119,7 +119,8 @@ impl Pool {
                 Ok(response) => return Ok(response),
             }
         }
-        let connection = OpenConnection::open(dial, &url).await?;
+        // Boxed: it is rare, and its future is larger than the rest of a call.
+        let connection = Box::pin(OpenConnection::open(dial, &url)).await?;
         let sent = connection.send(request, &url, self, &origin).await;
         sent.map_err(|(Attempt::Unsent(error) | Attempt::Failed(error))| error.into())
     }

@@ -61,7 +61,7 @@ pub struct LiteWire {
 #[derive(Debug)]
 enum Binding {
     Http(LiteHttp),
-    Grpc(LiteGrpc),
+    Grpc(Box<LiteGrpc>),
 }
 
 /// One call.
@@ -131,7 +131,7 @@ impl LiteWire {
         headers: HeaderMap,
         passes: &[String],
     ) -> Result<Arc<Self>, String> {
-        let binding = Binding::Grpc(LiteGrpc::new(client, url)?);
+        let binding = Binding::Grpc(Box::new(LiteGrpc::new(client, url)?));
         Ok(Self::new(binding, headers, passes))
     }
 

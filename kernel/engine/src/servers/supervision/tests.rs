@@ -352,26 +352,7 @@ impl Pair {
             Step::RetryDue {
                 late,
                 permitted_now,
-            } => {
-                self.retry &= late;
-                let is_due = !late && !model.is_running() && !model.stop_requested;
-                let needs_permit = is_due && std::mem::take(&mut model.needs_permit);
-                let mut acts = Vec::new();
-                if needs_permit {
-                    model.acts.push(Act::RequestPermit);
-                }
-                if is_due && needs_permit && !permitted_now {
-                    model.acts.push(Act::Retry);
-                } else if is_due {
-                    model.begin();
-                }
-                acts.extend(self.handle(SupervisionInput::RetryDue(generation(late))));
-                if acts.last() == Some(&Act::RequestPermit) {
-                    let wait = Duration::from_millis(if permitted_now { 0 } else { 5 });
-                    acts.extend(self.handle(SupervisionInput::PermitGranted(self.now + wait)));
-                }
-                acts
-            }
+            } => self.apply_retry_due(late, permitted_now, generation(late)),
         };
         for act in &acts {
             self.retry = match act {
@@ -384,6 +365,27 @@ impl Pair {
             self.connected &= !matches!(act, Act::Start(_));
         }
         Some((acts, std::mem::take(&mut self.model.acts)))
+    }
+
+    fn apply_retry_due(&mut self, late: bool, permitted_now: bool, generation: u64) -> Vec<Act> {
+        self.retry &= late;
+        let is_due = !late && !self.model.is_running() && !self.model.stop_requested;
+        let needs_permit = is_due && std::mem::take(&mut self.model.needs_permit);
+        let mut acts = Vec::new();
+        if needs_permit {
+            self.model.acts.push(Act::RequestPermit);
+        }
+        if is_due && needs_permit && !permitted_now {
+            self.model.acts.push(Act::Retry);
+        } else if is_due {
+            self.model.begin();
+        }
+        acts.extend(self.handle(SupervisionInput::RetryDue(generation)));
+        if acts.last() == Some(&Act::RequestPermit) {
+            let wait = Duration::from_millis(if permitted_now { 0 } else { 5 });
+            acts.extend(self.handle(SupervisionInput::PermitGranted(self.now + wait)));
+        }
+        acts
     }
 }
 
