@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
 
+use crate::DIMENSION as HIDDEN;
 use crate::linear::{PANEL, PanelRow, Rows, STEP, multiply};
 use crate::math::softmax;
-use crate::model::{HEADS, HIDDEN};
 
 /// Numbers of a head.
-const WIDTH: usize = HIDDEN / HEADS;
+const WIDTH: usize = HIDDEN / 12;
 // The values of a head are one panel.
 const _: () = assert!(WIDTH == PANEL);
 /// Width of a row with query, key and value of a word.

@@ -19,7 +19,7 @@ use tokenizer::Tokenizer;
 /// compared with them.
 pub const NAME: &str = "all-MiniLM-L6-v2-int8";
 /// How many numbers a vector has.
-pub const DIMENSION: usize = model::HIDDEN;
+pub const DIMENSION: usize = 384;
 /// Most words or parts of words that are read of a text, as the model was trained; what follows is
 /// not read.
 pub(crate) const TOKENS_MAX: usize = 256;

@@ -5,15 +5,13 @@ use std::thread;
 
 use rten_simd::SimdOp;
 
+use crate::DIMENSION as HIDDEN;
 use crate::EmbedError;
 use crate::attention::Attention;
 use crate::linear::Linear;
 use crate::math::{Gelu, NormalizeRows};
 use crate::weights::Tensors;
 
-/// Width of a word's state.
-pub(crate) const HIDDEN: usize = 384;
-pub(crate) const HEADS: usize = 12;
 const LAYERS: usize = 6;
 const INTERMEDIATE: usize = 1536;
 const VOCABULARY: usize = 30522;

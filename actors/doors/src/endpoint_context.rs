@@ -53,7 +53,7 @@ impl Drop for AgentPresence {
         self.agent.disconnect();
         self.endpoint.directory.remove(self.agent.connection);
         // A second panic while the first one unwinds would end the process.
-        let farewell = || self.endpoint.routes.handle_disconnect(&self.agent);
-        let _ = task::catch_panic_sync("farewell", farewell);
+        let disconnect = || self.endpoint.routes.handle_disconnect(&self.agent);
+        let _ = task::catch_panic_sync("connection.disconnect", disconnect);
     }
 }

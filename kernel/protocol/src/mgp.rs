@@ -13,7 +13,7 @@ pub mod negotiation;
 pub mod permission;
 pub mod servers;
 pub mod stream;
-pub mod tool_index_search;
+pub mod index;
 pub mod tools;
 
 use std::borrow::Cow;

@@ -7,7 +7,7 @@ use mgp_engine::tool_names::canonical_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{RESULTS_MAX, SearchFilter, Strategy};
 use mgp_json::member;
-use mgp_protocol::mgp::tool_index_search::{IndexCoverage, Search, SearchResult, Tool};
+use mgp_protocol::mgp::index::{IndexCoverage, Search, SearchResult, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
 use serde_json::value::RawValue;

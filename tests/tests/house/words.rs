@@ -79,7 +79,7 @@ fn tasks_are_named_by_their_owner_and_what_they_do() {
 
 #[test]
 fn a_name_of_a_task_is_found_on_the_next_line_too() {
-    let text = "fn f() { task::supervised(\n    \"life of it\", f);\n task::caught(\"a.b\", g) }\n\
+    let text = "fn f() { task::supervised(\n    \"life of it\", f);\n task::catch_panic(\"a.b\", g) }\n\
                 #[cfg(test)]\nmod tests { supervised(\"held\", f) }";
     let names = task_names(text);
     assert_eq!(names, ["life of it", "a.b"]);

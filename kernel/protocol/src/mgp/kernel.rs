@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;
 use super::servers::Server;
-use super::tool_index_search::IndexCoverage;
+use super::index::IndexCoverage;
 use crate::mcp::methods;
 
 methods! {

@@ -9,7 +9,7 @@ mod tree;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
-use mgp_protocol::mgp::tool_index_search::IndexCoverage;
+use mgp_protocol::mgp::index::IndexCoverage;
 use serde_json::json;
 
 use super::servers::state;

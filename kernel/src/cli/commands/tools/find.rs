@@ -1,7 +1,7 @@
 //! `mgp tools find`.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::tool_index_search::{IndexCoverage, Search, SearchResult, Tool};
+use mgp_protocol::mgp::index::{IndexCoverage, Search, SearchResult, Tool};
 
 use crate::cli::args::Find;
 use crate::cli::client::{CliContext, name_resolution};
