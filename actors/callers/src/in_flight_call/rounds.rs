@@ -314,7 +314,7 @@ impl CallRounds {
         *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
     }
 
-    /// Resolves when that time is over, or its server said that the call will take longer.
+    /// Resolves when that time is over, or its server reported that the call takes longer.
     pub async fn wait_for_promotion(&self) -> &LongCall {
         let began = Instant::now();
         self.can_be_promoted.wait_until_raised().await;
@@ -346,7 +346,7 @@ impl CallRounds {
         let _ = tokio::time::timeout(COALESCE_MAX, more).await;
     }
 
-    /// True while a question has no answer.
+    /// True while a callback has no answer.
     #[must_use]
     pub fn has_open_callbacks(&self) -> bool {
         !self.lock_callbacks().input_requests.is_empty()
@@ -363,14 +363,14 @@ impl CallRounds {
         Some(since.elapsed())
     }
 
-    /// The questions without an answer, as the `inputRequests` object.
+    /// The callbacks without an answer, as the `inputRequests` object.
     #[must_use]
     pub fn input_requests(&self) -> String {
         self.lock_callbacks().input_requests.render_input_requests()
     }
 
-    /// Takes the `inputResponses` object of a client. Answers to nothing are dropped; what is still
-    /// without an answer is asked again.
+    /// Takes the `inputResponses` object of a client. Answers without a callback are dropped;
+    /// callbacks still without an answer are sent again.
     pub fn answer(&self, input_responses: &str) {
         let mut board = self.lock_callbacks();
         let answered = board.input_requests.accept_responses(input_responses);
@@ -394,7 +394,7 @@ impl CallRounds {
     }
 }
 
-/// On drop, withdraws the question.
+/// On drop, withdraws the callback.
 struct WithdrawGuard<'a> {
     rounds: &'a CallRounds,
     key: InputRequestKey,

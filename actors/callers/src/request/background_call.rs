@@ -24,11 +24,14 @@ impl BackgroundCall {
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
-        let own = background.clone();
+        let running = background.clone();
         task::spawn_detached("calls.background", async move {
             let outcome = answering.await;
-            *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-            own.done.raise();
+            *running
+                .outcome
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            running.done.raise();
         });
         background
     }

@@ -31,12 +31,12 @@ impl AgentTap {
             return answer(request);
         };
         tap.record_request(&id, &request.method, request.params.as_deref());
-        let (exchange, dialect) = (request.call.clone(), request.caller.dialect());
-        exchange.set_tap(tap.clone());
+        let (call, dialect) = (request.call.clone(), request.caller.dialect());
+        call.set_tap(tap.clone());
         let answering = answer(request);
         Box::pin(async move {
             let outcome = answering.await;
-            if exchange.is_awaited() {
+            if call.is_awaited() {
                 tap.record_answer_sent(&id, &outcome, dialect);
             }
             outcome
