@@ -142,13 +142,13 @@ impl Agent {
     #[must_use]
     pub fn new_listener(
         caller: &Arc<Caller>,
-        exchange: &Arc<InFlightCall>,
+        call: &Arc<InFlightCall>,
         wanted: &Filter,
         tag: &str,
         tasks: Vec<(TaskHandle, String)>,
     ) -> Arc<Self> {
         let outward = AgentChannel::Listener {
-            call: exchange.clone(),
+            call: call.clone(),
             wanted: wanted.clone(),
             tag: tag.into(),
             tasks,
@@ -161,8 +161,8 @@ impl Agent {
     /// The agent of another node that follows events, and hears of nothing else. Nothing is sent to it before
     /// [`Self::set_ready`].
     #[must_use]
-    pub fn new_follower(caller: &Arc<Caller>, exchange: &Arc<InFlightCall>) -> Arc<Self> {
-        let outward = AgentChannel::Follower(exchange.clone());
+    pub fn new_follower(caller: &Arc<Caller>, call: &Arc<InFlightCall>) -> Arc<Self> {
+        let outward = AgentChannel::Follower(call.clone());
         let mut agent = Self::build(caller.agent.clone(), caller.operator, outward);
         agent.caller = OnceLock::from(caller.clone());
         Arc::new(agent)
@@ -370,9 +370,9 @@ impl Agent {
             },
             (AgentChannel::Listener { .. } | AgentChannel::Follower(_), _) => ReplyPath::Discard,
         };
-        let exchange = InFlightCall::with_id(id.clone(), way);
-        self.register_request(id, exchange.clone())?;
-        Ok(exchange)
+        let call = InFlightCall::with_id(id.clone(), way);
+        self.register_request(id, call.clone())?;
+        Ok(call)
     }
 
     /// Answers a ping, however much is under way.
@@ -393,11 +393,7 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn register_request(
-        &self,
-        id: &RequestId,
-        exchange: Arc<InFlightCall>,
-    ) -> Result<(), Refusal> {
+    pub fn register_request(&self, id: &RequestId, call: Arc<InFlightCall>) -> Result<(), Refusal> {
         let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
             return Err(Refusal::Overloaded {
@@ -407,11 +403,11 @@ impl Agent {
         if open.contains_key(id) {
             return Err(id_in_use_refusal(id));
         }
-        open.insert(id.clone(), exchange);
+        open.insert(id.clone(), call);
         Ok(())
     }
 
-    /// An exchange for questions of the kernel outside the agent's own requests.
+    /// A call for questions of the kernel outside the agent's own requests.
     #[must_use]
     pub fn new_kernel_call(&self) -> Arc<InFlightCall> {
         self.with_tap(InFlightCall::new(match &self.channel {
@@ -464,12 +460,12 @@ impl Agent {
         let Some(id) = RequestId::from_json(cancelled.request_id.get()) else {
             return;
         };
-        let exchange = {
+        let call = {
             let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             open.remove(&id)
         };
-        if let Some(exchange) = exchange {
-            exchange.cancel_with_reason(cancelled.reason());
+        if let Some(call) = call {
+            call.cancel_with_reason(cancelled.reason());
         }
     }
 
@@ -479,15 +475,13 @@ impl Agent {
             let mut open = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *open)
         };
-        open.into_values().for_each(|exchange| exchange.cancel());
+        open.into_values().for_each(|call| call.cancel());
         self.pending_callbacks.close();
         self.tool_cache.end();
         match &self.channel {
             AgentChannel::Line(sink) => sink.close(),
             AgentChannel::Session(streams) => streams.close(),
-            AgentChannel::Listener { call: exchange, .. } | AgentChannel::Follower(exchange) => {
-                exchange.cancel()
-            }
+            AgentChannel::Listener { call, .. } | AgentChannel::Follower(call) => call.cancel(),
         }
     }
 
@@ -498,24 +492,24 @@ impl Agent {
     /// [`CallbackError`] says why there is no answer.
     pub async fn ask(
         &self,
-        exchange: &InFlightCall,
+        call: &InFlightCall,
         progress: Option<EventSink<String>>,
         method: &str,
         params: Option<&str>,
     ) -> Result<CallbackResult, CallbackError> {
-        self.ask_with_chunks(exchange, (progress, None), method, params)
+        self.ask_with_chunks(call, (progress, None), method, params)
             .await
     }
 
     /// The same; of an inference, its parts are heard, too.
     async fn ask_with_chunks(
         &self,
-        exchange: &InFlightCall,
+        call: &InFlightCall,
         (progress, parts): (Option<EventSink<String>>, Option<EventSink<String>>),
         method: &str,
         params: Option<&str>,
     ) -> Result<CallbackResult, CallbackError> {
-        self.wait_until_ready(exchange).await?;
+        self.wait_until_ready(call).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
         let asked = PendingCallback {
@@ -533,7 +527,7 @@ impl Agent {
         let id = self.ids.encode(number);
         let forget = RegisteredCallback {
             agent: self,
-            call: exchange,
+            call,
             number,
             id,
         };
@@ -544,13 +538,13 @@ impl Agent {
             }
             splice.finish()
         });
-        exchange.send(
+        call.send(
             jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
             Delivery::Reliable,
         );
         let outcome = tokio::select! {
             answer = answer => answer.map_err(|_| CallbackError::Disconnected),
-            () = exchange.wait_until_cancelled() => Err(CallbackError::Cancelled),
+            () = call.wait_until_cancelled() => Err(CallbackError::Cancelled),
             () = tokio::time::sleep(ANSWER_DEADLINE) => Err(CallbackError::TimedOut(ANSWER_DEADLINE)),
         };
         drop(forget);
@@ -561,11 +555,11 @@ impl Agent {
     ///
     /// # Errors
     /// It is not ready in time, or the request was cancelled.
-    pub async fn wait_until_ready(&self, exchange: &InFlightCall) -> Result<(), CallbackError> {
+    pub async fn wait_until_ready(&self, call: &InFlightCall) -> Result<(), CallbackError> {
         tokio::select! {
             biased;
             () = self.ready.wait_until_raised() => Ok(()),
-            () = exchange.wait_until_cancelled() => Err(CallbackError::Cancelled),
+            () = call.wait_until_cancelled() => Err(CallbackError::Cancelled),
             () = tokio::time::sleep(READY_TIMEOUT) => Err(CallbackError::NotReady),
         }
     }

@@ -1,15 +1,15 @@
-//! Agents that ask one another: who agreed, what is under way, and over which connection an agent is asked.
+//! Requests between agents: consent, requests in flight, and the connection that reaches an agent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::agent_requests::{self, AgentRequestError, AgentRequestId};
 use mgp_protocol::ids::AgentId;
 
-/// The asks under way.
+/// The requests in flight.
 #[derive(Debug, Clone, Default)]
 pub struct AgentRequests(Arc<Mutex<agent_requests::AgentRequests>>);
 
-/// One ask under way. Dropping it ends it.
+/// One request in flight. Dropping it ends the request.
 #[derive(Debug)]
 pub struct AgentRequestGuard {
     requests: AgentRequests,
@@ -17,7 +17,7 @@ pub struct AgentRequestGuard {
 }
 
 impl AgentRequests {
-    /// One agent asks another.
+    /// Begins a request of one agent to another.
     ///
     /// # Errors
     /// [`AgentRequestError`].

@@ -1,5 +1,4 @@
-//! The state of one request while it is under way: where its messages go, and whether it was
-//! cancelled.
+//! The state of one in-flight request: where its messages go, and whether it was cancelled.
 
 pub mod call_stream;
 pub mod callback;
@@ -45,10 +44,9 @@ pub use mgp_transports::lines::SendError;
 /// The state of one request.
 #[derive(Debug)]
 pub struct InFlightCall {
-    /// The client's id of the request; that of a stateless client's call stands in its rounds.
+    /// The client's id of the request; a stateless client's call has it in its rounds.
     id: Option<RequestId>,
     started_at: MonotonicTime,
-    /// Where the call stands.
     state: Mutex<CallState>,
     reply_path: ReplyPath,
     primer: Once,
@@ -64,13 +62,13 @@ pub struct InFlightCall {
     progress: ReportedProgress,
     stop: Stop,
     forwarded_headers: OnceLock<ForwardedHeaders>,
-    /// What responses of its agent may take.
+    /// The memory limit for responses of its agent.
     budget: OnceLock<ResponseBudget>,
-    /// Its response, from its arrival until it is handed on.
+    /// The reservation for its response, from arrival to delivery.
     response: Mutex<Option<UnreadResponse>>,
-    /// Set while somebody looks on.
+    /// Set while an operator watches the agent.
     tap: OnceLock<AgentTap>,
-    /// Microseconds it waited for its turn at a server.
+    /// Microseconds spent in servers' queues.
     queue_wait_us: AtomicU64,
     remote_times: RemoteTimes,
 }
@@ -97,7 +95,6 @@ pub enum ReplyPath {
 }
 
 impl InFlightCall {
-    /// A request whose messages are sent there.
     #[must_use]
     pub fn new(way: ReplyPath) -> Arc<Self> {
         Self::build(None, way)
@@ -109,38 +106,38 @@ impl InFlightCall {
         Self::build(Some(id), way)
     }
 
-    /// Notes what of its request's headers may be handed on to servers that name them.
+    /// Sets the request headers that may be forwarded to servers that name them.
     pub fn set_forwarded_headers(&self, headers: Option<ForwardedHeaders>) {
         if let Some(headers) = headers {
             let _ = self.forwarded_headers.set(headers);
         }
     }
 
-    /// What of its request's headers may be handed on.
+    /// The request headers that may be forwarded.
     #[must_use]
     pub fn forwarded_headers(&self) -> Option<&ForwardedHeaders> {
         self.forwarded_headers.get()
     }
 
-    /// Its response is counted among those of its agent.
+    /// Counts its response against its agent's limit.
     pub fn set_budget(&self, budget: ResponseBudget) {
         let _ = self.budget.set(budget);
     }
 
-    /// What responses of its agent may take; `None` for the kernel's own requests.
+    /// The memory limit for responses of its agent; `None` for the kernel's own requests.
     #[must_use]
     pub fn budget(&self) -> Option<&ResponseBudget> {
         self.budget.get()
     }
 
-    /// A response of so many bytes has arrived; false when there is no room for it. It is counted until it
-    /// is handed on, instead of an earlier one.
+    /// Reserves memory for a response that has arrived; false above the limit. The reservation replaces an
+    /// earlier one and lasts until delivery.
     #[must_use]
     pub fn try_reserve_response(&self, bytes: usize) -> bool {
         let Some(budget) = self.budget.get() else {
             return true;
         };
-        // One that was awaited with its length has its room.
+        // A response whose length was known in advance is already reserved.
         let mut received = self.lock_response();
         if received
             .as_ref()
@@ -153,7 +150,7 @@ impl InFlightCall {
         received.is_some()
     }
 
-    /// Waits until there is room for a response of so many bytes, which is counted from then on.
+    /// Waits for capacity for a response of so many bytes, and reserves it.
     pub async fn reserve_response(&self, bytes: usize) {
         if let Some(budget) = self.budget.get() {
             let admitted = budget.admit_when_free(bytes).await;
@@ -161,14 +158,14 @@ impl InFlightCall {
         }
     }
 
-    /// Waits while responses of its agent fill their share.
+    /// Waits while responses of its agent use up their limit.
     pub async fn wait_while_full(&self) {
         if let Some(budget) = self.budget.get() {
             drop(budget.admit_when_free(budget.min_free()).await);
         }
     }
 
-    /// The response, which is counted until nobody holds a part of it any more.
+    /// The response; its reservation lasts until the last reference to a part of it is dropped.
     #[must_use]
     pub fn release_response(&self, response: Bytes) -> Bytes {
         self.lock_response().take();
@@ -209,25 +206,25 @@ impl InFlightCall {
         })
     }
 
-    /// Since when it is under way.
+    /// When the request began.
     #[must_use]
     pub fn started_at(&self) -> MonotonicTime {
         self.started_at
     }
 
-    /// It waited for its turn at a server, for so long.
+    /// Adds time spent in a server's queue.
     pub fn add_queue_wait(&self, time: Duration) {
         self.queue_wait_us
             .fetch_add(to_micros_rounded_up(time), Ordering::Relaxed);
     }
 
-    /// How long it waited for its turn, in all.
+    /// The total time spent in servers' queues.
     #[must_use]
     pub fn queue_wait(&self) -> Duration {
         Duration::from_micros(self.queue_wait_us.load(Ordering::Relaxed))
     }
 
-    /// How long its parts took, for the node it came from and from those it went to.
+    /// The durations exchanged with the node it came from and the nodes it went to.
     #[must_use]
     pub fn remote_times(&self) -> &RemoteTimes {
         &self.remote_times
@@ -255,8 +252,8 @@ impl InFlightCall {
         }
     }
 
-    /// Sends a message as soon as the client hears it, which of a stateless one that has to come back first
-    /// is then. False when it does not come back.
+    /// Sends a message as soon as the client can receive it: a stateless client may have to return first.
+    /// False when it does not return.
     pub async fn send_when_reachable(&self, frame: impl Fn() -> Bytes, class: Delivery) -> bool {
         let Some(rounds) = self.rounds() else {
             self.send(frame(), class);
@@ -273,8 +270,7 @@ impl InFlightCall {
         false
     }
 
-    /// Sends a message that can wait, and is told of with `receipt`; false when there is no room for it
-    /// now.
+    /// Sends a message that can wait, acknowledged with `receipt`; false when the queue is full.
     pub(crate) fn try_send_with_receipt(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
         if self.is_cancelled() {
             return true;
@@ -297,7 +293,7 @@ impl InFlightCall {
         sent
     }
 
-    /// Sends a message of a request that stays open, if there is room for it now.
+    /// Sends a message of a request that stays open, unless the queue is full.
     ///
     /// # Errors
     /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
@@ -312,10 +308,10 @@ impl InFlightCall {
         Ok(())
     }
 
-    /// Sends a message that can wait, if there is room for it now, whatever the request came over.
+    /// Sends a message that can wait over any transport, unless the queue is full.
     ///
     /// # Errors
-    /// [`SendError::Full`] when there is none; [`SendError::Closed`] when nobody reads any more.
+    /// [`SendError::Full`] when the queue is full; [`SendError::Closed`] when the reader is gone.
     pub fn try_send(&self, frame: Bytes) -> Result<(), SendError> {
         match &self.reply_path {
             _ if self.is_cancelled() => Err(SendError::Closed),
@@ -350,7 +346,7 @@ impl InFlightCall {
         self.stream.get()
     }
 
-    /// What a plain client was told of how far the call is.
+    /// The progress that a plain client was sent.
     #[must_use]
     pub fn progress(&self) -> &ReportedProgress {
         &self.progress
@@ -362,13 +358,13 @@ impl InFlightCall {
         &self.stop
     }
 
-    /// The call has ended, and its stream: who stopped it is answered.
+    /// The call and its stream have ended: answers a pending `mgp/stream/cancel`.
     pub(crate) fn end_stream(&self) {
         self.stop.mark_ended();
     }
 
-    /// False when the client took the request back: then it gets no answer (CMCP-054). One that was
-    /// stopped is answered.
+    /// False when the client cancelled the request: then it gets no answer (CMCP-054). A stopped call is
+    /// answered.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         !self.is_cancelled() || self.stop.is_requested()
@@ -402,7 +398,7 @@ impl InFlightCall {
         }
     }
 
-    /// Sends the empty event first, if it was not sent yet.
+    /// Sends the empty event, unless it was sent.
     pub fn prime(&self) {
         if let ReplyPath::Stream {
             streams,
@@ -426,13 +422,13 @@ impl InFlightCall {
         self.needs_stream.is_raised()
     }
 
-    /// The server closed its stream and wants to be asked again later (SEP-1699).
+    /// The server closed its stream and expects the client to reconnect later (SEP-1699).
     pub fn pause(&self) {
         self.is_paused.raise();
         self.needs_stream.raise();
     }
 
-    /// Resolves when [`Self::pause`] was said.
+    /// Resolves after [`Self::pause`].
     pub async fn wait_until_paused(&self) {
         self.is_paused.wait_until_raised().await;
     }
@@ -442,7 +438,7 @@ impl InFlightCall {
         self.has_no_timeout.raise();
     }
 
-    /// True when [`Self::disable_timeout`] was said.
+    /// True after [`Self::disable_timeout`].
     #[must_use]
     pub fn has_no_timeout(&self) -> bool {
         self.has_no_timeout.is_raised()
@@ -453,7 +449,7 @@ impl InFlightCall {
         let _ = self.task.set((own.into(), id.into()));
     }
 
-    /// What was said with [`Self::set_task`].
+    /// The ids set with [`Self::set_task`].
     #[must_use]
     pub fn task(&self) -> Option<(&str, &str)> {
         self.task.get().map(|(own, id)| (&**own, &**id))
@@ -482,7 +478,7 @@ impl InFlightCall {
         self.ended.wait_until_raised().await;
     }
 
-    /// The agent took the request back: nothing more is sent for it.
+    /// The agent cancelled the request: no more messages are sent for it.
     pub fn cancel(&self) {
         self.lock_state().cancel();
         self.cancelled.raise();
@@ -508,7 +504,7 @@ impl InFlightCall {
         Suspension(self)
     }
 
-    /// True while a question to its client has no answer.
+    /// True while a callback to its client has no answer.
     #[must_use]
     pub fn has_open_callback(&self) -> bool {
         self.lock_state().has_question()
@@ -530,7 +526,7 @@ impl InFlightCall {
         self.lock_state().pass_checks();
     }
 
-    /// An attempt begins. `continues`: it goes on with a call whose first part had reached its server.
+    /// An attempt begins. `continues`: it resumes a call whose first part had reached its server.
     pub fn start_attempt(&self, continues: bool) {
         self.lock_state().start_attempt(continues);
     }
@@ -538,7 +534,7 @@ impl InFlightCall {
     /// A request of the call is about to be written to a server.
     ///
     /// # Errors
-    /// [`Refusal::Cancelled`], and nothing may be written, when the call was taken back.
+    /// [`Refusal::Cancelled`], and nothing may be written, when the call was cancelled.
     pub fn dispatch(&self) -> Result<(), Refusal> {
         let may_go = self.lock_state().dispatch();
         may_go.then_some(()).ok_or(Refusal::Cancelled)
@@ -595,7 +591,7 @@ impl InFlightCall {
     }
 }
 
-/// A question of the server to the client that has no answer.
+/// A callback of the server to the client without an answer.
 #[derive(Debug)]
 pub struct Suspension<'a>(&'a InFlightCall);
 
@@ -605,7 +601,7 @@ impl Drop for Suspension<'_> {
     }
 }
 
-/// A call that is made for the request of another one.
+/// A call made on behalf of another call's request.
 #[derive(Debug)]
 pub struct NestedCall<'a> {
     call: &'a InFlightCall,

@@ -9,7 +9,7 @@ use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
 use serde_json::value::RawValue;
 
-/// Everything there is a word for.
+/// All known extensions and features.
 pub const OFFERED_FEATURES: Features = Features::PERMISSIONS
     .union(Features::TOOL_SECURITY)
     .union(Features::ACCESS_CONTROL)
@@ -35,12 +35,12 @@ pub fn negotiate_with_client(capabilities: Option<&RawValue>, version: Version) 
     negotiated
 }
 
-/// What a client with these capabilities, which says `initialize`, declares of MCPL. A malformed declaration counts
+/// The MCPL declaration in the capabilities of a client that sends `initialize`. A malformed declaration counts
 /// as none.
 #[must_use]
 pub(crate) fn negotiate_mcpl(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
     match mcpl::HostCapabilities::parse(Some(capabilities)) {
-        Ok(said) => said.map(Arc::new),
+        Ok(declared) => declared.map(Arc::new),
         Err(why) => {
             tracing::debug!("a client is not spoken to in MCPL: {why}");
             None
@@ -57,8 +57,8 @@ pub fn render_kernel_info() -> String {
     )
 }
 
-/// The capabilities declared to a client, with MGP where the client looks for it. In a view of one server
-/// with that server's id and trust.
+/// The capabilities declared to a client, with MGP where the client expects it. A view of one server
+/// includes that server's id and trust.
 #[must_use]
 pub fn render_capabilities(
     capabilities: String,

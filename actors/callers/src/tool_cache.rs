@@ -1,6 +1,6 @@
 //! The tool cache of one agent's session (MGP §16.7): an actor, started at the first use and ended with
 //! the connection.
-//! Only the `calls` crate sends to it; it asks nobody.
+//! Only the `calls` crate sends to it; it sends to no other actor.
 //!
 //! A call reports the tool it used without waiting, and not at all when the last report was of the same
 //! tool. Reads are queued behind such reports, so they see them.
@@ -22,24 +22,24 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 
-/// Cached tools of one session that the operator is shown; so many sessions are told of at once.
+/// The most cached tools reported for one session, and the most sessions in one report.
 const REPORTED_MAX: usize = 20;
 
 /// Tools by `server:tool`.
 pub type Names = BTreeSet<Arc<str>>;
 
-/// Where a connection keeps its tool cache.
+/// A connection's slot for its tool cache.
 #[derive(Debug, Default)]
 pub struct SessionToolCache {
     state: Mutex<CacheState>,
-    /// The client has read its list, so it is told about changes.
+    /// The client has read its list, so it is notified of changes.
     listed: Arc<AtomicBool>,
 }
 
-/// Whether a session has its cache.
+/// The lifecycle of a session's cache.
 #[derive(Debug, Default)]
 enum CacheState {
-    /// Nobody has used it.
+    /// Not used yet.
     #[default]
     Unused,
     /// It was started; if it is lost, the next use starts an empty one.
@@ -69,7 +69,7 @@ impl SessionToolCache {
         Some(handle)
     }
 
-    /// The cached tools, for the session's list; from now on the client is told about changes.
+    /// The cached tools, for the session's list; from now on the client is notified of changes.
     pub fn listed(&self) -> Option<Arc<Names>> {
         self.listed.store(true, Ordering::Relaxed);
         match &*self.lock_state() {
@@ -168,7 +168,7 @@ impl ToolCacheHandle {
         })
     }
 
-    /// A tool was called and answered. If there is no room it is not cached; it can still be called.
+    /// A tool was called and answered. If the queue is full it is not cached; it can still be called.
     pub fn record_use(&self, tool: &Arc<CatalogTool>) {
         {
             let mut latest = self.lock_latest();
@@ -224,8 +224,8 @@ impl ToolCacheHandle {
     }
 }
 
-/// On drop, forgets the tool reported last, because it may have been evicted; also when nobody waits for
-/// the answer.
+/// On drop, forgets the tool reported last, because it may have been evicted, even if the caller no longer
+/// awaits the answer.
 struct ClearLatestOnDrop<'a>(&'a ToolCacheHandle);
 
 impl Drop for ClearLatestOnDrop<'_> {
@@ -331,7 +331,7 @@ impl Actor for ToolCacheActor {
 }
 
 impl ToolCacheActor {
-    /// Publishes the cached names, and tells the client if its list changed.
+    /// Publishes the cached names, and notifies the client if its list changed.
     fn publish(&self, state: &ToolCacheState) {
         let names: Names = state.cache.cached().map(|one| one.tool.clone()).collect();
         if names == *self.cached.load() {
@@ -361,7 +361,7 @@ impl ToolCacheState {
             let one = to_priced(tool);
             match self.cache.insert(&one) {
                 CacheInsertion::Added { .. } => added += one.tokens,
-                // It is in this answer, but is not kept.
+                // It is in this answer, but is not cached.
                 CacheInsertion::TooLarge => added += one.tokens,
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
             }

@@ -137,10 +137,10 @@ impl Caller {
         principal(&self.agent, &self.view)
     }
 
-    /// The lowest log level it wants for the call in `exchange`; `None` for no log.
+    /// The lowest log level it wants for the call in `call`; `None` for no log.
     #[must_use]
-    pub fn log_level(&self, exchange: &InFlightCall) -> Option<LogLevel> {
-        match exchange.rounds() {
+    pub fn log_level(&self, call: &InFlightCall) -> Option<LogLevel> {
+        match call.rounds() {
             Some(rounds) => rounds.log_level(),
             None => self.live_connection().map(|agent| agent.level()),
         }
@@ -148,8 +148,8 @@ impl Caller {
 
     /// The same, where it asked for one itself; `None` where it leaves that to the server.
     #[must_use]
-    pub fn requested_log_level(&self, exchange: &InFlightCall) -> Option<LogLevel> {
-        match exchange.rounds() {
+    pub fn requested_log_level(&self, call: &InFlightCall) -> Option<LogLevel> {
+        match call.rounds() {
             Some(rounds) => rounds.log_level(),
             None => {
                 let agent = self.live_connection().filter(|agent| agent.has_set_level());

@@ -58,16 +58,12 @@ impl Agent {
         match &self.channel {
             AgentChannel::Line(sink) => send_line_as(sink, frame, class),
             AgentChannel::Session(streams) => streams.push(GET_LANE, frame, class),
-            AgentChannel::Listener {
-                call: exchange,
-                tag,
-                ..
-            } => {
+            AgentChannel::Listener { call, tag, .. } => {
                 if let Some(tagged) = add_subscription_tag(&frame, tag) {
-                    exchange.send(tagged, class);
+                    call.send(tagged, class);
                 }
             }
-            AgentChannel::Follower(exchange) => exchange.send(frame, class),
+            AgentChannel::Follower(call) => call.send(frame, class),
         }
     }
 
@@ -83,7 +79,7 @@ impl Agent {
             AgentChannel::Line(sink) => sink.send_within(frame, room),
             AgentChannel::Session(streams) => streams.try_push(GET_LANE, frame),
             AgentChannel::Listener { .. } => Err(SendError::Closed),
-            AgentChannel::Follower(exchange) => exchange.try_send_on_round(frame),
+            AgentChannel::Follower(call) => call.try_send_on_round(frame),
         }?;
         if let Some(copy) = copy {
             self.tap_sent(&copy);
@@ -94,9 +90,7 @@ impl Agent {
     /// Resolves when [`Self::try_send`] may find room, where that is known.
     pub fn capacity_available(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         match &self.channel {
-            AgentChannel::Follower(exchange) if self.is_ready() => {
-                exchange.rounds()?.capacity_available()
-            }
+            AgentChannel::Follower(call) if self.is_ready() => call.rounds()?.capacity_available(),
             AgentChannel::Follower(_)
             | AgentChannel::Line(_)
             | AgentChannel::Session(_)

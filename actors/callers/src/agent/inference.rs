@@ -15,12 +15,12 @@ impl Agent {
     /// [`CallbackError`] says why there is no answer.
     pub async fn infer(
         &self,
-        exchange: &InFlightCall,
+        call: &InFlightCall,
         parts: EventSink<String>,
         params: &str,
     ) -> Result<CallbackResult, CallbackError> {
         let hearing = (None, Some(parts));
-        self.ask_with_chunks(exchange, hearing, Request::METHOD, Some(params))
+        self.ask_with_chunks(call, hearing, Request::METHOD, Some(params))
             .await
     }
 

@@ -17,12 +17,12 @@ impl Agent {
         AgentTap::for_agent(self.id(), self.is_operator(), self.connection)
     }
 
-    /// An exchange outside the agent's own requests, shown where somebody looks on.
-    pub(super) fn with_tap(&self, exchange: Arc<InFlightCall>) -> Arc<InFlightCall> {
+    /// A call outside the agent's own requests, shown where somebody looks on.
+    pub(super) fn with_tap(&self, call: Arc<InFlightCall>) -> Arc<InFlightCall> {
         if let Some(tap) = self.open_tap() {
-            exchange.set_tap(tap);
+            call.set_tap(tap);
         }
-        exchange
+        call
     }
 
     /// It is sent a message that belongs to no request. To one who only receives, it goes with its request.
@@ -30,9 +30,7 @@ impl Agent {
         let Some(tap) = self.open_tap() else { return };
         match &self.channel {
             AgentChannel::Line(_) | AgentChannel::Session(_) => tap.record_sent(frame),
-            AgentChannel::Listener { call: exchange, .. } | AgentChannel::Follower(exchange) => {
-                exchange.set_tap(tap)
-            }
+            AgentChannel::Listener { call, .. } | AgentChannel::Follower(call) => call.set_tap(tap),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The actor of the chunks of one call: from the moment the call asks for them until its answer leaves.
-//! Asked by: the link of its server, the requests of its reader. Asks: the reader's connection, and the
-//! server through what the link hands in.
+//! Receives from: the link of its server, the requests of its reader. Sends to: the reader's connection,
+//! and the server through the link's event sink.
 //!
 //! Whoever has a chunk hands it over without waiting; a slow reader is waited for here and nowhere else.
 
@@ -35,7 +35,7 @@ const FLUSH_STALL: Duration = Duration::from_millis(250);
 /// How often: an answer is not held up longer than two seconds.
 const FLUSH_ROUNDS: usize = 8;
 
-/// What the server of a stream is told.
+/// Notifications to the server of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallStreamNotice {
     /// So many chunks a second; 0 pauses it.
@@ -51,7 +51,7 @@ pub enum CallStreamMsg {
     Started(EventSink<CallStreamNotice>),
     /// A chunk came: its index and whether it is the last.
     Chunk(u64, bool, Arc<StreamChunk>),
-    /// A chunk of this index came and found no room.
+    /// A chunk of this index came and met a full queue.
     Overflowed(u64, bool),
     /// The reader has taken something, and nobody had counted it.
     CapacityReturned,
@@ -59,9 +59,9 @@ pub enum CallStreamMsg {
     Pace(u32),
     /// The reader misses chunks.
     Gap(Vec<u64>),
-    /// It is time to look again.
+    /// The timer fired.
     TimerFired,
-    /// What there is of the result.
+    /// Returns the partial result.
     GetPartial(Reply<PartialResult>),
     /// The call has its answer; replied to when all that its reader takes is on its way.
     Finish(Reply<()>),
@@ -93,7 +93,7 @@ impl CallStreamHandle {
     /// when the kernel is ending.
     pub fn start(
         parent: ActorCell,
-        exchange: &Arc<InFlightCall>,
+        call: &Arc<InFlightCall>,
         form: ChunkForm,
         room: Arc<AgentStreamBudget>,
     ) -> Option<Self> {
@@ -107,7 +107,7 @@ impl CallStreamHandle {
         });
         let actor = CallStreamActor {
             shared: shared.clone(),
-            call: exchange.clone(),
+            call: call.clone(),
             form,
         };
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, (), parent).ok()?;
@@ -162,7 +162,7 @@ impl CallStreamHandle {
         let _ = self.mailbox.send(CallStreamMsg::Gap(missing));
     }
 
-    /// What there is of the result.
+    /// Returns the partial result.
     pub async fn partial_result(&self) -> Option<PartialResult> {
         self.mailbox.ask(CallStreamMsg::GetPartial).await.ok()
     }
@@ -316,7 +316,7 @@ impl CallStreamActor {
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
-                // Nothing overtakes what found no room.
+                // Nothing overtakes what met a full queue.
                 CallStreamEffect::Deliver(index, chunk) => {
                     if !refused.is_empty() || !self.deliver(&mut state.stream, index, &chunk) {
                         refused.push((index, chunk.bytes(), chunk));
@@ -334,7 +334,7 @@ impl CallStreamActor {
         state.stream.requeue(refused, now);
     }
 
-    /// False when there is no room for it now.
+    /// False when the queue is full.
     fn deliver(
         &self,
         stream: &mut CallStream<Arc<StreamChunk>>,

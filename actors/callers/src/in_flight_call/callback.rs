@@ -1,22 +1,22 @@
-//! Answers of clients to questions.
+//! Clients' answers to callbacks.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Questions one client may have open; a person answers one at a time.
+/// The most open callbacks of one client; a person answers one at a time.
 pub(crate) const MAX_ASKED: usize = 64;
 
-/// How long a person may think about a question of a server.
+/// The time a person has to answer a callback of a server.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
 
-/// What the agent said to a question: the `result` or the `error` member, as JSON text.
+/// The agent's answer to a callback: the `result` or the `error` member, as JSON text.
 pub type CallbackResult = Result<Bytes, Bytes>;
 
-/// Why a question has no answer.
+/// Why a callback has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
-    /// The client never said that it is ready.
+    /// The client never sent `notifications/initialized`.
     #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
     NotReady,
     /// Nothing can be sent to the client.
@@ -24,16 +24,16 @@ pub enum CallbackError {
         "the client has no stream open on which it is asked: over HTTP that is the GET of its session"
     )]
     Unreachable,
-    /// The client went away.
+    /// The client disconnected.
     #[error("the client went away before it answered")]
     Disconnected,
     /// Nobody answered within this time.
     #[error("nobody answered within {0:?}")]
     TimedOut(Duration),
-    /// Too many questions wait for this client.
+    /// Too many callbacks are open for this client.
     #[error("{MAX_ASKED} questions wait for this client already")]
     Overloaded,
-    /// The request that caused the question was taken back.
+    /// The request that caused the callback was cancelled.
     #[error("the request was cancelled")]
     Cancelled,
 }

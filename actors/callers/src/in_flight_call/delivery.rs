@@ -1,4 +1,4 @@
-//! Whether a message may be lost, and how a line connection is given one.
+//! Delivery classes of messages, and sending over line connections.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +9,9 @@ use mgp_transports::lines::{LineSink, SendError};
 /// May a message be dropped when its reader lags behind?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// Progress and log records: the newest matter, some may be lost.
+    /// Progress and log records: the newest matter, older ones may be lost.
     Lossy,
-    /// Answers, questions, changes: never dropped silently; the stream breaks instead.
+    /// Answers, callbacks, changes: never dropped silently; the stream breaks instead.
     Reliable,
 }
 
@@ -23,12 +23,12 @@ pub fn send_line_as(sink: &LineSink, frame: Bytes, class: Delivery) {
     }
 }
 
-/// Sends a line that can wait; false when there is no room for it now.
+/// Sends a line that can wait; false when the queue is full.
 pub(crate) fn try_send_line(sink: &LineSink, frame: Bytes) -> bool {
     sink.send_low_priority(frame) != Err(SendError::Full)
 }
 
-/// Sends a line; a reader so slow that its queue is full is cut off.
+/// Sends a line; a reader whose queue is full is disconnected.
 pub fn send_line(sink: &LineSink, frame: Bytes) {
     if sink.send(frame).is_err() {
         sink.close();

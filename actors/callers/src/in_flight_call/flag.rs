@@ -1,24 +1,22 @@
-//! A flag that goes up once and can be waited for.
+//! A flag that is raised once and can be awaited.
 
 use tokio::sync::SetOnce;
 
-/// A flag that goes up once and can be waited for.
 #[derive(Debug, Default)]
 pub struct Flag(SetOnce<()>);
 
 impl Flag {
-    /// Puts the flag up; again is the same.
+    /// Raises the flag; idempotent.
     pub fn raise(&self) {
         let _ = self.0.set(());
     }
 
-    /// True once it is up.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.initialized()
     }
 
-    /// Resolves when it is up.
+    /// Resolves when it is raised.
     pub async fn wait_until_raised(&self) {
         self.0.wait().await;
     }

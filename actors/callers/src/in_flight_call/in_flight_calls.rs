@@ -1,5 +1,4 @@
-//! The calls that are under way, where their own callers find them: to cancel one, or to say something of its
-//! stream.
+//! Registry of in-flight calls, by which callers cancel a call or control its stream.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,11 +8,11 @@ use mgp_protocol::jsonrpc::RequestId;
 
 use super::InFlightCall;
 
-/// Calls by the connection of their caller. Bounded by the calls that may be under way.
+/// Calls by the connection of their caller. Bounded by the limit of in-flight calls.
 #[derive(Debug, Default)]
 pub struct InFlightCalls(Mutex<HashMap<ConnectionId, Vec<Weak<InFlightCall>>>>);
 
-/// A call that is under way until this is dropped.
+/// Registers an in-flight call until dropped.
 #[derive(Debug)]
 pub struct InFlightCallGuard {
     calls: Arc<InFlightCalls>,
@@ -22,35 +21,38 @@ pub struct InFlightCallGuard {
 }
 
 impl InFlightCalls {
-    /// Enters a call; `None` when it is there already: a call that was begun within it.
+    /// Registers a call; `None` when it is registered already, as for a call nested in it.
     #[must_use]
     pub fn register(
         self: &Arc<Self>,
         connection: ConnectionId,
-        exchange: &Arc<InFlightCall>,
+        call: &Arc<InFlightCall>,
     ) -> Option<InFlightCallGuard> {
         let mut calls = self.lock_calls();
-        let own = calls.entry(connection).or_default();
-        if own.iter().any(|it| it.as_ptr() == Arc::as_ptr(exchange)) {
+        let calls_of_connection = calls.entry(connection).or_default();
+        if calls_of_connection
+            .iter()
+            .any(|it| it.as_ptr() == Arc::as_ptr(call))
+        {
             return None;
         }
-        own.push(Arc::downgrade(exchange));
+        calls_of_connection.push(Arc::downgrade(call));
         Some(InFlightCallGuard {
             calls: self.clone(),
             connection,
-            call: exchange.clone(),
+            call: call.clone(),
         })
     }
 
     /// The call with this id of this caller. Stateless clients that share a connection may use an id
-    /// twice: then neither is meant.
+    /// twice: then neither is found.
     #[must_use]
     pub fn find(&self, connection: ConnectionId, id: &RequestId) -> Option<Arc<InFlightCall>> {
         let calls = self.lock_calls();
-        let own = calls.get(&connection)?.iter().filter_map(Weak::upgrade);
-        let mut meant = own.filter(|exchange| exchange.request_id().as_ref() == Some(id));
-        let found = meant.next()?;
-        meant.next().is_none().then_some(found)
+        let candidates = calls.get(&connection)?.iter().filter_map(Weak::upgrade);
+        let mut matches = candidates.filter(|call| call.request_id().as_ref() == Some(id));
+        let found = matches.next()?;
+        matches.next().is_none().then_some(found)
     }
 
     fn lock_calls(&self) -> MutexGuard<'_, HashMap<ConnectionId, Vec<Weak<InFlightCall>>>> {
@@ -87,12 +89,12 @@ mod tests {
 
     /// MGP-158: `"7"` and 7 are two ids, and an id is its connection's own.
     #[test]
-    fn a_call_is_found_by_its_own_caller_under_its_own_id() {
+    fn call_is_found_only_by_its_connection_and_id() {
         let calls = Arc::new(InFlightCalls::default());
         let (here, there) = (ConnectionId(1), ConnectionId(2));
-        let exchange = InFlightCall::with_id(id("7"), ReplyPath::Discard);
-        let entered = calls.register(here, &exchange);
-        assert!(entered.is_some() && calls.register(here, &exchange).is_none());
+        let call = InFlightCall::with_id(id("7"), ReplyPath::Discard);
+        let entered = calls.register(here, &call);
+        assert!(entered.is_some() && calls.register(here, &call).is_none());
         assert!(calls.find(here, &id("7")).is_some());
         assert!(calls.find(here, &id("\"7\"")).is_none());
         assert!(calls.find(there, &id("7")).is_none());

@@ -1,12 +1,12 @@
-//! How far a plain client was told that its call is: MCP wants each number above the one before.
+//! The progress reported to a plain client: MCP requires each number above the one before.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The highest number that is passed on: the chunks after it are counted on, and each has to be told from
+/// The highest number that is passed on: the chunks after it are counted on, and each has to be reported from
 /// the one before by readers whose numbers are of 64 bits with a fraction.
 const NUMBER_MAX: f64 = (1_u64 << 52) as f64;
 
-/// The number that was told last under one progress token.
+/// The number reported last under one progress token.
 #[derive(Debug, Default)]
 pub struct ReportedProgress(Mutex<Option<f64>>);
 
@@ -14,19 +14,19 @@ impl ReportedProgress {
     /// The number of the next chunk, above all before.
     #[must_use]
     pub(crate) fn next_chunk(&self) -> u64 {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = told.unwrap_or(0.0).max(0.0).floor() + 1.0;
-        *told = Some(next);
+        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = reported.unwrap_or(0.0).max(0.0).floor() + 1.0;
+        *reported = Some(next);
         next as u64
     }
 
-    /// Notes a report of the server; false when it must not be passed on.
+    /// Records a report of the server; false when it must not be forwarded.
     #[must_use]
     pub fn advance(&self, progress: f64) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = progress <= NUMBER_MAX && told.is_none_or(|last| progress > last);
+        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passes = progress <= NUMBER_MAX && reported.is_none_or(|last| progress > last);
         if passes {
-            *told = Some(progress);
+            *reported = Some(progress);
         }
         passes
     }
@@ -38,16 +38,16 @@ mod tests {
 
     #[test]
     fn numbers_rise() {
-        let told = ReportedProgress::default();
-        assert!(told.advance(0.25) && !told.advance(0.25) && told.advance(0.5));
-        assert_eq!([told.next_chunk(), told.next_chunk()], [1, 2]);
-        assert!(!told.advance(1.5) && told.advance(70.0));
-        assert_eq!(told.next_chunk(), 71);
+        let reported = ReportedProgress::default();
+        assert!(reported.advance(0.25) && !reported.advance(0.25) && reported.advance(0.5));
+        assert_eq!([reported.next_chunk(), reported.next_chunk()], [1, 2]);
+        assert!(!reported.advance(1.5) && reported.advance(70.0));
+        assert_eq!(reported.next_chunk(), 71);
         for beyond in [f64::INFINITY, f64::NAN, 1e300] {
-            assert!(!told.advance(beyond));
+            assert!(!reported.advance(beyond));
         }
-        assert!(told.advance(NUMBER_MAX));
-        let (one, next) = (told.next_chunk(), told.next_chunk());
+        assert!(reported.advance(NUMBER_MAX));
+        let (one, next) = (reported.next_chunk(), reported.next_chunk());
         assert!(next as f64 > one as f64 && one as f64 > NUMBER_MAX);
     }
 }

@@ -22,10 +22,10 @@ use super::callback::{CallbackError, CallbackResult};
 use super::delivery::{Delivery, Receipt, send_line_as, try_send_line};
 use super::flag::Flag;
 
-/// Questions this close together are put to the client in one answer.
+/// Callbacks this close together are sent to the client in one answer.
 const COALESCE_DELAY: Duration = Duration::from_millis(10);
 
-/// The longest wait for further questions.
+/// The longest wait for further callbacks.
 const COALESCE_MAX: Duration = Duration::from_millis(100);
 
 /// Messages that may wait for the reader of one response stream; lossy ones are dropped above it.
@@ -35,27 +35,27 @@ pub const STREAM_QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct CallRounds {
     current: Mutex<CallRound>,
-    /// The client was told to come back with another request.
+    /// The client is expected to return with another request.
     will_return: AtomicBool,
     /// Its method allows `input_required` as an answer.
     can_ask: bool,
     callbacks: Mutex<CallbackBoard>,
-    /// Notified when a question is asked, answered or withdrawn, and when the client is back.
+    /// Notified when a callback is added, answered or withdrawn, and when the client returns.
     changed: Notify,
     long_call: OnceLock<LongCall>,
     can_be_promoted: Flag,
-    /// Its server said that it will.
+    /// Its server reported that the call takes long.
     is_long: Flag,
-    /// The client's own word on when a long call becomes a task.
+    /// The client's preference for when a long call becomes a task.
     wait: Mutex<Option<TaskWait>>,
 }
 
 /// How long a client waits for an answer before the call becomes a task, whatever its server's entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskWait {
-    /// That long.
+    /// At most this long.
     For(Duration),
-    /// However long it takes.
+    /// Without limit.
     Forever,
 }
 
@@ -85,7 +85,7 @@ pub enum Outlet {
     Stream(mpsc::Sender<Bytes>),
 }
 
-/// Questions without an answer.
+/// Callbacks without an answer.
 #[derive(Debug, Default)]
 struct CallbackBoard {
     input_requests: InputRequests,
@@ -101,7 +101,7 @@ pub struct LongCall {
     pub tool: Box<str>,
     /// How long it may take as a call.
     pub threshold: Duration,
-    /// How long its task is kept.
+    /// The retention of its task.
     pub ttl: Duration,
 }
 
@@ -132,7 +132,7 @@ impl CallRounds {
     }
 
     /// The request was answered; until the next one messages have no receiver. `returns` says whether the
-    /// client was told to come back.
+    /// client is expected to return.
     pub fn suspend(&self, returns: bool) {
         let mut now = self.lock_current();
         self.will_return.store(returns, Ordering::Relaxed);
@@ -141,21 +141,21 @@ impl CallRounds {
         now.token = None;
     }
 
-    /// True while messages reach the client, or will when it is back.
+    /// True while messages reach the client, or will when it returns.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         let now = self.lock_current();
         now.outlet.is_some() || self.will_return.load(Ordering::Relaxed)
     }
 
-    /// True while the client is away with the questions it was shown, and comes back with their answers.
+    /// True while the client answers callbacks between two requests.
     #[must_use]
     pub fn will_return(&self) -> bool {
         let now = self.lock_current();
         now.answered_at.is_some() && self.will_return.load(Ordering::Relaxed)
     }
 
-    /// Resolves when messages reach the client; false when it does not come back for them.
+    /// Resolves when messages reach the client; false when it does not return for them.
     pub(crate) async fn wait_until_reachable(&self) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -195,7 +195,7 @@ impl CallRounds {
     }
 
     /// Sends a message on the current request, when there is one; `Some(false)` when a message that must
-    /// not be lost found no room.
+    /// not be lost meets a full queue.
     pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> Option<bool> {
         let outlet = self.lock_current().outlet.clone();
         Some(match outlet? {
@@ -207,7 +207,7 @@ impl CallRounds {
         })
     }
 
-    /// Sends a message that can wait; false when there is no room for it now.
+    /// Sends a message that can wait; false when the queue is full.
     pub(super) fn try_send_with_receipt(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
         match self.lock_current().outlet.clone() {
             Some(Outlet::Line(sink)) => try_send_line(&sink, receipt.attach(frame)),
@@ -219,7 +219,7 @@ impl CallRounds {
         }
     }
 
-    /// Sends a message on the stream of the current request, if there is room for it now.
+    /// Sends a message on the stream of the current request, unless its queue is full.
     ///
     /// # Errors
     /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
@@ -236,7 +236,7 @@ impl CallRounds {
         }
     }
 
-    /// Resolves when the stream of the current request has room, or is over.
+    /// Resolves when the stream of the current request has capacity, or is closed.
     pub(crate) fn capacity_available(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         let Some(Outlet::Stream(stream)) = self.lock_current().outlet.clone() else {
             return None;
@@ -246,7 +246,7 @@ impl CallRounds {
         })
     }
 
-    /// Puts a question into the next `input_required` and waits for the answer, unless the call is
+    /// Puts a callback into the next `input_required` and waits for the answer, unless the call is
     /// `cancelled` before.
     ///
     /// # Errors
@@ -276,7 +276,7 @@ impl CallRounds {
         }
     }
 
-    /// Resolves when questions were asked and no more came for a moment.
+    /// Resolves when callbacks are open and no more arrive for a moment.
     pub async fn wait_for_callbacks(&self) {
         loop {
             let mut asked = std::pin::pin!(self.changed.notified());
@@ -292,7 +292,7 @@ impl CallRounds {
         }
     }
 
-    /// Resolves at the next change of the open questions.
+    /// Resolves at the next change of the open callbacks.
     pub fn change_notified(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -303,7 +303,7 @@ impl CallRounds {
         self.can_be_promoted.raise();
     }
 
-    /// Its server said that the call will take long: if it may become a task, it does so now, unless the client
+    /// Its server reported that the call will take long: if it may become a task, it does so now, unless the client
     /// itself says how long it waits.
     pub fn promote_now(&self) {
         self.is_long.raise();
@@ -314,7 +314,7 @@ impl CallRounds {
         *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
     }
 
-    /// Resolves when that time is over, or its server said that the call will take longer.
+    /// Resolves when that time is over, or its server reported that the call takes longer.
     pub async fn wait_for_promotion(&self) -> &LongCall {
         let began = Instant::now();
         self.can_be_promoted.wait_until_raised().await;
@@ -346,7 +346,7 @@ impl CallRounds {
         let _ = tokio::time::timeout(COALESCE_MAX, more).await;
     }
 
-    /// True while a question has no answer.
+    /// True while a callback has no answer.
     #[must_use]
     pub fn has_open_callbacks(&self) -> bool {
         !self.lock_callbacks().input_requests.is_empty()
@@ -363,14 +363,14 @@ impl CallRounds {
         Some(since.elapsed())
     }
 
-    /// The questions without an answer, as the `inputRequests` object.
+    /// The callbacks without an answer, as the `inputRequests` object.
     #[must_use]
     pub fn input_requests(&self) -> String {
         self.lock_callbacks().input_requests.render_input_requests()
     }
 
-    /// Takes the `inputResponses` object of a client. Answers to nothing are dropped; what is still
-    /// without an answer is asked again.
+    /// Takes the `inputResponses` object of a client. Answers without a callback are dropped;
+    /// callbacks still without an answer are sent again.
     pub fn answer(&self, input_responses: &str) {
         let mut board = self.lock_callbacks();
         let answered = board.input_requests.accept_responses(input_responses);
@@ -394,7 +394,7 @@ impl CallRounds {
     }
 }
 
-/// On drop, withdraws the question.
+/// On drop, withdraws the callback.
 struct WithdrawGuard<'a> {
     rounds: &'a CallRounds,
     key: InputRequestKey,

@@ -1,5 +1,5 @@
-//! `mgp/stream/cancel` of one call: asked for once, carried out where the call is, answered with what there
-//! was of the result.
+//! `mgp/stream/cancel` of one call: requested once, carried out where the call runs, answered with the
+//! partial result.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::Flag;
 use super::call_stream::PartialResult;
 
-/// Whether a call was stopped by its client, and what became of it.
+/// A client's request to stop a call, and its outcome.
 #[derive(Debug, Default)]
 pub struct Stop {
     requested: Flag,
@@ -19,12 +19,12 @@ pub struct Stop {
     ended: Flag,
 }
 
-/// A request of the call is at a server, which is told when the call is stopped.
+/// A request of the call is at a server, which is notified when the call is stopped.
 #[derive(Debug)]
 pub struct TrackedRequest<'a>(&'a Stop);
 
 impl Stop {
-    /// Asks for it; false for everybody but the first.
+    /// Requests the stop; false for all but the first request.
     pub fn request(&self, reason: Option<String>) -> bool {
         if self.claimed.swap(true, Ordering::Relaxed) {
             return false;
@@ -36,13 +36,13 @@ impl Stop {
         true
     }
 
-    /// True once it was asked for.
+    /// True once a stop was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.requested.is_raised()
     }
 
-    /// Resolves when it is asked for.
+    /// Resolves when a stop is requested.
     pub async fn wait_until_requested(&self) {
         self.requested.wait_until_raised().await;
     }
@@ -66,12 +66,12 @@ impl Stop {
         self.tracked.load(Ordering::SeqCst) > 0
     }
 
-    /// What there was of the result; what is set first counts.
+    /// Sets the partial result; the first one counts.
     pub fn set_partial(&self, partial: PartialResult) {
         let _ = self.partial.set(partial);
     }
 
-    /// What there was of the result; `None` when the call was not stopped, but answered.
+    /// The partial result; `None` when the call was not stopped, but answered.
     #[must_use]
     pub fn partial(&self) -> Option<&PartialResult> {
         self.partial.get()

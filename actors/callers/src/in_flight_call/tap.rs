@@ -1,4 +1,4 @@
-//! What is sent for a request, for an operator who looks on.
+//! Reports the messages of a request to an operator who watches.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::InFlightCall;
 use crate::agent_tap::AgentTap;
 
 impl InFlightCall {
-    /// From now on what is sent for this request is shown to who looks on.
+    /// Reports messages of this request to the operator from now on.
     pub fn set_tap(&self, tap: AgentTap) {
         let _ = self.tap.set(tap);
     }
@@ -20,7 +20,7 @@ impl InFlightCall {
         }
     }
 
-    /// A copy of a frame that may leave, where somebody looks on.
+    /// A copy of a frame about to be sent, while an operator watches.
     pub(super) fn copy_for_tap(&self, frame: &[u8]) -> Option<Bytes> {
         let tapped = self.tap.get();
         tapped.map(|_| Bytes::copy_from_slice(frame))

@@ -1,4 +1,4 @@
-//! A call that continues without its request: suspended until its client answers a question, or as a
+//! A call that continues without its request: suspended until its client answers a callback, or as a
 //! task.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,6 @@ use mgp_runtime::task;
 /// One such call.
 #[derive(Debug)]
 pub struct BackgroundCall {
-    /// The call's own state.
     pub call: Arc<InFlightCall>,
     outcome: Mutex<Option<Outcome>>,
     done: Flag,
@@ -19,17 +18,20 @@ pub struct BackgroundCall {
 impl BackgroundCall {
     /// Lets the call continue as a task of the runtime.
     #[must_use]
-    pub fn start(exchange: Arc<InFlightCall>, answering: GuardedAnswer) -> Arc<Self> {
+    pub fn start(call: Arc<InFlightCall>, answering: GuardedAnswer) -> Arc<Self> {
         let background = Arc::new(Self {
-            call: exchange,
+            call,
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
-        let own = background.clone();
+        let running = background.clone();
         task::spawn_detached("calls.background", async move {
             let outcome = answering.await;
-            *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-            own.done.raise();
+            *running
+                .outcome
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            running.done.raise();
         });
         background
     }
@@ -51,11 +53,11 @@ mod tests {
     use mgp_protocol::refusal::Refusal;
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_panics_has_an_outcome() {
+    async fn panicking_call_has_an_outcome() {
         let answering = GuardedAnswer::new(|| {
             Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                panic!("as it was told to")
+                panic!("injected panic")
             })
         });
         let call = BackgroundCall::start(InFlightCall::new(ReplyPath::Discard), answering);

@@ -8,7 +8,7 @@ use mgp_json::{Splice, can_contain_string, lookalike};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Rounds of one call, so that endless questions end.
+/// The most rounds of one call, which ends endless callbacks.
 pub const MAX_ROUNDS: usize = 64;
 
 /// What a server needs to continue.
@@ -18,24 +18,23 @@ pub struct InputRequired<'a> {
     #[serde(borrow, default)]
     result_type: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    /// Its questions, each under the server's own key.
+    /// Its callbacks, each under the server's own key.
     pub input_requests: BTreeMap<String, InputRequest<'a>>,
     #[serde(borrow, default)]
     /// The server's state, to be returned with the next round.
     pub request_state: Option<&'a RawValue>,
 }
 
-/// One question.
+/// One callback.
 #[derive(Debug, Deserialize)]
 pub struct InputRequest<'a> {
-    /// The method.
     pub method: String,
     #[serde(borrow, default)]
     /// Its params, as JSON text.
     pub params: Option<&'a RawValue>,
 }
 
-/// What the result asks for; `None` when it is final.
+/// The input that the result requires; `None` when it is final.
 pub fn parse_input_required(result: &str) -> Option<InputRequired<'_>> {
     if !can_contain_string(result.as_bytes(), "\"input_required\"") {
         return None;
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_round_repeats_the_first_with_what_was_said() {
+    fn next_round_repeats_first_params_with_answers() {
         let state: Box<RawValue> = RawValue::from_string("\"s\\u0041\"".into()).unwrap();
         let next = render_next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
         assert_eq!(member(&next, "inputResponses"), Some(r#"{"k":{}}"#));

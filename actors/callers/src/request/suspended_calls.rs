@@ -1,4 +1,4 @@
-//! Suspended calls: stateless clients' calls that wait for the answer to a legacy server's question.
+//! Suspended calls: stateless clients' calls that wait for the answer to a legacy server's callback.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use super::background_call::BackgroundCall;
 use crate::agent::caller::Caller;
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// The most suspended calls. Each is a call under way at its server, so the servers' limits apply first;
+/// The most suspended calls. Each is in flight at its server, so the servers' limits apply first;
 /// this limit keeps clients that never return from filling the table.
 const MAX_SUSPENDED: usize = 4096;
 
-/// The most of one agent: a sixteenth, so that one which never returns leaves room to the others.
+/// The most of one agent: a sixteenth, so that an agent which never returns leaves capacity for others.
 const AGENT_MAX: usize = MAX_SUSPENDED / 16;
 
 /// The suspended calls.
@@ -110,7 +110,7 @@ impl SuspendedCalls {
         Ok(())
     }
 
-    /// The params of a suspended call's first request, for its own caller; what is asked of it meanwhile, as the
+    /// The params of a suspended call's first request, for its own caller; the open callbacks, as the
     /// `inputRequests` object. `None` when it does not wait any more.
     #[must_use]
     pub fn pending_input(&self, number: u64, caller: &str) -> Option<(Option<ByteString>, String)> {
@@ -123,7 +123,7 @@ impl SuspendedCalls {
         Some((call.params.clone(), rounds.input_requests()))
     }
 
-    /// The client is back: takes the call out, unless it was taken back meanwhile.
+    /// The client has returned: removes the call, unless it was cancelled meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<SuspendedCall> {
         let suspended = self.lock_calls().remove(&number);
@@ -182,9 +182,8 @@ mod tests {
         })
     }
 
-    /// One agent that never returns leaves room to the others.
     #[tokio::test]
-    async fn an_agent_that_never_answers_leaves_others_their_places() {
+    async fn silent_agent_leaves_capacity_for_others() {
         let table = SuspendedCalls::new(Duration::from_secs(600));
         let suspend = |name: &str| {
             let answering = GuardedAnswer::new(|| Box::pin(std::future::pending()));

@@ -1,4 +1,4 @@
-//! Requests and their answers, for an operator who looks on.
+//! Requests and their answers, for an operator who watches.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::{AnswerFuture, Caller, Outcome, Request, render_answer};
 use crate::agent_tap::AgentTap;
 
 impl AgentTap {
-    /// The connection of a caller; `None` while nobody looks on.
+    /// The connection of a caller; `None` while no operator watches.
     #[must_use]
     pub fn for_caller(caller: &Caller) -> Option<Self> {
         Self::for_agent(&caller.agent, caller.operator, caller.connection)
     }
 
-    /// A request that came over a connection or in a session, and its answer; as it is where nobody looks on. Those
-    /// of stateless clients are shown by who answers their rounds.
+    /// Reports a request of a connection or session, and its answer; unchanged while no operator watches.
+    /// Requests of stateless clients are reported where their rounds are answered.
     #[must_use]
     pub fn wrap_answer(
         request: Request,
@@ -31,12 +31,12 @@ impl AgentTap {
             return answer(request);
         };
         tap.record_request(&id, &request.method, request.params.as_deref());
-        let (exchange, dialect) = (request.call.clone(), request.caller.dialect());
-        exchange.set_tap(tap.clone());
+        let (call, dialect) = (request.call.clone(), request.caller.dialect());
+        call.set_tap(tap.clone());
         let answering = answer(request);
         Box::pin(async move {
             let outcome = answering.await;
-            if exchange.is_awaited() {
+            if call.is_awaited() {
                 tap.record_answer_sent(&id, &outcome, dialect);
             }
             outcome

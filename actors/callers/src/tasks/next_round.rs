@@ -47,7 +47,7 @@ impl NextRound {
     ///
     /// # Errors
     /// Those of the call; [`Refusal::Internal`] where its questions do not end.
-    pub async fn run_rounds(&self, exchange: &Arc<InFlightCall>, first: Outcome) -> Outcome {
+    pub async fn run_rounds(&self, call: &Arc<InFlightCall>, first: Outcome) -> Outcome {
         let mut outcome = first?;
         for _ in 0..MAX_ROUNDS {
             let text = String::from_utf8_lossy(&outcome);
@@ -55,12 +55,12 @@ impl NextRound {
                 drop(text);
                 return Ok(outcome);
             };
-            let responses = ask_client(exchange, &needs).await?;
+            let responses = ask_client(call, &needs).await?;
             let first = self.params.as_deref().unwrap_or("{}");
             let params = render_next_round(first, &responses, needs.request_state);
             let request = Request {
                 caller: self.caller.clone(),
-                call: exchange.clone(),
+                call: call.clone(),
                 method: self.method.clone(),
                 params: Some(params.into()),
                 trace: self.trace.clone(),
@@ -76,8 +76,8 @@ impl NextRound {
 }
 
 /// Puts the questions of a round to the client; returns the `inputResponses` object.
-async fn ask_client(exchange: &InFlightCall, needs: &InputRequired<'_>) -> Result<String, Refusal> {
-    let rounds = exchange
+async fn ask_client(call: &InFlightCall, needs: &InputRequired<'_>) -> Result<String, Refusal> {
+    let rounds = call
         .rounds()
         .expect("only a stateless client's call has rounds");
     let can = rounds.capabilities();
@@ -93,11 +93,11 @@ async fn ask_client(exchange: &InFlightCall, needs: &InputRequired<'_>) -> Resul
     let asking = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
         let answer = rounds
-            .ask(exchange.wait_until_cancelled(), &input.method, params)
+            .ask(call.wait_until_cancelled(), &input.method, params)
             .await;
         match answer {
             Ok(Ok(result)) => Ok((key, String::from_utf8_lossy(&result).into_owned())),
-            Ok(Err(_)) | Err(_) if exchange.is_cancelled() => Err(Refusal::Cancelled),
+            Ok(Err(_)) | Err(_) if call.is_cancelled() => Err(Refusal::Cancelled),
             Ok(Err(_)) => Err(Refusal::Internal(
                 "the client answered with an error".into(),
             )),

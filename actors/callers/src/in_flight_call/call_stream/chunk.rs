@@ -79,14 +79,14 @@ pub enum ChunkForm {
 
 impl ChunkForm {
     /// The frame for the reader; `None` when it has no word for it.
-    pub(super) fn render(&self, exchange: &InFlightCall, chunk: &StreamChunk) -> Option<Vec<u8>> {
+    pub(super) fn render(&self, call: &InFlightCall, chunk: &StreamChunk) -> Option<Vec<u8>> {
         match self {
-            Self::Chunk => Some(render_with_id(chunk, exchange.request_id()?.as_json())),
+            Self::Chunk => Some(render_with_id(chunk, call.request_id()?.as_json())),
             Self::Progress(first) => {
-                let token = exchange.progress_token(first.clone())?;
+                let token = call.progress_token(first.clone())?;
                 let text = stream::chunk_text(chunk.content()?)?;
                 let message = quote(&text);
-                let done = exchange.progress().next_chunk();
+                let done = call.progress().next_chunk();
                 let params =
                     format!(r#"{{"progressToken":{token},"progress":{done},"message":{message}}}"#);
                 Some(jsonrpc::notification(

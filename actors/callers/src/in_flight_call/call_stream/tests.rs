@@ -14,7 +14,7 @@ use crate::in_flight_call::ReplyPath;
 /// A stream to a reader on a line.
 struct Scene {
     stream: CallStreamHandle,
-    exchange: Arc<InFlightCall>,
+    call: Arc<InFlightCall>,
     reader: BufReader<DuplexStream>,
     server: Arc<Mutex<Vec<CallStreamNotice>>>,
     agents: ActorRef<()>,
@@ -34,17 +34,17 @@ impl Scene {
             let _ = out.run(writer, Duration::from_secs(3600)).await;
         });
         let id = RequestId::from_json(r#""a-7""#).unwrap();
-        let exchange = InFlightCall::with_id(id, ReplyPath::Line(sink));
+        let call = InFlightCall::with_id(id, ReplyPath::Line(sink));
         let room = Arc::new(StreamBudgets::default()).for_agent(&AgentId::new(AgentId::LOCAL));
         let cell = agents.get_cell();
-        let stream = CallStreamHandle::start(cell, &exchange, form, room).unwrap();
+        let stream = CallStreamHandle::start(cell, &call, form, room).unwrap();
         let server: Arc<Mutex<Vec<_>>> = Arc::default();
         let told = server.clone();
         let sink = EventSink::new(move |notice| told.lock().unwrap().push(notice));
         stream.begin(sink);
         Self {
             stream,
-            exchange,
+            call,
             reader: BufReader::new(reader),
             server,
             agents,
@@ -218,16 +218,16 @@ async fn a_stream_that_was_stopped_leaves_nothing() {
     it.line().await;
     it.stream.finish().await;
     it.stream.stop();
-    let exchange = Arc::downgrade(&it.exchange);
+    let call = Arc::downgrade(&it.call);
     let room = Arc::downgrade(&it.stream.shared.budget);
     let agents = it.agents.clone();
     drop(it);
     for _ in 0..1000 {
-        if exchange.strong_count() + room.strong_count() == 0 {
+        if call.strong_count() + room.strong_count() == 0 {
             break;
         }
         tokio::task::yield_now().await;
     }
-    assert_eq!((exchange.strong_count(), room.strong_count()), (0, 0));
+    assert_eq!((call.strong_count(), room.strong_count()), (0, 0));
     agents.stop(None);
 }
