@@ -95,6 +95,7 @@ pub enum ReplyPath {
 }
 
 impl InFlightCall {
+    /// A call whose answer goes this way.
     #[must_use]
     pub fn new(way: ReplyPath) -> Arc<Self> {
         Self::build(None, way)

@@ -8,7 +8,7 @@
 mod exec;
 mod init;
 mod kernel_confinement;
-mod launch;
+mod launcher_main;
 mod leader;
 mod mount_view;
 mod nofollow;
@@ -39,7 +39,7 @@ use mgp_store::removal;
 use path_resolution::{PathAccess, PathResolver, is_within};
 
 pub use kernel_confinement::confine_kernel_process;
-pub use launch::launch;
+pub use launcher_main::launch;
 pub use probe::probe;
 pub use program_pins::{find_change, pin_programs};
 

@@ -1,9 +1,10 @@
 //! A server as calls see it: a request to it is written as the server speaks, and its answer as the caller
 //! does.
 
-mod out_of_band;
+mod links;
 mod outgoing;
 mod replay;
+mod server_tasks;
 mod streams;
 mod task_bridge;
 mod task_requests;
@@ -12,9 +13,9 @@ mod to_legacy;
 mod to_stateless;
 mod trace;
 
-pub use self::out_of_band::{FollowedTask, LegacyTasks};
 pub use self::outgoing::{HeaderParams, McplMembers, Outgoing};
 pub use self::replay::ReplayedRequest;
+pub use self::server_tasks::{FollowedTask, LegacyTasks};
 pub use self::streams::StreamOptions;
 pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};
 pub use self::tasks::{TASKS_CAPABILITY, check_tasks_declared};

@@ -2,6 +2,7 @@
 
 use tokio::sync::SetOnce;
 
+/// See the module.
 #[derive(Debug, Default)]
 pub struct Flag(SetOnce<()>);
 
@@ -11,6 +12,7 @@ impl Flag {
         let _ = self.0.set(());
     }
 
+    /// Whether it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.initialized()

@@ -10,6 +10,7 @@ use mgp_runtime::task;
 /// One such call.
 #[derive(Debug)]
 pub struct BackgroundCall {
+    /// The call.
     pub call: Arc<InFlightCall>,
     outcome: Mutex<Option<Outcome>>,
     done: Flag,

@@ -28,6 +28,7 @@ pub struct InputRequired<'a> {
 /// One callback.
 #[derive(Debug, Deserialize)]
 pub struct InputRequest<'a> {
+    /// Its method.
     pub method: String,
     #[serde(borrow, default)]
     /// Its params, as JSON text.

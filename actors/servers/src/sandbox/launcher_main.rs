@@ -1,4 +1,4 @@
-//! The launcher of a sandboxed server: this program, started again with a hidden argument. It has no
+//! The main function of a sandboxed server's launcher: this program, started again with a hidden argument. It has no
 //! async runtime, because what one thread gives up its other threads would keep.
 //!
 //! Between fork and exec no safe code can run, so each step is a process of its own:
@@ -6,7 +6,7 @@
 //! ```text
 //! leader   stays above the server, starts it and reports its end                leader.rs
 //!  ├ init    the first process of the server's own process namespace            init.rs
-//!  └ inside  applies the last restrictions and becomes the server               inside.rs
+//!  └ inside  applies the last restrictions and becomes the server               exec.rs
 //! ```
 
 use std::env;

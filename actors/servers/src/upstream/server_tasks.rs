@@ -1,39 +1,30 @@
-//! What a server is told, and what is known of it, beside requests. A server that is not connected is told
-//! nothing: it learns all of it when it connects.
+//! The tasks that a server makes itself: whether it can, its list of them, and how one stands.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, TaskStatus};
 use mgp_json::{member, quote};
 use mgp_protocol::dialect::ProtocolFamily;
-use mgp_protocol::ids::ServerId;
-use mgp_protocol::refusal::Refusal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Upstream;
-use crate::link::{Link, Wire};
-use crate::log_levels;
-use mgp_callers::directory::Directory;
-use mgp_callers::request::{Caller, Request};
+use crate::link::Link;
+use mgp_callers::request::Caller;
 
 /// Pages fetched of one server's list of tasks, so that an endless list ends.
 const MAX_PAGES: usize = 16;
 
-/// How long a server may take to say how a task stands: a person waits for it.
+/// How long a server may take to report the status of a task: a person waits for it.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many agents with roots, and a server that they share gets none of them.
-const ROOTED_AGENTS_LIMIT: usize = 3;
-
-/// What a server declares of the tasks of 2025-11-25.
+/// The tasks of 2025-11-25 that a server declares.
 #[derive(Debug)]
 pub struct LegacyTasks {
     /// Its capability, as JSON text.
     pub capability: Option<Box<str>>,
-    /// It lists its tasks.
+    /// Whether it lists its tasks.
     pub can_list: bool,
 }
 
@@ -56,41 +47,6 @@ pub struct FollowedTask {
 }
 
 impl Upstream<'_> {
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> &ServerId {
-        &self.id
-    }
-
-    /// Starts it for this request, where it is not running.
-    ///
-    /// # Errors
-    /// As [`Self::send`], before anything is sent.
-    pub async fn start(&self, request: &Request) -> Result<(), Refusal> {
-        self.link(request).await.map(drop)
-    }
-
-    /// How long a call with its retries may take, where it was agreed that the server says what may be tried
-    /// again (MGP §14.6).
-    #[must_use]
-    pub fn retry_time_limit(&self) -> Option<Duration> {
-        let link = self.shared_link()?;
-        // The kernel of another node judges its server's errors itself, and has tried again by then.
-        if matches!(link.wire(), Wire::Node(_)) {
-            return None;
-        }
-        let agreed = link.mgp().has_error_codes();
-        agreed.then_some(link.limits.call_timeout_max)
-    }
-
-    /// Whether a request to it repeats parts of its body in headers, which it may find to differ from the body
-    /// before it does anything.
-    #[must_use]
-    pub fn has_header_params(&self) -> bool {
-        let link = self.shared_link();
-        link.is_some_and(|link| matches!(link.wire(), Wire::Http(_)))
-    }
-
     /// Calls to it may become tasks of a stateless client: it makes them itself, or the kernel does.
     #[must_use]
     pub fn can_create_tasks(&self) -> bool {
@@ -164,55 +120,6 @@ impl Upstream<'_> {
             link: Arc::downgrade(&link),
             task_id: own.to_owned(),
         })
-    }
-
-    /// The roots of this caller changed: it is told, if it asked for roots.
-    pub fn notify_roots_changed(&self, caller: &Caller, directory: &Directory) {
-        let told = |link: &Arc<Link>| {
-            let most = ROOTED_AGENTS_LIMIT;
-            link.has_requested_roots()
-                && directory.agents_with_roots(&link.server, most, None).len() < most
-        };
-        if let Some(link) = self.shared_link().filter(told) {
-            link.notify_roots_changed();
-        }
-        if let Some(link) = self
-            .instance_link(caller)
-            .filter(|link| link.has_requested_roots())
-        {
-            link.notify_roots_changed();
-        }
-    }
-
-    /// An agent chose its log level: the server is told the most verbose one that any agent wants.
-    pub async fn sync_level(&self, caller: &Caller, directory: &Directory) {
-        let links = [self.shared_link(), self.instance_link(caller)];
-        let links: Vec<_> = links.into_iter().flatten().collect();
-        join_all(
-            links
-                .iter()
-                .map(|link| log_levels::sync_level(directory, link)),
-        )
-        .await;
-    }
-
-    /// The connection that its callers share, if there is one now.
-    fn shared_link(&self) -> Option<Arc<Link>> {
-        self.servers.load().get(&self.id)?.link()
-    }
-
-    /// The connection of this caller, which is the shared one where it has none for itself.
-    fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
-        let handle = self.servers.load().get(&self.id).cloned()?;
-        handle.link()?;
-        handle.link_for(caller)
-    }
-
-    /// The connection of the instance that this caller has for itself.
-    fn instance_link(&self, caller: &Caller) -> Option<Arc<Link>> {
-        let shared = self.shared_link()?;
-        let own = self.link_for(caller)?;
-        (own.number != shared.number).then_some(own)
     }
 }
 

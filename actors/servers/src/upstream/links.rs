@@ -1,0 +1,104 @@
+//! The connections of a server: the one that all callers share, and those of instances; and what changes at agents
+//! means to them. A server that is not connected gets no notification: it learns the state when it connects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::Refusal;
+
+use super::Upstream;
+use crate::link::{Link, Wire};
+use crate::log_levels;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::{Caller, Request};
+
+/// A shared server gets no roots once so many agents have some.
+const ROOTED_AGENTS_LIMIT: usize = 3;
+
+impl Upstream<'_> {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &ServerId {
+        &self.id
+    }
+
+    /// Starts it for this request, where it is not running.
+    ///
+    /// # Errors
+    /// As [`Self::send`], before anything is sent.
+    pub async fn start(&self, request: &Request) -> Result<(), Refusal> {
+        self.link(request).await.map(drop)
+    }
+
+    /// How long a call with its retries may take, where it was agreed that the server says what may be tried
+    /// again (MGP §14.6).
+    #[must_use]
+    pub fn retry_time_limit(&self) -> Option<Duration> {
+        let link = self.shared_link()?;
+        // The kernel of another node judges its server's errors itself, and has tried again by then.
+        if matches!(link.wire(), Wire::Node(_)) {
+            return None;
+        }
+        let agreed = link.mgp().has_error_codes();
+        agreed.then_some(link.limits.call_timeout_max)
+    }
+
+    /// Whether a request to it repeats parts of its body in headers, which it may find to differ from the body
+    /// before it does anything.
+    #[must_use]
+    pub fn has_header_params(&self) -> bool {
+        let link = self.shared_link();
+        link.is_some_and(|link| matches!(link.wire(), Wire::Http(_)))
+    }
+
+    /// Notifies the server that the roots of this caller changed, if it has requested roots.
+    pub fn notify_roots_changed(&self, caller: &Caller, directory: &Directory) {
+        let should_notify = |link: &Arc<Link>| {
+            let most = ROOTED_AGENTS_LIMIT;
+            link.has_requested_roots()
+                && directory.agents_with_roots(&link.server, most, None).len() < most
+        };
+        if let Some(link) = self.shared_link().filter(should_notify) {
+            link.notify_roots_changed();
+        }
+        if let Some(link) = self
+            .instance_link(caller)
+            .filter(|link| link.has_requested_roots())
+        {
+            link.notify_roots_changed();
+        }
+    }
+
+    /// Sets the server's log level to the most verbose one that any agent has chosen.
+    pub async fn sync_level(&self, caller: &Caller, directory: &Directory) {
+        let links = [self.shared_link(), self.instance_link(caller)];
+        let links: Vec<_> = links.into_iter().flatten().collect();
+        join_all(
+            links
+                .iter()
+                .map(|link| log_levels::sync_level(directory, link)),
+        )
+        .await;
+    }
+
+    /// The connection that all callers share, if there is one now.
+    pub(super) fn shared_link(&self) -> Option<Arc<Link>> {
+        self.servers.load().get(&self.id)?.link()
+    }
+
+    /// The connection of this caller: its own instance's, else the shared one.
+    pub(super) fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
+        let handle = self.servers.load().get(&self.id).cloned()?;
+        handle.link()?;
+        handle.link_for(caller)
+    }
+
+    /// The connection of the caller's own instance.
+    fn instance_link(&self, caller: &Caller) -> Option<Arc<Link>> {
+        let shared = self.shared_link()?;
+        let own = self.link_for(caller)?;
+        (own.number != shared.number).then_some(own)
+    }
+}
