@@ -50,6 +50,7 @@ impl fmt::Display for Side {
     }
 }
 
+/// The kind of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IdKind {
     /// One inference.

@@ -23,6 +23,7 @@ pub struct McplServerRules {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetPattern(String);
 
+/// The text is no set pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither the name of a feature set nor a pattern like `memory.*`")]
 pub struct SetPatternError(String);

@@ -14,6 +14,7 @@ pub const RULES_MAX: usize = 64;
 /// Largest message after replacements, in bytes.
 const MODERATED_BYTES_MAX: usize = 4 << 20;
 
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageDirection {
     /// From a channel to agents.
@@ -22,6 +23,7 @@ pub enum MessageDirection {
     Out,
 }
 
+/// A rule of `[mcpl.channels]`.
 #[derive(Clone, Debug)]
 pub struct ModerationRule {
     /// The channels it applies to, as `SERVER:CHANNEL`.
@@ -48,6 +50,7 @@ impl PartialEq for ModerationRule {
 
 impl Eq for ModerationRule {}
 
+/// Why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModerationRuleError {
     /// Not a regular expression.

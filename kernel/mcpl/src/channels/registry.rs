@@ -14,6 +14,7 @@ pub(crate) const DESCRIPTORS_MAX: usize = 4 << 20;
 /// Most channels reopened after a server's restart; beyond the bound no more are remembered.
 pub(crate) const REOPENED_MAX: usize = 256;
 
+/// A channel of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredChannel {
     /// The server's own id.
@@ -26,14 +27,19 @@ pub struct RegisteredChannel {
     json: Arc<str>,
 }
 
+/// Why a channel is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
+    /// Not the form of MCPL.
     #[error("invalid channel description: {0}")]
     Malformed(String),
+    /// The id is invalid.
     #[error("a channel's id must have 1 to {CHANNEL_ID_MAX} bytes and no control characters")]
     InvalidId,
+    /// The description is too long.
     #[error("the description of a channel has more than {DESCRIPTOR_MAX} bytes")]
     TooLong,
+    /// Too many channels.
     #[error("a server has at most {CHANNELS_MAX} channels, described in {DESCRIPTORS_MAX} bytes")]
     Full,
 }
@@ -89,6 +95,7 @@ impl RegisteredChannel {
     }
 }
 
+/// True for a valid channel id.
 #[must_use]
 pub fn is_id(id: &str) -> bool {
     (1..=CHANNEL_ID_MAX).contains(&id.len()) && !id.chars().any(char::is_control)

@@ -29,11 +29,13 @@ pub(crate) type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 /// One addition to a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencedInjection {
+    /// The server that added it.
     pub server: ServerId,
     /// The server's set that added it.
     pub set: String,
     /// The server's name for this kind of addition.
     pub(crate) namespace: String,
+    /// Its position in the context.
     pub position: Position,
     /// The content within its fence.
     pub content: Content,
@@ -62,6 +64,7 @@ impl FencedInjection {
 /// The injections of one server, and reasons for omissions.
 #[derive(Debug)]
 pub struct ServerInjections {
+    /// The server that added them.
     pub server: ServerId,
     /// The set that added them.
     pub set: String,

@@ -17,6 +17,7 @@ pub(crate) const QUIET_DEPTH: u8 = 2;
 /// Deepest inference that runs.
 pub(crate) const DEPTH_MAX: u8 = 4;
 
+/// Why a server's inference is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NestedInference {
     /// A hook of the server is in flight.
