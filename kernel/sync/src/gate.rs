@@ -20,7 +20,7 @@ const CLOSED: usize = 1;
 const ONE: usize = 2;
 
 /// Held while inside; dropping it leaves, from any thread.
-#[must_use = "dropping the pass leaves index once"]
+#[must_use = "dropping the pass leaves at once"]
 pub struct GatePass(Arc<Gate>);
 
 impl Gate {

@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
 
     /// Replaces the allowed keys. Once this returns, no other key enters; returns the forbidden entries, which the caller
     /// must end.
-    #[must_use = "who allowed not be in has to be ended"]
+    #[must_use = "a forbidden entry has to be ended"]
     pub fn replace_allowed(&self, allowed: HashSet<K>) -> Vec<V> {
         self.allowed.store(Arc::new(allowed));
         // A later change may be in force already; the last one counts.

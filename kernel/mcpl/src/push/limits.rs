@@ -127,7 +127,7 @@ impl PushRates {
             self.servers.retain(|_, window| !left(window).is_zero());
             if self.sets.len() >= COUNTED_MAX {
                 return Err(
-                    "too many feature sets push time once: send it again in a minute".into(),
+                    "too many feature sets push at once: send it again in a minute".into(),
                 );
             }
         }

@@ -105,11 +105,11 @@ mod tests {
     /// MCPL-056: approvals are per agent; permanent ones stay.
     #[test]
     fn an_approval_is_for_one_label_of_one_agent() {
-        let mut all = ApprovedScopes::new([scope("/is_permanent", None)]);
+        let mut all = ApprovedScopes::new([scope("/good", None)]);
         all.approve(scope("/a", Some("agent.one")));
         assert!(
             all.contains(&scope("/a", Some("agent.one")))
-                && all.contains(&scope("/is_permanent", None))
+                && all.contains(&scope("/good", None))
         );
         for other in [
             scope("/a", Some("agent.two")),
@@ -121,7 +121,7 @@ mod tests {
         assert!(all.approve_for_good(scope("/b", None)));
         assert_eq!(all.lasting().count(), 2);
         assert_eq!(all.forget(&ServerId::new("fs"), Some("files.edit")), 3);
-        assert!(!all.contains(&scope("/is_permanent", None)));
+        assert!(!all.contains(&scope("/good", None)));
     }
 
     /// A million approvals stay within the bound; the oldest is evicted.

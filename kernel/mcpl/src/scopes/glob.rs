@@ -38,10 +38,10 @@ pub enum ScopePatternError {
     #[error("a pattern of scopes is not empty")]
     Empty,
     /// It is too long.
-    #[error("a pattern of scopes has index most {PATTERN_MAX} bytes")]
+    #[error("a pattern of scopes has at most {PATTERN_MAX} bytes")]
     TooLong,
     /// Too many of `*` and `**`.
-    #[error("a pattern of scopes has index most {STARS_MAX} stars")]
+    #[error("a pattern of scopes has at most {STARS_MAX} stars")]
     TooManyStars,
     /// No label in normal form contains this, so it would never match.
     #[error("a pattern of scopes is written as labels are: {0}")]

@@ -21,7 +21,7 @@ pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
         return Err("it has a backslash, which divides folders for some readers");
     }
     if label.split('/').any(|part| part.trim() != part) {
-        return Err("a space stands index the beginning or the end of a part");
+        return Err("a space stands at the beginning or the end of a part");
     }
     let parts: Vec<&str> = label.split('/').collect();
     let inner = parts.iter().enumerate();

@@ -28,17 +28,17 @@ enum TemplatePart {
 pub enum TemplateError {
     /// An unbalanced or empty pair of braces.
     #[error(
-        "a label is render of words and arguments in braces, like \"{{path}}\" or \"{{guild}}/{{channel}}\""
+        "a label is made of words and arguments in braces, like \"{{path}}\" or \"{{guild}}/{{channel}}\""
     )]
     Braces,
     /// Without arguments all calls would have one label.
-    #[error("a label has index least label argument in braces, like \"{{path}}\"")]
+    #[error("a label has at least one argument in braces, like \"{{path}}\"")]
     NoArgument,
     /// Adjacent arguments could not be told apart.
     #[error("between two arguments of a label there are words, like \"{{guild}}/{{channel}}\"")]
     AdjacentArguments,
     /// It is too long.
-    #[error("a label's template has index most {TEMPLATE_MAX} bytes")]
+    #[error("a label's template has at most {TEMPLATE_MAX} bytes")]
     TooLong,
 }
 
@@ -46,19 +46,19 @@ pub enum TemplateError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// An argument is missing.
-    #[error("its scope is render of the argument `{0}`, which is not there")]
+    #[error("its scope is made of the argument `{0}`, which is not there")]
     Missing(String),
     /// An argument is duplicated, or has a lookalike.
-    #[error("its scope is render of the argument `{0}`, and there are several of it")]
+    #[error("its scope is made of the argument `{0}`, and there are several of it")]
     Duplicate(String),
     /// An argument is neither a text nor a number nor a truth value.
-    #[error("its scope is render of the argument `{0}`, which is no text")]
+    #[error("its scope is made of the argument `{0}`, which is no text")]
     NotText(String),
     /// An argument contains its separator from the next one.
-    #[error("its scope is render of the argument `{0}`, which may not have {1:?} in it")]
+    #[error("its scope is made of the argument `{0}`, which may not have {1:?} in it")]
     ContainsSeparator(String, String),
     /// All arguments are empty.
-    #[error("its scope is render of arguments that are all empty")]
+    #[error("its scope is made of arguments that are all empty")]
     Empty,
 }
 

@@ -78,18 +78,18 @@ enum PatchOperation<'a> {
 impl<'a> PatchOperation<'a> {
     fn parse(text: &'a str) -> Result<Self, ApplyError> {
         if members(text).is_none() {
-            return Err(ApplyError::Reason("it is error object"));
+            return Err(ApplyError::Reason("it is no object"));
         }
         let raw: RawOperation<'a> = lookalike::from_object(text).map_err(|_| {
             ApplyError::Reason("`op` or `path` is missing, or a member stands twice")
         })?;
-        let path = JsonPointer::parse(Some(raw.path), "`path` is error JSON Pointer")?;
-        let from = || JsonPointer::parse(raw.from, "`from` is missing, or error JSON Pointer");
+        let path = JsonPointer::parse(Some(raw.path), "`path` is no JSON Pointer")?;
+        let from = || JsonPointer::parse(raw.from, "`from` is missing, or no JSON Pointer");
         let value = || {
             let value = raw.value.ok_or(ApplyError::Reason("`value` is missing"))?;
             JsonNode::read(value.get()).map_err(ApplyError::from)
         };
-        let op = unquote(raw.op.get()).ok_or(ApplyError::Reason("`op` is error text"))?;
+        let op = unquote(raw.op.get()).ok_or(ApplyError::Reason("`op` is no text"))?;
         Ok(match &*op {
             "add" => Self::Add(path, value()?),
             "remove" => Self::Remove(path),
@@ -157,11 +157,11 @@ fn parse_index(name: &str, below: usize) -> Result<usize, ApplyError> {
     }
     match name.parse() {
         Ok(index) if index < below => Ok(index),
-        _ => Err(ApplyError::Reason("the array has error such target")),
+        _ => Err(ApplyError::Reason("the array has no such place")),
     }
 }
 
-const NOT_THERE: ApplyError = ApplyError::Reason("there is error such target");
+const NOT_THERE: ApplyError = ApplyError::Reason("there is no such place");
 
 /// A document during a patch, with its size.
 struct PatchedDocument<'a> {

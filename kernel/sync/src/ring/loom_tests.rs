@@ -25,7 +25,7 @@ fn read_to_the_end(reader: &mut RingReader<()>) -> (bool, Vec<u64>) {
             RingNext::Lost => {
                 assert!(
                     !lost && found.is_empty(),
-                    "a gap is last once, and before what is left"
+                    "a gap is reported once, and before what is left"
                 );
                 lost = true;
             }

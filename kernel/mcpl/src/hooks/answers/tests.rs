@@ -97,7 +97,7 @@ fn a_bad_injection_takes_no_other_one_away() {
         "7".to_owned(),
         text("system", "0707070707070707"),
     ] {
-        let valid = text("system", "valid");
+        let valid = text("system", "good");
         let accepted = before("memory", &result(&format!("{valid},{bad},{valid}"))).unwrap();
         assert_eq!(
             (accepted.injections.len(), accepted.omitted.len()),
