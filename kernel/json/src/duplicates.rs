@@ -1,17 +1,17 @@
-//! One name twice in an object: readers differ on which of the values counts.
+//! Finds duplicate names in an object: readers differ on which value counts.
 
-/// Names up to which each is compared with each other; more are sorted.
+/// Up to this many names are compared pairwise; more are sorted.
 const LINEAR_SCAN_MAX: usize = 16;
 
-/// A name that is there twice. Sorts the names where there are many.
+/// A duplicate name. Sorts the names if there are many.
 pub fn find_duplicate<N: AsRef<str> + Ord>(names: &mut [N]) -> Option<&str> {
-    let twice = if names.len() <= LINEAR_SCAN_MAX {
+    let duplicate = if names.len() <= LINEAR_SCAN_MAX {
         (1..names.len()).find(|nth| names[..*nth].contains(&names[*nth]))
     } else {
         names.sort_unstable();
         (1..names.len()).find(|nth| names[nth - 1] == names[*nth])
     };
-    twice.map(|nth| names[nth].as_ref())
+    duplicate.map(|nth| names[nth].as_ref())
 }
 
 #[cfg(test)]

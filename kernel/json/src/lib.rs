@@ -1,21 +1,21 @@
-//! JSON text that is read and edited without being rebuilt: numbers keep their digits, strings their escapes, members
-//! their order.
+//! Reads and edits JSON text without rebuilding it: numbers keep their digits, strings their escapes, members their
+//! order.
 //!
-//! serde_json decides what JSON is. Where its values would lose something, these are the rules:
+//! serde_json decides what is valid. Where its values would lose information, these rules apply:
 //!
 //! | what is read | by | rules |
 //! |---|---|---|
-//! | members of an object, to relay or edit | [`members`], [`member`], [`Splice`] | of two with one name each is there; the first is found |
-//! | the one member of a name | [`unique_member`] | none where there are several |
+//! | members of an object, to relay or edit | [`members`], [`member`], [`Splice`] | duplicates are kept; the first is found |
+//! | the one member of a name | [`unique_member`] | none if there are several |
 //! | a message that the kernel acts on | [`lookalike::from_str`] | one of each name; lookalikes of known names are rejected |
 //! | an object in which lookalikes do no harm | [`lookalike::from_object`] | one of each known name |
-//! | one name twice, whatever else is there | [`find_duplicate`] | for what readers disagree on: gRPC, states, claims, callbacks |
-//! | text that serde_json has accepted, or that is copied whatever it is | [`Tokens`] | nothing is skipped but white space |
-//! | a message that is torn or broken, or the start of one | [`partial`] | reads on over whatever can be followed; what is acted on is read whole afterwards |
+//! | duplicate names | [`find_duplicate`] | where readers disagree: gRPC, states, claims, callbacks |
+//! | text that serde_json has accepted, or that is copied unchecked | [`Tokens`] | only white space is skipped |
+//! | a truncated or broken message | [`partial`] | reads as far as possible; the kernel acts only on a full parse |
 //! | numbers | [`number`] | compared digit by digit, never as doubles |
 //! | a name somewhere in a text, quickly | [`can_contain_string`] | never misses it; may be wrong the other way |
 //!
-//! Nothing here recurses, so no depth is too deep for it: readers that recurse over [`Tokens`] bring a bound of their own.
+//! Nothing here recurses, so depth is unlimited: readers that recurse over [`Tokens`] need a bound of their own.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

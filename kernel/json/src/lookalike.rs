@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 
 use self::strict_deserializer::Strict;
 
-/// How the words of an error about a lookalike begin.
+/// Prefix of the error message about a lookalike.
 const MESSAGE_PREFIX: &str = "member ";
 
-/// Any value: a member that is known so that nothing else can pass for it, and that stands once.
+/// Any value: declares a member as known, so that it is unique and has no lookalikes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyMember;
 
@@ -25,7 +25,7 @@ impl<'de> Deserialize<'de> for AnyMember {
     }
 }
 
-/// Reads that a member is there, whatever it holds: `null`, too.
+/// True for a present member of any value, `null` included.
 ///
 /// # Errors
 /// As serde_json.
@@ -33,7 +33,7 @@ pub fn is_there<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error
     AnyMember::deserialize(d).map(|AnyMember| true)
 }
 
-/// The known member that this one is not, and that it may be taken for. Known ones are ASCII.
+/// The known member that this one differs from, but may be taken for. Known ones are ASCII.
 #[must_use]
 pub fn find_lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {
     if known.contains(&member) {
@@ -43,14 +43,13 @@ pub fn find_lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {
     known.iter().find(alike).copied()
 }
 
-/// True when two names are one to a reader that does not regard case.
+/// True when two names are equal to a reader that ignores case.
 #[must_use]
 pub fn are_alike(one: &str, other: &str) -> bool {
     fold_case(one).eq(fold_case(other))
 }
 
-/// Folded as readers do that fold at all: the long s, the sign of the kelvin and, in some of them, the
-/// i's of Turkish are letters of ASCII.
+/// Folds case as such readers do: the long s, the kelvin sign and, in some of them, the Turkish i's become ASCII.
 fn fold_case(name: &str) -> impl Iterator<Item = char> {
     name.chars().map(|c| match c {
         '\u{17f}' => 's',
@@ -58,7 +57,7 @@ fn fold_case(name: &str) -> impl Iterator<Item = char> {
         '\u{130}' | '\u{131}' => 'i',
         'A'..='Z' => c.to_ascii_lowercase(),
         _ if c.is_ascii() => c,
-        // Simple folding is one to one; what becomes several stays.
+        // Simple folding is one to one; expansions stay unfolded.
         _ => {
             let mut lower = c.to_lowercase();
             let first = lower.next().unwrap_or(c);
@@ -67,9 +66,8 @@ fn fold_case(name: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Reads a struct as serde_json does, but refuses lookalikes of its members, and of the members of the
-/// structs within it. A struct is read from an object alone, never from an array by position. Raw
-/// values stay what they are: nobody looks into them.
+/// Parses a struct as serde_json does, but rejects lookalikes of its members and of nested structs' members. A struct
+/// is read only from an object, never from an array by position. Raw values are not checked.
 ///
 /// # Errors
 /// As serde_json, for an array in place of a struct, and for a lookalike, whose error [`as_lookalike_message`] knows.
@@ -77,7 +75,7 @@ pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::
     parse(text, true)
 }
 
-/// The same for texts in which lookalikes do no harm.
+/// The same for texts with harmless lookalikes.
 ///
 /// # Errors
 /// As serde_json, and for an array in place of a struct.
@@ -92,7 +90,7 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_
     Ok(read)
 }
 
-/// Reads a member that is there, verbatim: `null`, too.
+/// Reads a present member verbatim, `null` included.
 ///
 /// # Errors
 /// As serde_json.
@@ -120,7 +118,7 @@ pub fn object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     }
 }
 
-/// The same of a member that has to be there: `null` is none.
+/// The same for a required member; `null` is an error.
 ///
 /// # Errors
 /// For any other value.
@@ -131,14 +129,14 @@ pub fn required_object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     object(d)?.ok_or_else(none)
 }
 
-/// What is wrong with a lookalike, in words for its sender.
+/// The error message for the sender of a lookalike.
 fn lookalike_message(member: &str, known: &str) -> String {
     format!(
         "{MESSAGE_PREFIX}{member:?} is not {known:?}, but some readers take it for that; leave it out"
     )
 }
 
-/// Serde's words without its position: params are one line of a frame, a column means nothing there.
+/// Serde's message without the position: params are part of a frame, where a column means nothing.
 #[must_use]
 pub fn strip_position(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
@@ -146,7 +144,7 @@ pub fn strip_position(error: &serde_json::Error) -> String {
     text
 }
 
-/// The words of an error that is about a lookalike; `None` for every other one.
+/// The message of an error about a lookalike; `None` for every other error.
 #[must_use]
 pub fn as_lookalike_message(error: &serde_json::Error) -> Option<String> {
     let text = strip_position(error);
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_folds_to_a_known_member_is_named_with_it() {
+    fn lookalikes_are_reported_with_the_known_member() {
         for (text, member, known) in [
             (r#"{"name":"a","Name":"b"}"#, "Name", "name"),
             (r#"{"NAME":"b"}"#, "NAME", "name"),
@@ -194,14 +192,14 @@ mod tests {
             (r#"{"name":"a","ref":{"taskID":"x"}}"#, "taskID", "taskId"),
             (r#"{"name":"a","\u004eame":1}"#, "Name", "name"),
         ] {
-            let said = as_lookalike_message(&read(text).unwrap_err()).unwrap();
-            assert_eq!(said, lookalike_message(member, known));
+            let message = as_lookalike_message(&read(text).unwrap_err()).unwrap();
+            assert_eq!(message, lookalike_message(member, known));
         }
     }
 
     /// Serde reads a struct from an array too: its members by position.
     #[test]
-    fn an_array_is_no_struct() {
+    fn an_array_is_not_read_as_a_struct() {
         type Several = std::collections::BTreeMap<String, Vec<Option<Inner>>>;
         for text in [r#"["a",{},["t"]]"#, r#"{"name":"a","ref":["t"]}"#, "[]"] {
             for error in [
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_read_as_ever() {
+    fn all_else_is_read_as_by_serde_json() {
         let text = r#"{"other":1,"naem":2,"\uff4eame":3,"n\u0061me":"a","ref":{"taskId":"t","x":{}},
             "arguments":{"Name":1,"NAME":{"Arguments":2}},"task":{"Name":1}}"#;
         let outer = read(text).unwrap();

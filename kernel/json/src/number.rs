@@ -1,5 +1,5 @@
-//! Numbers of JSON compared by what they are, whatever their size: `1`, `1.0` and `10e-1` are one number,
-//! 9007199254740993 and 9007199254740992 are two.
+//! Compares JSON numbers by value, whatever their size: `1`, `1.0` and `10e-1` are equal, 9007199254740993 and
+//! 9007199254740992 are not.
 
 /// A number as its digits, without zeros at either end, times a power of ten.
 #[derive(PartialEq, Eq)]
@@ -9,15 +9,15 @@ struct JsonNumber {
     power: i64,
 }
 
-/// True when both texts are the same number.
+/// True when both texts have the same value.
 #[must_use]
-pub fn are_equal(one: &str, other: &str) -> bool {
-    if one == other {
+pub fn are_equal(left: &str, right: &str) -> bool {
+    if left == right {
         return true;
     }
-    match (parse_decimal(one), parse_decimal(other)) {
-        (Some(one), Some(other)) => one == other,
-        // A power of ten beyond 64 bits is the same number only where it is the same text.
+    match (parse_decimal(left), parse_decimal(right)) {
+        (Some(left), Some(right)) => left == right,
+        // Exponents beyond 64 bits are equal only as text.
         (None, _) | (_, None) => false,
     }
 }
@@ -36,7 +36,7 @@ fn parse_decimal(text: &str) -> Option<JsonNumber> {
     let digits = all.trim_start_matches('0');
     let trimmed = digits.trim_end_matches('0');
     if trimmed.is_empty() {
-        // Zero, with whatever sign and power.
+        // Zero, with any sign and exponent.
         return Some(JsonNumber {
             negative: false,
             digits: String::new(),
@@ -56,26 +56,26 @@ fn parse_decimal(text: &str) -> Option<JsonNumber> {
 mod tests {
     use super::*;
 
-    /// MCPL-065: what a double would take for one number are two, and one number in several spellings is one.
+    /// MCPL-065: numbers that are equal as doubles differ, and spellings of one number are equal.
     #[test]
-    fn numbers_are_what_they_are() {
-        for (one, other) in [
+    fn numbers_are_compared_by_value() {
+        for (left, right) in [
             ("1", "1.0"),
             ("10e-1", "1"),
             ("-0", "0.00e9"),
             ("1e3", "1000"),
             ("0.10", "1E-1"),
         ] {
-            assert!(are_equal(one, other), "{one} {other}");
+            assert!(are_equal(left, right), "{left} {right}");
         }
-        for (one, other) in [
+        for (left, right) in [
             ("9007199254740993", "9007199254740992"),
             ("1", "-1"),
             ("1e400", "1e401"),
             ("1e99999999999999999999", "1e99999999999999999998"),
             ("0.1", "0.01"),
         ] {
-            assert!(!are_equal(one, other), "{one} {other}");
+            assert!(!are_equal(left, right), "{left} {right}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Objects and arrays as their members and items, each as it is written.
+//! Members of objects and items of arrays, verbatim.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::quote;
 
-/// The members of an object in their order, values untouched; `None` when it is no object.
+/// The members of an object in order, values verbatim; `None` for anything else.
 #[must_use]
 pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     let mut all = Vec::new();
@@ -29,8 +29,7 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     first
 }
 
-/// The value of the one member of this name; `None` where there is none, and where there are several, of which readers
-/// choose different ones.
+/// The value of the only member of this name; `None` without one, and with several, as readers differ on those.
 #[must_use]
 pub fn unique_member<'a>(members: &[(Cow<'_, str>, &'a RawValue)], name: &str) -> Option<&'a str> {
     let mut found = members.iter().filter(|(found, _)| found == name);
@@ -40,7 +39,7 @@ pub fn unique_member<'a>(members: &[(Cow<'_, str>, &'a RawValue)], name: &str) -
     }
 }
 
-/// The items of an array, untouched; `None` when it is no array.
+/// The items of an array, verbatim; `None` for anything else.
 #[must_use]
 pub fn elements(array: &str) -> Option<Vec<&RawValue>> {
     serde_json::from_str(array).ok()
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_and_items_stay_as_they_are_written() {
+    fn members_and_items_are_verbatim() {
         let text = r#" {"a":1.0e2 ,"\u0062" : [1, 2],"a":null} "#;
         let all: Vec<_> = members(text).unwrap();
         let all: Vec<_> = all
@@ -119,7 +118,7 @@ mod tests {
         assert_eq!(render_object::<&str, &str>([]), "{}");
     }
 
-    /// What is not JSON to its end has no members, however good its beginning.
+    /// Text with a valid beginning that is not JSON to its end has no members.
     #[test]
     fn a_broken_object_has_no_members() {
         for text in [

@@ -26,7 +26,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Puts `json` in the place of `part`.
+    /// Replaces `part` with `json`.
     ///
     /// # Panics
     /// When `part` was not borrowed from this text: the caller mixed up two frames.
@@ -35,8 +35,7 @@ impl<'a> Splice<'a> {
         self.edits.push((span, json.into()));
     }
 
-    /// Puts the member `name: json` first into the object that `object` is. Once per object: a second
-    /// call would not know of the first.
+    /// Inserts `name: json` as the first member of `object`. Once per object: a second call would not know of the first.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text or is no object.
@@ -44,7 +43,7 @@ impl<'a> Splice<'a> {
         self.insert_members(object, &[(name, json)]);
     }
 
-    /// Puts several members first into the object that `object` is, in their order.
+    /// Inserts several members at the start of `object`, in order.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text or is no object.
@@ -54,7 +53,7 @@ impl<'a> Splice<'a> {
         if members.is_empty() {
             return;
         }
-        // Without its braces: the object's own ones stay.
+        // Without braces: those of `object` stay.
         let mut text = render_object(members.iter().copied());
         text.pop();
         text.remove(0);
@@ -65,9 +64,8 @@ impl<'a> Splice<'a> {
             .push((span.start + 1..span.start + 1, text.into()));
     }
 
-    /// Takes members out of the object that `object` is, whatever they hold, with the commas that go
-    /// with them. Names that are not there change nothing. Where something is put into the object as well,
-    /// one of its members has to stay.
+    /// Removes members of `object`, with their commas. Missing names change nothing. If members are inserted as well, at
+    /// least one existing member must stay.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text.
@@ -75,26 +73,27 @@ impl<'a> Splice<'a> {
         let (whole, all) = (self.span(object), members(object).unwrap_or_default());
         let end = |n: usize| self.span(all[n].1.get()).end;
         let begin = |n: usize| {
-            let at = n.checked_sub(1).map_or(whole.start + 1, end);
-            let rest = self.text[at..].trim_start_matches([',', ' ', '\t', '\r', '\n']);
+            let start = n.checked_sub(1).map_or(whole.start + 1, end);
+            let rest = self.text[start..].trim_start_matches([',', ' ', '\t', '\r', '\n']);
             self.text.len() - rest.len()
         };
-        let goes = |n: &usize| names.contains(&&*all[*n].0);
+        let is_removed = |n: &usize| names.contains(&&*all[*n].0);
         let order: Vec<usize> = (0..all.len()).collect();
-        let mut gone = Vec::new();
-        for run in order.chunk_by(|one, next| goes(one) == goes(next)) {
-            let (Some(first), Some(last), true) = (run.first(), run.last(), goes(&run[0])) else {
+        let mut removed = Vec::new();
+        for run in order.chunk_by(|one, next| is_removed(one) == is_removed(next)) {
+            let (Some(first), Some(last), true) = (run.first(), run.last(), is_removed(&run[0]))
+            else {
                 continue;
             };
-            // Up to the next one that stays, or else from the end of the last one that does.
-            gone.push(match (first.checked_sub(1), last + 1 < all.len()) {
+            // Up to the next remaining member, or else from the end of the previous one.
+            removed.push(match (first.checked_sub(1), last + 1 < all.len()) {
                 (_, true) => begin(*first)..begin(last + 1),
                 (Some(before), false) => end(before)..end(*last),
                 (None, false) => begin(*first)..end(*last),
             });
         }
         let nothing = |span| (span, Cow::Borrowed(""));
-        self.edits.extend(gone.into_iter().map(nothing));
+        self.edits.extend(removed.into_iter().map(nothing));
     }
 
     fn span(&self, part: &str) -> Range<usize> {
@@ -108,25 +107,25 @@ impl<'a> Splice<'a> {
         start..start + part.len()
     }
 
-    /// Length of the edited text in bytes, at most.
+    /// Upper bound of the edited text's length, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let grown: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
         self.text.len() + grown
     }
 
-    /// Writes the edited text behind what `out` holds.
+    /// Appends the edited text to `out`.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
-        // What is put in goes before what is taken out at the same place.
+        // At the same position, insertions come before removals.
         self.edits.sort_by_key(|(span, _)| (span.start, span.end));
         out.reserve(self.size());
-        let mut at = 0;
+        let mut start = 0;
         for (span, json) in &self.edits {
-            out.extend_from_slice(&self.text.as_bytes()[at..span.start]);
+            out.extend_from_slice(&self.text.as_bytes()[start..span.start]);
             out.extend_from_slice(json.as_bytes());
-            at = span.end;
+            start = span.end;
         }
-        out.extend_from_slice(&self.text.as_bytes()[at..]);
+        out.extend_from_slice(&self.text.as_bytes()[start..]);
     }
 
     /// The edited text.
@@ -141,7 +140,7 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// An object without the members of these names, all else as it is written.
+/// An object without the members of these names, all else verbatim.
 #[must_use]
 pub fn remove_members<'a>(object: &'a str, names: &[&str]) -> Cow<'a, str> {
     let mut splice = Splice::new(object);
@@ -149,7 +148,7 @@ pub fn remove_members<'a>(object: &'a str, names: &[&str]) -> Cow<'a, str> {
     splice.finish()
 }
 
-/// An object with these members first, in place of those of the same names.
+/// An object with these members first, which replace those of the same names.
 ///
 /// # Panics
 /// When `object` does not begin with a brace.
@@ -184,17 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_member_goes_before_the_others() {
+    fn a_member_is_inserted_before_the_others() {
         let text = r#"{"a":1}"#;
         let mut splice = Splice::new(text);
         splice.insert_member(text, "b", "2");
         assert_eq!(splice.finish(), r#"{"b":2,"a":1}"#);
     }
 
-    /// A-05: a member leaves with the comma that is its own, wherever it stands, and another one can come
-    /// in its place.
+    /// A-05: a member is removed with its comma, at any position, and can be replaced.
     #[test]
-    fn members_are_taken_out_with_their_commas() {
+    fn members_are_removed_with_their_commas() {
         for (text, left) in [
             (r#"{"x":1,"a":2}"#, r#"{"a":2}"#),
             (r#"{ "x" : [1,2] , "y":{} ,"a":2 }"#, r#"{ "a":2 }"#),
@@ -230,9 +228,9 @@ mod tests {
         }
     }
 
-    /// Whoever adds to a frame does not know who else does.
+    /// Editors of a frame do not know of each other.
     #[test]
-    fn members_are_put_into_one_object_at_two_times() {
+    fn members_are_inserted_into_one_object_twice() {
         let text = r#"{"c":3}"#;
         let mut splice = Splice::new(text);
         splice.insert_member(text, "a", "1");
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn several_members_go_in_together() {
+    fn several_members_are_inserted_together() {
         for (text, edited) in [
             ("{ }", r#"{"a":1,"b":2 }"#),
             (r#"{"c":3}"#, r#"{"a":1,"b":2,"c":3}"#),

@@ -1,4 +1,4 @@
-//! Strings: with their quotes and escapes as they are written, and without.
+//! Quotes and unquotes strings.
 
 use std::borrow::Cow;
 
@@ -22,18 +22,18 @@ pub fn unquote(json: &str) -> Option<Cow<'_, str>> {
 /// The closing quote of a string whose opening quote is before this text.
 #[must_use]
 pub fn string_end(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
+    let mut index = 0;
     loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text[at] == b'"' {
-            return Some(at);
+        index += memchr::memchr2(b'"', b'\\', text.get(index..)?)?;
+        if text[index] == b'"' {
+            return Some(index);
         }
-        at += 2;
+        index += 2;
     }
 }
 
-/// A text with its escapes undone once (RFC 8259 §7). What is no escape stays; half a pair of surrogates becomes
-/// U+FFFD, as readers have it who take such a text at all.
+/// Decodes escapes once (RFC 8259 §7). Invalid escapes stay; a lone surrogate becomes U+FFFD, as in readers that accept
+/// it.
 #[must_use]
 pub fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
@@ -41,15 +41,15 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut changed) = (text, false);
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        let (meant, len) = parse_escape(&rest[at..]);
+    while let Some(index) = rest.find('\\') {
+        out.push_str(&rest[..index]);
+        let (meant, len) = parse_escape(&rest[index..]);
         match meant {
             Some(meant) => out.push(meant),
-            None => out.push_str(&rest[at..at + len]),
+            None => out.push_str(&rest[index..index + len]),
         }
         changed |= meant.is_some();
-        rest = &rest[at + len..];
+        rest = &rest[index + len..];
     }
     out.push_str(rest);
     if changed {
@@ -59,7 +59,7 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the escape at the start of this text means, and its length; `None` where it is none.
+/// The meaning of the escape at the start of this text, and its length; `None` if invalid.
 fn parse_escape(text: &str) -> (Option<char>, usize) {
     let plain = |meant: char| (Some(meant), 2);
     match text.as_bytes().get(1) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_unquoted_to_the_same() {
+    fn unquote_reverses_quote() {
         for text in ["", "plain", "a\"b\\\n\u{7}", "é\u{1f600}\u{2028}"] {
             assert_eq!(unquote(&quote(text)).as_deref(), Some(text));
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_no_reader_takes_is_left_as_it_is() {
+    fn an_invalid_escape_is_left_unchanged() {
         for (written, meant) in [
             (r"a\u0062\n\/\\u", "ab\n/\\u"),
             (r"\ud83d\ude00", "\u{1f600}"),

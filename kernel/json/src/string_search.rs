@@ -1,12 +1,12 @@
-//! A quick look for a name in JSON text, before the text is read.
+//! A quick search for a name in JSON text, before parsing.
 //!
 //! A name may be written with escapes: PHP's `json_encode` writes every `/` as `\/`, and `\u002f` is
 //! legal too.
 
 use memchr::memmem;
 
-/// Whether `word` may stand in the strings of `text`, as it is or with escapes. True of some texts
-/// that do not have it, never false of one that has: who needs to know reads the text then.
+/// Whether the strings of `text` may contain `word`, verbatim or escaped. May be wrongly true, never wrongly false: the
+/// caller parses the text then.
 ///
 /// `word` is ASCII, with its quotes where it is a whole string. Escapes of other characters than its own,
 /// as in text beyond ASCII or in HTML made safe, count for nothing.
@@ -35,17 +35,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_seen_however_it_is_escaped() {
-        let sees = |text: &str| can_contain_string(text.as_bytes(), "a.b/isError");
-        assert!(sees(r#"{"a.b/isError":1}"#));
-        assert!(sees(r#"{"a.b\/isError":1}"#));
-        assert!(sees(r#"{"a.b\u002fisError":1}"#));
-        assert!(sees(r#"{"a.b\u002FisError":1}"#));
-        assert!(sees(r#"{"a.b/is\u0045rror":1}"#));
-        assert!(!sees(
+    fn a_name_is_found_however_it_is_escaped() {
+        let finds = |text: &str| can_contain_string(text.as_bytes(), "a.b/isError");
+        assert!(finds(r#"{"a.b/isError":1}"#));
+        assert!(finds(r#"{"a.b\/isError":1}"#));
+        assert!(finds(r#"{"a.b\u002fisError":1}"#));
+        assert!(finds(r#"{"a.b\u002FisError":1}"#));
+        assert!(finds(r#"{"a.b/is\u0045rror":1}"#));
+        assert!(!finds(
             r#"{"text":"caf\u00e9 \u003cb\u003e \u2028 \n \"q\" c:\\x"}"#
         ));
-        assert!(!sees(r#""\u00"#));
+        assert!(!finds(r#""\u00"#));
         assert!(!can_contain_string(br#"{"url":"http:\/\/x"}"#, "isError"));
     }
 }

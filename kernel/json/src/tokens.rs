@@ -1,23 +1,23 @@
-//! JSON text in its pieces.
+//! Splits JSON text into tokens.
 
 use std::borrow::Cow;
 
 use crate::{string_end, unquote};
 
-/// A piece of JSON text.
+/// A token of JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
     /// `{`, `}`, `[`, `]`, `,` or `:`.
     Mark(u8),
-    /// A string with its quotes; without the last one where the text ends first.
+    /// A string with its quotes; without the closing one if the text ends first.
     String(&'a str),
-    /// A number, `true`, `false` or `null`, or what stands in the place of one, as it is written.
+    /// A number, `true`, `false` or `null`, or other text in place of one, verbatim.
     Scalar(&'a str),
 }
 
 impl<'a> Token<'a> {
-    /// What a string says, borrowed where it has no escapes; of text that serde_json has accepted. `None` for what is
-    /// no string, and where readers differ on it (half of a surrogate pair).
+    /// The content of a string that serde_json has accepted, borrowed if it has no escapes. `None` for other tokens, and
+    /// where readers differ (half of a surrogate pair).
     #[must_use]
     pub fn as_text(self) -> Option<Cow<'a, str>> {
         let Self::String(raw) = self else {
@@ -31,13 +31,12 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The pieces of a text, in order: of JSON each as serde_json reads it. Of other texts, too, nothing is left out but
-/// white space.
+/// The tokens of a text, in order: for JSON as serde_json reads it. Of any text only white space is skipped.
 #[derive(Clone, Debug)]
 pub struct Tokens<'a>(&'a str);
 
 impl<'a> Tokens<'a> {
-    /// The pieces of this text.
+    /// The tokens of this text.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
         Self(text)
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_split_where_its_readers_split_it() {
+    fn a_text_is_split_as_by_serde_json() {
         use Token::{Mark, Scalar, String};
         let tokens: Vec<_> = Tokens::new("\r\n{\"a\\\"}\" : [-1.0e2,\ttrue ]} ").collect();
         assert_eq!(
@@ -109,17 +108,17 @@ mod tests {
     }
 
     #[test]
-    fn a_string_says_what_is_between_its_quotes() {
-        let said: Vec<_> = Tokens::new(r#""a","","\u0061\"","\ud800",1,"x"#)
+    fn a_string_is_the_text_between_its_quotes() {
+        let texts: Vec<_> = Tokens::new(r#""a","","\u0061\"","\ud800",1,"x"#)
             .filter(|token| *token != Token::Mark(b','))
             .map(Token::as_text)
             .collect();
-        let said: Vec<_> = said.iter().map(Option::as_deref).collect();
-        assert_eq!(said, [Some("a"), Some(""), Some("a\""), None, None, None]);
+        let texts: Vec<_> = texts.iter().map(Option::as_deref).collect();
+        assert_eq!(texts, [Some("a"), Some(""), Some("a\""), None, None, None]);
     }
 
     #[test]
-    fn of_a_broken_text_nothing_is_left_out() {
+    fn nothing_of_a_broken_text_is_skipped() {
         for text in ["é\u{b}x\"", "\"a\\", "\"é", "1\"2\"3]]", "", "nulé{"] {
             let pieces = Tokens::new(text).map(|token| match token {
                 Token::Mark(byte) => char::from(byte).to_string(),

@@ -1,42 +1,41 @@
-//! Ids of inferences and conversations, as others are told them (MCPL-155).
+//! Maps ids of inferences and conversations between servers and agents (MCPL-155).
 //!
-//! Each side reads an id of its own for what another side made: two agents' `conv_1` never meet, a server cannot tell
-//! whether it and another one serve the same conversation, and no id can be guessed. The id is a keyed hash of who
-//! made it, who reads it and what it is, so that it is the same after a restart. Only the way back needs a table.
+//! Each side reads its own id for what another side made: two agents' `conv_1` never collide, a server cannot tell
+//! whether it and another one serve the same conversation, and no id can be guessed. The id is a keyed hash of its
+//! maker, its reader and its kind, so that it survives a restart. Only the reverse mapping needs a table.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
 
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 
-/// Ids that one side was given and may say again: the oldest goes, and what it then stands for is a conversation of
-/// that side alone.
+/// Ids remembered of one side. The oldest is evicted; from then on it names a conversation of that side alone.
 pub(crate) const IDS_MAX: usize = 1024;
-/// Sides that ids are remembered for. A further one reads ids that nobody follows back.
+/// Sides with remembered ids. Ids of a further side cannot be mapped back.
 pub(crate) const SIDES_MAX: usize = 1024;
 
 /// Bytes of the hash in an id.
 const HASH_BYTES: usize = 16;
 
-/// Who makes or reads an id.
+/// The maker or reader of an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// A server; an instance of one stands for itself.
+    /// A server; each instance is a side of its own.
     Server(ServerId),
-    /// An agent. The connection is named where several clients are one agent, as all local ones are.
+    /// An agent, with the connection where several clients share one agent, as all local ones do.
     Agent(AgentId, Option<ConnectionId>),
     /// The kernel, for the inferences that it runs itself.
     Kernel,
 }
 
 impl Side {
-    /// An agent over one of its connections. Clients that are nobody in particular share nothing.
+    /// An agent over one of its connections. Clients without an identity of their own share nothing.
     #[must_use]
     pub fn agent(agent: &AgentId, connection: ConnectionId) -> Self {
         let nobody = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&agent.as_str());
-        // The operator is none of the agents, and may be many clients, too.
-        let own = agent.as_str().starts_with(AgentId::PREFIX) && !nobody;
-        Self::Agent(agent.clone(), (!own).then_some(connection))
+        // The operator is no agent, and may be many clients, too.
+        let is_own = agent.as_str().starts_with(AgentId::PREFIX) && !nobody;
+        Self::Agent(agent.clone(), (!is_own).then_some(connection))
     }
 }
 
@@ -51,12 +50,12 @@ impl fmt::Display for Side {
     }
 }
 
-/// What an id names.
+/// The kind of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IdKind {
     /// One inference.
     Inference,
-    /// What several belong to.
+    /// Several inferences.
     Conversation,
 }
 
@@ -69,7 +68,7 @@ impl IdKind {
     }
 }
 
-/// The ids that each side was told, and what they stand for.
+/// The ids that each side received, with their origins.
 pub struct ForeignIds {
     key: [u8; 32],
     issued: BTreeMap<Side, IssuedIds>,
@@ -78,23 +77,23 @@ pub struct ForeignIds {
 #[derive(Default)]
 struct IssuedIds {
     targets: BTreeMap<(IdKind, String), (Side, String)>,
-    /// In the order in which they were first told.
+    /// In the order of first use.
     order: VecDeque<(IdKind, String)>,
 }
 
-/// The key makes ids that can be followed: it is shown nowhere.
+/// Omits the key, which would make ids traceable.
 impl fmt::Debug for ForeignIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.issued.values().map(|told| told.order.len());
+        let issued = self.issued.values().map(|issued| issued.order.len());
         f.debug_struct("ForeignIds")
             .field("sides", &self.issued.len())
-            .field("ids", &told.sum::<usize>())
+            .field("ids", &issued.sum::<usize>())
             .finish_non_exhaustive()
     }
 }
 
 impl ForeignIds {
-    /// Made with a key that only this node has.
+    /// The key must be known to this node only.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self {
@@ -103,33 +102,33 @@ impl ForeignIds {
         }
     }
 
-    /// What `to` reads for an id that `from` says: its own, where `from` was told it, and else one that nobody but
-    /// `to` is ever told.
+    /// The id that `to` reads for an id of `from`: its own id if `from` received it from `to`, else one that only `to`
+    /// ever reads.
     pub fn map_id(&mut self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
-        let place = (kind, id.to_owned());
+        let key = (kind, id.to_owned());
         let known = self
             .issued
             .get(from)
-            .and_then(|told| told.targets.get(&place));
+            .and_then(|issued| issued.targets.get(&key));
         match known {
-            Some((owner, own)) if owner == to => own.clone(),
-            // What a third one made is one of the teller's to all others: no chain leads back to who made it.
+            Some((owner, owners_id)) if owner == to => owners_id.clone(),
+            // An id of a third side counts as the sender's own: no chain leads back to its maker.
             Some(_) | None => {
-                let told = self.derive_id(from, to, kind, id);
-                self.remember(to, (kind, told.clone()), (from.clone(), id.to_owned()));
-                told
+                let issued = self.derive_id(from, to, kind, id);
+                self.remember(to, (kind, issued.clone()), (from.clone(), id.to_owned()));
+                issued
             }
         }
     }
 
-    /// Forgets what a side was told: it is gone.
+    /// Forgets the ids of a side that is gone.
     pub fn forget(&mut self, side: &Side) {
         self.issued.remove(side);
     }
 
     fn derive_id(&self, from: &Side, to: &Side, kind: IdKind, id: &str) -> String {
         let mut hash = blake3::Hasher::new_keyed(&self.key);
-        // Each part with its length before it: no two lists of parts are one text.
+        // Length-prefixed parts: no two lists hash alike.
         for part in [kind.prefix(), &from.to_string(), &to.to_string(), id] {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
@@ -141,18 +140,18 @@ impl ForeignIds {
         name
     }
 
-    fn remember(&mut self, side: &Side, place: (IdKind, String), stands: (Side, String)) {
+    fn remember(&mut self, side: &Side, key: (IdKind, String), origin: (Side, String)) {
         if !self.issued.contains_key(side) && self.issued.len() >= SIDES_MAX {
             return;
         }
-        let told = self.issued.entry(side.clone()).or_default();
-        if told.targets.insert(place.clone(), stands).is_none() {
-            told.order.push_back(place);
+        let issued = self.issued.entry(side.clone()).or_default();
+        if issued.targets.insert(key.clone(), origin).is_none() {
+            issued.order.push_back(key);
         }
-        if told.order.len() > IDS_MAX
-            && let Some(oldest) = told.order.pop_front()
+        if issued.order.len() > IDS_MAX
+            && let Some(oldest) = issued.order.pop_front()
         {
-            told.targets.remove(&oldest);
+            issued.targets.remove(&oldest);
         }
     }
 }
@@ -171,7 +170,7 @@ mod tests {
 
     const CONVERSATION: IdKind = IdKind::Conversation;
 
-    /// MCPL-155: two agents' `conv_1` never meet, and each comes back as it was said.
+    /// MCPL-155: two agents' `conv_1` never collide, and each maps back to itself.
     #[test]
     fn one_name_of_two_agents_is_two_ids_and_each_finds_home() {
         let mut ids = ForeignIds::new([7; 32]);
@@ -181,41 +180,46 @@ mod tests {
             server("memory"),
             server("notes"),
         );
-        let of_alice = ids.map_id(&alice, &memory, CONVERSATION, "conv_1");
-        let of_bob = ids.map_id(&bob, &memory, CONVERSATION, "conv_1");
-        assert_ne!(of_alice, of_bob);
+        let alices_id = ids.map_id(&alice, &memory, CONVERSATION, "conv_1");
+        let bobs_id = ids.map_id(&bob, &memory, CONVERSATION, "conv_1");
+        assert_ne!(alices_id, bobs_id);
         assert_eq!(
-            of_alice,
+            alices_id,
             ids.map_id(&alice, &memory, CONVERSATION, "conv_1")
         );
-        assert_ne!(of_alice, ids.map_id(&alice, &notes, CONVERSATION, "conv_1"));
+        assert_ne!(
+            alices_id,
+            ids.map_id(&alice, &notes, CONVERSATION, "conv_1")
+        );
         assert_eq!(
-            ids.map_id(&memory, &alice, CONVERSATION, &of_alice),
+            ids.map_id(&memory, &alice, CONVERSATION, &alices_id),
             "conv_1"
         );
-        assert_eq!(ids.map_id(&memory, &bob, CONVERSATION, &of_bob), "conv_1");
-        // What is another agent's is none of its own, and says nothing.
-        let strange = ids.map_id(&memory, &bob, CONVERSATION, &of_alice);
-        assert!(strange != "conv_1" && strange != of_alice && strange.starts_with("conv_"));
-        // Nor does another server's id lead anywhere.
-        let strange = ids.map_id(&notes, &alice, CONVERSATION, &of_alice);
+        assert_eq!(ids.map_id(&memory, &bob, CONVERSATION, &bobs_id), "conv_1");
+        // Another agent's id maps to nothing known.
+        let strange = ids.map_id(&memory, &bob, CONVERSATION, &alices_id);
+        assert!(strange != "conv_1" && strange != alices_id && strange.starts_with("conv_"));
+        // Nor does another server's.
+        let strange = ids.map_id(&notes, &alice, CONVERSATION, &alices_id);
         assert_ne!(strange, "conv_1");
-        // The kind is part of it.
+        // The kind is part of the id.
         let inference = ids.map_id(&alice, &memory, IdKind::Inference, "conv_1");
-        assert!(inference.starts_with("inf_") && inference[4..] != of_alice[5..]);
+        assert!(inference.starts_with("inf_") && inference[4..] != alices_id[5..]);
     }
 
-    /// MCPL-155: a server's own conversation comes back to it as its own.
     #[test]
     fn a_conversation_of_a_server_comes_back_to_it() {
         let mut ids = ForeignIds::new([7; 32]);
         let (alice, memory, notes) = (agent("agent.a"), server("memory"), server("notes"));
-        let told = ids.map_id(&memory, &alice, CONVERSATION, "nightly");
-        assert_eq!(ids.map_id(&alice, &memory, CONVERSATION, &told), "nightly");
-        assert_ne!(ids.map_id(&alice, &notes, CONVERSATION, &told), "nightly");
+        let issued = ids.map_id(&memory, &alice, CONVERSATION, "nightly");
+        assert_eq!(
+            ids.map_id(&alice, &memory, CONVERSATION, &issued),
+            "nightly"
+        );
+        assert_ne!(ids.map_id(&alice, &notes, CONVERSATION, &issued), "nightly");
     }
 
-    /// MCPL-155: nobody who does not have the key can name an id, and a restart changes none.
+    /// MCPL-155: ids cannot be forged without the key, and a restart changes none.
     #[test]
     fn ids_outlast_a_restart_and_depend_on_the_key() {
         let pass = |key: u8| {
@@ -237,12 +241,12 @@ mod tests {
         assert_eq!(side("agent.a", 1), side("agent.a", 2));
     }
 
-    /// At the bound the oldest is forgotten, of the same side only.
+    /// At the bound the oldest id of the same side is evicted.
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut ids = ForeignIds::new([7; 32]);
         let (memory, notes) = (server("memory"), server("notes"));
-        let kept = ids.map_id(&agent("agent.a"), &notes, CONVERSATION, "mine");
+        let remembered = ids.map_id(&agent("agent.a"), &notes, CONVERSATION, "mine");
         let first = ids.map_id(&agent("agent.a"), &memory, CONVERSATION, "first");
         for n in 0..IDS_MAX {
             ids.map_id(&agent("agent.b"), &memory, CONVERSATION, &n.to_string());
@@ -252,7 +256,7 @@ mod tests {
             "first"
         );
         assert_eq!(
-            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &kept),
+            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &remembered),
             "mine"
         );
         for n in 0..2 * SIDES_MAX {
@@ -261,7 +265,7 @@ mod tests {
         assert!(ids.issued.len() <= SIDES_MAX);
         ids.forget(&notes);
         assert_ne!(
-            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &kept),
+            ids.map_id(&notes, &agent("agent.a"), CONVERSATION, &remembered),
             "mine"
         );
     }

@@ -15,16 +15,15 @@ use crate::policy::{
 };
 use crate::scopes::ScopeRules;
 
-/// Changes of its sets that a server may tell in a row; each is read, published and answered.
+/// Burst of set changes of one server; each is parsed, published and answered.
 pub(crate) const CHANGES_MAX: u32 = 32;
-/// How often it may tell one more, in milliseconds.
+/// Time until one more change is allowed, in milliseconds.
 pub(crate) const CHANGE_EVERY_MS: u64 = 1000;
 
-/// Approved declarations of one server, those of sets that it does not declare now among them. A set beyond is not
-/// enabled.
+/// Approved declarations of one server, including sets that it no longer declares. Further sets stay disabled.
 pub(crate) const APPROVED_MAX: usize = 4 * SETS_MAX;
 
-/// How many changes of its sets a server may tell still.
+/// Rate limit of a server's set changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeBudget {
     left: u32,
@@ -32,7 +31,7 @@ pub struct ChangeBudget {
 }
 
 impl ChangeBudget {
-    /// All of them, at this moment.
+    /// A full burst.
     #[must_use]
     pub fn new(now_ms: u64) -> Self {
         Self {
@@ -41,7 +40,7 @@ impl ChangeBudget {
         }
     }
 
-    /// Whether it may tell one more now. What is beyond is not taken: its sets stay as they were.
+    /// Whether one more change is allowed now. Changes beyond the limit are ignored.
     pub fn try_take(&mut self, now_ms: u64) -> bool {
         let more = now_ms.saturating_sub(self.since_ms) / CHANGE_EVERY_MS;
         self.since_ms += more * CHANGE_EVERY_MS;
@@ -53,71 +52,71 @@ impl ChangeBudget {
     }
 }
 
-/// The sets of all servers that speak MCPL now, published.
+/// The sets of all connected MCPL servers, published.
 #[derive(Clone, Debug, Default)]
 pub struct FeatureSets {
-    /// By the server.
+    /// By server.
     pub servers: BTreeMap<ServerId, Arc<ServerSets>>,
 }
 
 /// The sets of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSets {
-    /// What it takes part in.
+    /// Features that the server declares.
     pub abilities: McplFeatures,
     /// Its sets, by name.
     pub sets: BTreeMap<String, DeclaredSet>,
-    /// Which set a tool belongs to, as the configuration says.
+    /// Configured sets of tools.
     pub(crate) tools: BTreeMap<String, String>,
 }
 
-/// A set that a server declared, and what was decided about it.
+/// A declared set, with the decisions about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSet {
-    /// As it counts.
+    /// The effective declaration.
     pub set: FeatureSet,
     /// As declared.
     pub declared: FeatureSet,
-    /// The declaration that was approved, where the server declares more now, which waits for approval.
+    /// The approved declaration, if the server now declares more, which waits for approval.
     pub approved: Option<FeatureSet>,
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Who says so.
+    /// Why.
     pub reason: SetReason,
-    /// What is said of its scopes.
+    /// Its scope rules.
     pub scope: ScopeRules,
 }
 
 /// The set a tool belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolSet<'a> {
-    /// To none, and that is well: no set with scopes can be meant.
+    /// No set, and no set with scopes is possible.
     None,
-    /// To this one.
+    /// This set.
     Member(&'a str, &'a DeclaredSet),
-    /// To one that is not enabled.
+    /// A disabled set.
     Disabled(&'a str),
-    /// To one that the configuration or the definition names, and that is not declared.
+    /// A set that the configuration or the definition names, but the server does not declare.
     Undeclared(String),
-    /// It may belong to one of these, which have scopes: nobody says to which.
+    /// One of these, which have scopes; neither configuration nor definition says which.
     Ambiguous(Vec<&'a str>),
 }
 
 impl ServerSets {
-    /// The sets of a server that declared these.
+    /// The sets of a server with these declarations.
     #[must_use]
     pub fn new(
-        said: &ServerCapabilities,
+        capabilities: &ServerCapabilities,
         rules: Option<&McplServerRules>,
         switches: Option<&Switches>,
         approved: &mut ApprovedSets,
     ) -> Self {
         let mut sets = Self {
-            abilities: said.features,
+            abilities: capabilities.features,
             sets: BTreeMap::new(),
             tools: BTreeMap::new(),
         };
-        for (name, set) in &said.sets.sets {
+        for (name, set) in &capabilities.sets.sets {
             sets.insert(name.clone(), set.clone());
         }
         sets.reevaluate(rules, switches, approved);
@@ -125,7 +124,7 @@ impl ServerSets {
     }
 
     fn insert(&mut self, name: String, set: FeatureSet) {
-        let held = DeclaredSet {
+        let declared_set = DeclaredSet {
             set: set.clone(),
             declared: set,
             approved: None,
@@ -133,46 +132,47 @@ impl ServerSets {
             reason: SetReason::Default,
             scope: ScopeRules::default(),
         };
-        self.sets.insert(name, held);
+        self.sets.insert(name, declared_set);
     }
 
-    /// Decides anew which sets are enabled, and what counts of them. The first declaration of one that is enabled is
-    /// approved with that; whoever disables a set takes this back.
+    /// Decides again which sets are enabled, and their effective declarations. Enabling a set approves its declaration;
+    /// disabling it revokes the approval.
     pub fn reevaluate(
         &mut self,
         rules: Option<&McplServerRules>,
         switches: Option<&Switches>,
         approved: &mut ApprovedSets,
     ) {
-        for (name, held) in &mut self.sets {
+        for (name, declared_set) in &mut self.sets {
             let known = approved.get(name);
-            held.set = known.map_or_else(
-                || held.declared.clone(),
-                |known| limit_to_approved(&held.declared, known),
+            declared_set.set = known.map_or_else(
+                || declared_set.declared.clone(),
+                |known| limit_to_approved(&declared_set.declared, known),
             );
-            held.approved = known
-                .filter(|known| exceeds_approved(&held.declared, known))
+            declared_set.approved = known
+                .filter(|known| exceeds_approved(&declared_set.declared, known))
                 .cloned();
-            (held.enabled, held.reason) = is_enabled(name, &held.set, rules, switches);
-            if held.enabled && known.is_none() && approved.len() < APPROVED_MAX {
-                approved.insert(name.clone(), held.declared.clone());
-            } else if held.enabled && known.is_none() {
-                held.enabled = false;
-            } else if !held.enabled && held.reason != SetReason::Default {
+            (declared_set.enabled, declared_set.reason) =
+                is_enabled(name, &declared_set.set, rules, switches);
+            if declared_set.enabled && known.is_none() && approved.len() < APPROVED_MAX {
+                approved.insert(name.clone(), declared_set.declared.clone());
+            } else if declared_set.enabled && known.is_none() {
+                declared_set.enabled = false;
+            } else if !declared_set.enabled && declared_set.reason != SetReason::Default {
                 approved.remove(name);
-                held.approved = None;
-                held.set = held.declared.clone();
+                declared_set.approved = None;
+                declared_set.set = declared_set.declared.clone();
             }
             let scope = rules.and_then(|rules| rules.scopes.get(name));
-            // What the operator wrote of its scopes holds, whatever the server says of them.
-            held.set.scoped |= scope.is_some();
-            held.scope = scope.cloned().unwrap_or_default();
+            // Configured scopes hold, whatever the server declares.
+            declared_set.set.scoped |= scope.is_some();
+            declared_set.scope = scope.cloned().unwrap_or_default();
         }
         self.tools = rules.map(|rules| rules.tools.clone()).unwrap_or_default();
     }
 
-    /// The server declares other sets (MCPL §6.7). What is new is decided by [`Self::reevaluate`]. Answers what does
-    /// not fit any more.
+    /// Applies changed declarations (MCPL §6.7); [`Self::reevaluate`] decides about new sets. Returns those beyond the
+    /// limit.
     pub fn change(
         &mut self,
         added: BTreeMap<String, FeatureSet>,
@@ -192,29 +192,30 @@ impl ServerSets {
         left_out
     }
 
-    /// What is told to the server: `featureSets/update` (MCPL §5.3).
+    /// The `featureSets/update` for the server (MCPL §5.3).
     #[must_use]
     pub fn update(&self) -> Update {
         let of = |enabled: bool| {
             let named = self
                 .sets
                 .iter()
-                .filter(move |(_, held)| held.enabled == enabled);
+                .filter(move |(_, declared_set)| declared_set.enabled == enabled);
             named.map(|(name, _)| name.clone()).collect()
         };
-        let scoped = self.sets.iter().filter(|(_, held)| {
-            held.enabled && (held.set.scoped || !held.scope.patterns().is_empty())
+        let scoped = self.sets.iter().filter(|(_, declared_set)| {
+            declared_set.enabled
+                && (declared_set.set.scoped || !declared_set.scope.patterns().is_empty())
         });
         Update {
             enabled: of(true),
             disabled: of(false),
             scopes: scoped
-                .map(|(name, held)| (name.clone(), held.scope.patterns()))
+                .map(|(name, declared_set)| (name.clone(), declared_set.scope.patterns()))
                 .collect(),
         }
     }
 
-    /// The set of this name, if the server may use it for this now.
+    /// The set of this name, if the server may use this capability of it now.
     ///
     /// # Errors
     /// -32003 for one that is not declared, -32001 for one that is not enabled, does not use this, or belongs
@@ -224,50 +225,57 @@ impl ServerSets {
         set: &str,
         uses: Capability,
     ) -> Result<&DeclaredSet, McplError> {
-        let Some(held) = self.sets.get(set) else {
+        let Some(declared_set) = self.sets.get(set) else {
             return Err(McplError::unknown_set(set));
         };
-        if !held.set.uses.contains(&uses) {
+        if !declared_set.set.uses.contains(&uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InSet));
         }
         if !self.abilities.has_capability(uses) {
             return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
         }
-        if held.enabled {
-            Ok(held)
+        if declared_set.enabled {
+            Ok(declared_set)
         } else {
             Err(McplError::not_enabled(set, true))
         }
     }
 
-    /// The enabled sets that use this, of a server that declares it.
+    /// The enabled sets with this capability, if the server declares it.
     pub fn sets_using(&self, uses: Capability) -> impl Iterator<Item = (&str, &DeclaredSet)> {
         let declared = self.abilities.has_capability(uses);
         let all = self.sets.iter();
-        let using =
-            all.filter(move |(_, held)| declared && held.enabled && held.set.uses.contains(&uses));
-        using.map(|(name, held)| (name.as_str(), held))
+        let using = all.filter(move |(_, declared_set)| {
+            declared && declared_set.enabled && declared_set.set.uses.contains(&uses)
+        });
+        using.map(|(name, declared_set)| (name.as_str(), declared_set))
     }
 
-    /// The set that a tool belongs to: as the configuration says; else as its definition says in
-    /// `_meta.featureSet`; else the only one that uses tools. `defined` is what its definition says.
+    /// The set of a tool: as configured; else as in `_meta.featureSet` of its definition (`defined`); else the only one
+    /// that uses tools.
     #[must_use]
     pub(crate) fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
         if let Some(named) = self.tools.get(tool).map(String::as_str).or(defined) {
             return match self.sets.get_key_value(named) {
-                Some((name, held)) if held.enabled => ToolSet::Member(name, held),
+                Some((name, declared_set)) if declared_set.enabled => {
+                    ToolSet::Member(name, declared_set)
+                }
                 Some((name, _)) => ToolSet::Disabled(name),
                 None => ToolSet::Undeclared(named.chars().take(128).collect()),
             };
         }
-        let able = |(_, held): &(&String, &DeclaredSet)| held.set.uses.contains(&Capability::Tools);
+        let able = |(_, declared_set): &(&String, &DeclaredSet)| {
+            declared_set.set.uses.contains(&Capability::Tools)
+        };
         let able: Vec<_> = self.sets.iter().filter(able).collect();
         match able.as_slice() {
             [] => ToolSet::None,
-            [(name, held)] if held.enabled => ToolSet::Member(name, held),
+            [(name, declared_set)] if declared_set.enabled => ToolSet::Member(name, declared_set),
             [(name, _)] => ToolSet::Disabled(name),
             several => {
-                let scoped = several.iter().filter(|(_, held)| held.set.scoped);
+                let scoped = several
+                    .iter()
+                    .filter(|(_, declared_set)| declared_set.set.scoped);
                 let scoped: Vec<_> = scoped.map(|(name, _)| name.as_str()).collect();
                 if scoped.is_empty() {
                     ToolSet::None
@@ -280,13 +288,13 @@ impl ServerSets {
 }
 
 impl FeatureSets {
-    /// The sets of a server that speaks MCPL.
+    /// The sets of an MCPL server.
     #[must_use]
     pub fn get(&self, server: &ServerId) -> Option<&Arc<ServerSets>> {
         self.servers.get(server)
     }
 
-    /// The set of this name, if this server may use it for this now.
+    /// The set of this name, if this server may use this capability of it now.
     ///
     /// # Errors
     /// As [`ServerSets::find_usable_set`]; -32003 for a server that speaks no MCPL.
@@ -302,7 +310,7 @@ impl FeatureSets {
         sets.find_usable_set(set, uses)
     }
 
-    /// The servers that have an enabled set which uses this, and declare it.
+    /// The servers that declare this capability and have an enabled set with it.
     pub fn servers_using(
         &self,
         uses: Capability,
@@ -311,7 +319,7 @@ impl FeatureSets {
         all.filter(move |(_, sets)| sets.sets_using(uses).next().is_some())
     }
 
-    /// The set that a tool of a server belongs to; none where the server speaks no MCPL.
+    /// The set of a server's tool; none if the server does not speak MCPL.
     #[must_use]
     pub fn set_of_tool(&self, server: &ServerId, tool: &str, defined: Option<&str>) -> ToolSet<'_> {
         match self.get(server) {
@@ -320,28 +328,27 @@ impl FeatureSets {
         }
     }
 
-    /// What is said of the scopes of a set.
+    /// The scope rules of a set.
     #[must_use]
     pub fn scope_rules(&self, server: &ServerId, set: &str) -> Option<&ScopeRules> {
         Some(&self.get(server)?.sets.get(set)?.scope)
     }
 }
 
-/// What an agent lets through of what the operator lets through: it can only narrow (MCPL-157).
+/// An agent's restrictions, which only narrow those of the operator (MCPL-157).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentSets {
-    /// Sets as the agent knows them, and whether it wants them. What it says nothing of it takes as it is.
+    /// Whether the agent wants a set, by its name for agents. Other sets stay as they are.
     choices: BTreeMap<String, bool>,
-    /// Scopes it does not want, and those it wants alone.
+    /// Scope patterns by set.
     scopes: BTreeMap<String, ScopePatterns>,
 }
 
-/// Sets that one agent may say something of; more are not there.
+/// Most sets of one agent; further ones are ignored.
 const CHOICES_MAX: usize = 4096;
 
 impl AgentSets {
-    /// Takes up a `featureSets/update` of the agent. Wildcards are written out against `known`, the names it
-    /// can see.
+    /// Applies a `featureSets/update` of the agent. Wildcards are expanded against `known`, the names it can see.
     pub fn update<'a>(&mut self, update: &Update, known: impl Iterator<Item = &'a str> + Clone) {
         let mut say = |pattern: &str, wanted: bool| {
             let group = pattern
@@ -357,23 +364,26 @@ impl AgentSets {
                 }
             }
         };
-        update.enabled.iter().for_each(|one| say(one, true));
-        update.disabled.iter().for_each(|one| say(one, false));
+        update.enabled.iter().for_each(|pattern| say(pattern, true));
+        update
+            .disabled
+            .iter()
+            .for_each(|pattern| say(pattern, false));
         for (name, patterns) in &update.scopes {
-            let seen = known.clone().any(|one| one == name);
+            let seen = known.clone().any(|pattern| pattern == name);
             if seen && (self.scopes.len() < CHOICES_MAX || self.scopes.contains_key(name)) {
                 self.scopes.insert(name.clone(), patterns.clone());
             }
         }
     }
 
-    /// Whether it wants a set, by the name it knows.
+    /// Whether the agent wants a set, by its name for agents.
     #[must_use]
     pub fn allows(&self, name: &str) -> bool {
         self.choices.get(name).copied().unwrap_or(true)
     }
 
-    /// What it says of the scopes of a set, by the name it knows.
+    /// The agent's scope patterns of a set, by its name for agents.
     #[must_use]
     pub fn scopes(&self, name: &str) -> Option<&ScopePatterns> {
         self.scopes.get(name)

@@ -1,4 +1,4 @@
-//! What hooks may add and change, and in which order (MCPL §10).
+//! Limits and order of hooks (MCPL §10).
 
 pub mod answers;
 pub mod channels;
@@ -14,27 +14,27 @@ use mgp_protocol::ids::ServerId;
 pub(crate) const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The whole chain of `context/afterInference`, by default (§10.6).
 pub(crate) const AFTER_TIMEOUT: Duration = Duration::from_secs(10);
-/// What one server may add to one inference, by default, in bytes: some 16,000 tokens.
+/// Default bytes that one server may add to one inference: some 16,000 tokens.
 pub(crate) const SERVER_BYTES: usize = 64 << 10;
-/// What all servers may add to one inference, by default, in bytes.
+/// Default bytes that all servers may add to one inference.
 pub(crate) const TOTAL_BYTES: usize = 256 << 10;
 
-/// What the operator says of hooks: `[mcpl.hooks]`.
+/// `[mcpl.hooks]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookPolicy {
-    /// How long all servers together may take before an inference.
+    /// Time of all servers together before an inference.
     pub before: Duration,
-    /// How long all servers together may take after it.
+    /// Time of all servers together after it.
     pub after: Duration,
-    /// What one server may add, in bytes.
+    /// Bytes that one server may add.
     pub server_bytes: usize,
-    /// What all of them may add, in bytes.
+    /// Bytes that all of them may add.
     pub bytes: usize,
-    /// These come first, in this order.
+    /// Servers that come first, in this order.
     pub order: Vec<ServerId>,
-    /// Servers are told of their own channels before an inference (§14.4).
+    /// Hooks before an inference name the server's own channels (§14.4).
     pub channels: bool,
-    /// No answer of a model goes on that one of these has not let through (§13.3).
+    /// An answer of a model passes only if all of these let it through (§13.3).
     pub fail_closed: BTreeSet<ServerId>,
 }
 
@@ -53,27 +53,27 @@ impl Default for HookPolicy {
 }
 
 impl HookPolicy {
-    /// The order of servers (MCPL-100): those the operator named, as they were named; then the others by their
-    /// ids. It is the order of injections at each position, and of the chain behind an inference.
+    /// The order of servers (MCPL-100): those in `order` first, then the others by id. Injections at each position
+    /// and the chain after an inference follow it.
     pub fn sort<T>(&self, servers: &mut [T], id: impl Fn(&T) -> &ServerId) {
         servers.sort_by(|a, b| {
-            let place = |server: &ServerId| {
-                let named = self.order.iter().position(|of| *of == server.server());
+            let rank = |server: &ServerId| {
+                let named = self.order.iter().position(|id| *id == server.server());
                 named.unwrap_or(usize::MAX)
             };
             let (a, b) = (id(a), id(b));
-            place(a).cmp(&place(b)).then_with(|| a.cmp(b))
+            rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
         });
     }
 
-    /// Whether a server has to answer.
+    /// True when the server has to answer.
     #[must_use]
     pub fn is_fail_closed(&self, server: &ServerId) -> bool {
         self.fail_closed.contains(&server.server())
     }
 
-    /// How much of the time that is left a server of the chain may take. Each server behind it that has to answer has
-    /// an equal share of its own, which a silent one before it cannot use up.
+    /// The time limit of the next server of the chain. Each later fail-closed server keeps an equal share, which a
+    /// silent one before it cannot use up.
     #[must_use]
     pub fn time_share<'a>(
         &self,
@@ -89,7 +89,7 @@ impl HookPolicy {
 mod tests {
     use super::*;
 
-    /// MCPL-100: the order is the operator's, then that of the ids, whatever the order they come in.
+    /// MCPL-100: the operator's order, then that of the ids, whatever the order of arrival.
     #[test]
     fn the_order_of_servers_is_always_the_same() {
         let ids = |names: &[&str]| names.iter().copied().map(ServerId::new).collect::<Vec<_>>();
@@ -116,10 +116,10 @@ mod tests {
         };
         let mut left = Duration::from_secs(9);
         let mut shares = Vec::new();
-        for place in 0..ids.len() {
-            let share = policy.time_share(left, ids[place + 1..].iter());
+        for index in 0..ids.len() {
+            let share = policy.time_share(left, ids[index + 1..].iter());
             shares.push(share.as_millis());
-            // Each takes all that it may.
+            // Each uses its whole share.
             left -= share;
         }
         assert_eq!(shares, [3000, 3000, 1500, 1500]);

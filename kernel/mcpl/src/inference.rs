@@ -1,4 +1,4 @@
-//! Inferences that servers ask for (MCPL §11): who answers them, what they may cost, and how providers are talked to.
+//! Inferences that servers request (MCPL §11): routes, budgets and the wire formats of providers.
 
 pub mod anthropic;
 pub mod budget;
@@ -21,21 +21,21 @@ use self::routes::{InferenceRoutes, RouteKey, find_best};
 /// `[mcpl.inference]` and `[mcpl.providers.*]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InferenceRules {
-    /// Who answers whom.
+    /// Destinations by server and set.
     pub routes: InferenceRoutes,
-    /// What a day may cost.
+    /// Daily token limits.
     pub budget: BudgetRules,
-    /// Most tokens of an answer; also those of one that says no number.
+    /// Most tokens of an answer; also the default of a request without a number.
     pub max_tokens: u64,
-    /// How long an answer of an agent may take.
+    /// Time for an agent to answer.
     pub agent_timeout: Duration,
-    /// What `model/info` says where nobody else knows.
+    /// The fallback for `model/info`.
     pub model: Option<ModelDescription>,
     /// The prompt that a push event becomes; `{content}` is its text.
     pub push_prompt: Arc<str>,
-    /// Where the answer to an event goes, by the names that agents know: the set, and the channel.
+    /// The channel that receives the answer to an event, by set; both by their names for agents.
     pub channels: BTreeMap<RouteKey, Arc<str>>,
-    /// Who can be asked, by name.
+    /// Providers by name.
     pub providers: BTreeMap<Arc<str>, Arc<ProviderSpec>>,
 }
 
@@ -85,18 +85,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_lowers_what_the_operator_set_and_never_raises_it() {
+    fn a_request_lowers_the_token_limit_and_never_raises_it() {
         let rules = InferenceRules {
             max_tokens: 100,
             ..InferenceRules::default()
         };
-        let given = [None, Some(5), Some(100), Some(u64::MAX)].map(|wish| rules.max_tokens(wish));
+        let given =
+            [None, Some(5), Some(100), Some(u64::MAX)].map(|requested| rules.max_tokens(requested));
         assert_eq!(given, [100, 5, 100, 100]);
     }
 
-    /// What an event says takes no place of the template.
+    /// Placeholders in an event's text are not expanded.
     #[test]
-    fn an_event_is_put_into_the_prompt_as_it_is() {
+    fn an_event_is_inserted_into_the_prompt_verbatim() {
         let rules = InferenceRules {
             push_prompt: "From {server}: {content} ({server})".into(),
             ..InferenceRules::default()

@@ -1,4 +1,4 @@
-//! What is decided of MCPL: which sets are in use, which scopes are open, what is delivered, asked and kept.
+//! Decisions of MCP Live: enabled sets, open scopes, delivery of events, inferences and stored states.
 //!
 //! Pure as the engine is: text and the time go in, a verdict comes out.
 

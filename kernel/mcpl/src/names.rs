@@ -1,12 +1,12 @@
-//! Names of sets and channels for agents, which see the servers as one (MCPL-151, MCPL-158).
+//! Names of sets and channels for agents, which see all servers as one (MCPL-151, MCPL-158).
 //!
-//! `SERVER.SET` and `SERVER:CHANNEL`. An id of a server may have dots, and one of another node a colon; where
-//! that would end the server's part it is written `~`, which no id has. So each name stands for one set of one
-//! server, and what is not written so for none.
+//! `SERVER.SET` and `SERVER:CHANNEL`. A server's id may contain dots, and one of another node a colon; where that
+//! would end the server's part it is escaped as `~`, which no id contains. So each name identifies one set of one
+//! server.
 
 use mgp_protocol::ids::ServerId;
 
-/// What stands for the sign that divides a name, within the server's id.
+/// Escapes the separator within a server's id.
 const ESCAPE: char = '~';
 
 /// The name of a server's set, for agents.
@@ -15,7 +15,7 @@ pub fn set_name(server: &ServerId, set: &str) -> String {
     join(server, '.', set)
 }
 
-/// The server and the set of this name; `None` for what is none.
+/// The server and the set of this name; `None` for an invalid name.
 #[must_use]
 pub fn parse_set(name: &str) -> Option<(ServerId, &str)> {
     split(name, '.')
@@ -27,22 +27,22 @@ pub fn channel_name(server: &ServerId, channel: &str) -> String {
     join(server, ':', channel)
 }
 
-/// The server and the channel of this name; `None` for what is none.
+/// The server and the channel of this name; `None` for an invalid name.
 #[must_use]
 pub fn parse_channel(name: &str) -> Option<(ServerId, &str)> {
     split(name, ':')
 }
 
-fn join(server: &ServerId, sign: char, own: &str) -> String {
-    let server = server.as_str().replace(sign, &ESCAPE.to_string());
-    format!("{server}{sign}{own}")
+fn join(server: &ServerId, separator: char, local_name: &str) -> String {
+    let server = server.as_str().replace(separator, &ESCAPE.to_string());
+    format!("{server}{separator}{local_name}")
 }
 
-fn split(name: &str, sign: char) -> Option<(ServerId, &str)> {
-    let (server, own) = name.split_once(sign)?;
-    let id = server.replace(ESCAPE, &sign.to_string());
+fn split(name: &str, separator: char) -> Option<(ServerId, &str)> {
+    let (server, local_name) = name.split_once(separator)?;
+    let id = server.replace(ESCAPE, &separator.to_string());
     let id = ServerId::parse_local_or_remote(&id).ok()?;
-    (!own.is_empty() && join(&id, sign, own) == name).then_some((id, own))
+    (!local_name.is_empty() && join(&id, separator, local_name) == name).then_some((id, local_name))
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         /// Two things never have one name.
         #[test]
-        fn names_never_meet(
+        fn names_never_collide(
             a in "[a-z][a-z0-9._-]{0,8}", b in "[a-z][a-z0-9._-]{0,8}",
             x in "[a-z:.#~]{1,8}", y in "[a-z:.#~]{1,8}",
         ) {

@@ -1,4 +1,4 @@
-//! Which sets of which server are enabled: what the operator wrote, and what was switched since.
+//! Decides which feature sets of a server are enabled: configuration, then switches at the command line.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_valid_name};
 
 use crate::scopes::ScopeRules;
 
-/// `[mcpl.servers.NAME]`: what one server may do beside being called.
+/// `[mcpl.servers.NAME]`: the MCPL features of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct McplServerRules {
-    /// Sets that are enabled.
+    /// Enabled sets.
     pub enable: Vec<SetPattern>,
-    /// Sets that are not.
+    /// Disabled sets.
     pub disable: Vec<SetPattern>,
-    /// Which set a tool belongs to, by the server's own name for the tool.
+    /// The set of each tool, by the server's own tool name.
     pub tools: BTreeMap<String, String>,
-    /// What is said of scopes, by the set.
+    /// Scope rules by set.
     pub scopes: BTreeMap<String, ScopeRules>,
 }
 
-/// A set by its name, or all whose names begin alike: `memory.*`, `*` (MCPL §6.3).
+/// An exact set name or a wildcard: `memory.*`, `*` (MCPL §6.3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetPattern(String);
 
-/// Why a text is no name of sets.
+/// The text is no set pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no name of a feature set, and none of several like `memory.*`")]
+#[error("{0:?} is neither the name of a feature set nor a pattern like `memory.*`")]
 pub struct SetPatternError(String);
 
 impl SetPattern {
@@ -34,48 +34,48 @@ impl SetPattern {
     /// # Errors
     /// [`SetPatternError`].
     pub fn parse(text: &str) -> Result<Self, SetPatternError> {
-        let good = match text.strip_suffix(".*") {
+        let is_valid = match text.strip_suffix(".*") {
             Some(group) => is_valid_name(group),
             None => text == "*" || is_valid_name(text),
         };
-        if good {
+        if is_valid {
             Ok(Self(text.to_owned()))
         } else {
             Err(SetPatternError(text.chars().take(200).collect()))
         }
     }
 
-    /// As it was written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True for a name of one set.
+    /// True without a wildcard.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.ends_with('*')
     }
 
-    /// How exactly it names this set; `None` when it does not name it.
+    /// Length of the match, for ranking; `None` without a match.
     #[must_use]
     pub fn specificity(&self, set: &str) -> Option<usize> {
         match self.0.strip_suffix('*') {
-            // `memory.*` begins with `memory.`, so that `memories` is not meant.
+            // The prefix keeps its dot, so that `memory.*` does not match `memories`.
             Some(group) => set.starts_with(group).then_some(group.len()),
             None => (self.0 == set).then_some(usize::MAX),
         }
     }
 }
 
-/// Why a set is enabled, or is not.
+/// Why a set is enabled or disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetReason {
-    /// The operator's last word at the command line.
+    /// Switched at the command line.
     Switched(SetPattern),
     /// The configuration.
     Configured(SetPattern),
-    /// Nobody said anything of it.
+    /// Neither switched nor configured.
     Default,
 }
 
@@ -91,23 +91,20 @@ impl SetReason {
     }
 }
 
-/// What the operator switched at the command line, of one server: it lasts.
+/// Persistent switches of one server, made at the command line.
 pub type Switches = BTreeMap<SetPattern, bool>;
 
-/// Whether a set is enabled when nobody says anything of it: only one that does nothing unasked. Its tools are
-/// called by agents, and who may call them is said elsewhere.
+/// Only sets that use nothing but tools are enabled by default: agents call tools, and access rules decide which.
 #[must_use]
 pub(crate) fn is_enabled_by_default(set: &FeatureSet) -> bool {
     let only_tools = set.uses.iter().all(|uses| *uses == Capability::Tools);
     only_tools && !set.uses.is_empty()
 }
 
-/// The declarations of sets that were approved, by name: as they were when the set was first enabled, or as a person
-/// approved them since.
+/// Approved declarations by set name: as of the first enabling, or as approved by a person since.
 pub type ApprovedSets = BTreeMap<String, FeatureSet>;
 
-/// What counts of a declaration until it is approved: nothing that the approved one did not say, and scopes where either
-/// of the two has them.
+/// The effective declaration until approval: nothing beyond the approved one, and scopes if either has them.
 #[must_use]
 pub(crate) fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
     FeatureSet {
@@ -122,8 +119,7 @@ pub(crate) fn limit_to_approved(declared: &FeatureSet, approved: &FeatureSet) ->
     }
 }
 
-/// Whether a declaration says more than the approved one, or something else to whoever reads it. One that only uses less
-/// counts as it is.
+/// True when a declaration uses more than the approved one, or has another description. Using less needs no approval.
 #[must_use]
 pub(crate) fn exceeds_approved(declared: &FeatureSet, approved: &FeatureSet) -> bool {
     declared.description != approved.description
@@ -132,10 +128,10 @@ pub(crate) fn exceeds_approved(declared: &FeatureSet, approved: &FeatureSet) -> 
         || (declared.rollback && !approved.rollback)
 }
 
-/// Longest description that is shown, in characters.
+/// Longest description shown, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 160;
 
-/// What changed of a set, old against new, for people.
+/// The changes of a set, old against new, for people.
 #[must_use]
 pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> Vec<String> {
     let uses = |set: &FeatureSet| {
@@ -148,11 +144,15 @@ pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> V
             .take(DESCRIPTION_CHARS_MAX)
             .collect()
     };
-    let yes = |it: bool| if it { "yes" } else { "no" }.to_owned();
+    let yes_no = |flag: bool| if flag { "yes" } else { "no" }.to_owned();
     let all: [(&str, String, String); 4] = [
         ("uses", uses(approved), uses(declared)),
-        ("scoped", yes(approved.scoped), yes(declared.scoped)),
-        ("rollback", yes(approved.rollback), yes(declared.rollback)),
+        ("scoped", yes_no(approved.scoped), yes_no(declared.scoped)),
+        (
+            "rollback",
+            yes_no(approved.rollback),
+            yes_no(declared.rollback),
+        ),
         ("description", description(approved), description(declared)),
     ];
     let mut lines = vec![format!("{name}:")];
@@ -163,8 +163,7 @@ pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> V
     lines
 }
 
-/// Whether a set is enabled, and who says so. The most exact word counts; of two that are as exact that of the
-/// command line, which is the later one; of these the no.
+/// The most exact pattern decides; of equally exact ones the switch, which is later; of these the disabling one.
 #[must_use]
 pub(crate) fn is_enabled(
     name: &str,
@@ -176,21 +175,21 @@ pub(crate) fn is_enabled(
         let exact = pattern.specificity(name)?;
         Some((exact, true, !on, SetReason::Switched(pattern.clone())))
     });
-    let said = |patterns: &[SetPattern], off: bool| {
-        let said = patterns.iter().filter_map(move |pattern| {
+    let matching = |patterns: &[SetPattern], off: bool| {
+        let matches = patterns.iter().filter_map(move |pattern| {
             let exact = pattern.specificity(name)?;
             Some((exact, false, off, SetReason::Configured(pattern.clone())))
         });
-        said.collect::<Vec<_>>()
+        matches.collect::<Vec<_>>()
     };
     let configured = rules.into_iter().flat_map(|rules| {
-        let enabled = said(&rules.enable, false);
-        enabled.into_iter().chain(said(&rules.disable, true))
+        let enabled = matching(&rules.enable, false);
+        enabled.into_iter().chain(matching(&rules.disable, true))
     });
-    let last = switched
+    let decisive = switched
         .chain(configured)
         .max_by_key(|(exact, by_hand, off, _)| (*exact, *by_hand, *off));
-    match last {
+    match decisive {
         Some((_, _, off, reason)) => (!off, reason),
         None => (is_enabled_by_default(set), SetReason::Default),
     }
@@ -201,8 +200,8 @@ mod tests {
     use super::*;
 
     fn patterns(all: &[&str]) -> Vec<SetPattern> {
-        let all = all.iter().map(|one| SetPattern::parse(one));
-        all.collect::<Result<_, _>>().unwrap()
+        let parsed = all.iter().map(|text| SetPattern::parse(text));
+        parsed.collect::<Result<_, _>>().unwrap()
     }
 
     fn set(uses: &[Capability]) -> FeatureSet {
@@ -214,32 +213,36 @@ mod tests {
         }
     }
 
-    /// MCPL-110: what pushes, hooks, infers or uses channels is off until the operator says otherwise.
+    /// MCPL-110: sets with push, hooks, inference or channels are off until the operator enables them.
     #[test]
     fn only_tools_are_on_by_default() {
-        for one in Capability::ALL {
+        for capability in Capability::ALL {
             assert_eq!(
-                is_enabled_by_default(&set(&[one])),
-                one == Capability::Tools,
-                "{one}"
+                is_enabled_by_default(&set(&[capability])),
+                capability == Capability::Tools,
+                "{capability}"
             );
-            let with_tools = set(&[Capability::Tools, one]);
-            assert_eq!(is_enabled_by_default(&with_tools), one == Capability::Tools);
+            let with_tools = set(&[Capability::Tools, capability]);
+            assert_eq!(
+                is_enabled_by_default(&with_tools),
+                capability == Capability::Tools
+            );
         }
         assert!(!is_enabled_by_default(&set(&[])));
     }
 
-    /// MCPL-036: `memory.*` means all below `memory`, and no other one.
+    /// MCPL-036: `memory.*` matches everything below `memory`, and nothing else.
     #[test]
     fn a_pattern_names_what_is_below_it() {
-        let names = |pattern: &str, set: &str| SetPattern::parse(pattern).unwrap().specificity(set);
-        assert!(names("memory.*", "memory.retrieval").is_some());
-        assert!(names("memory.*", "memory.a.b").is_some());
-        assert!(names("memory.a.*", "memory.a.b") > names("memory.*", "memory.a.b"));
-        assert_eq!(names("memory.*", "memory"), None);
-        assert_eq!(names("memory.*", "memories.a"), None);
-        assert_eq!(names("memory.*", "Memory.a"), None);
-        assert_eq!(names("*", "anything"), Some(0));
+        let specificity =
+            |pattern: &str, set: &str| SetPattern::parse(pattern).unwrap().specificity(set);
+        assert!(specificity("memory.*", "memory.retrieval").is_some());
+        assert!(specificity("memory.*", "memory.a.b").is_some());
+        assert!(specificity("memory.a.*", "memory.a.b") > specificity("memory.*", "memory.a.b"));
+        assert_eq!(specificity("memory.*", "memory"), None);
+        assert_eq!(specificity("memory.*", "memories.a"), None);
+        assert_eq!(specificity("memory.*", "Memory.a"), None);
+        assert_eq!(specificity("*", "anything"), Some(0));
         for bad in [
             "",
             "mem*",
@@ -255,7 +258,7 @@ mod tests {
         }
     }
 
-    /// MCPL-110: the most exact word counts, then the later one, then the no.
+    /// MCPL-110: the most exact pattern decides, then the later one, then the disabling one.
     #[test]
     fn the_most_exact_word_counts() {
         let hook = set(&[Capability::BeforeInference]);
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(why.render(), "[mcpl] of mgp.toml (memory.*)");
     }
 
-    /// Less is taken as it is; more, or another text, waits. What counts meanwhile is the less of both.
+    /// A declaration that uses more, or has another text, waits. Meanwhile the intersection is in force.
     #[test]
     fn only_a_declaration_that_says_more_waits_for_approval() {
         let base = set(&[Capability::Tools]);

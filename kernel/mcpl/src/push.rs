@@ -1,4 +1,4 @@
-//! Push events: checked, told once, and answered the same each time (MCPL §9).
+//! Push events: validated, delivered once, and answered alike on each retry (MCPL §9).
 
 pub mod hosts;
 pub mod limits;
@@ -14,37 +14,37 @@ use mgp_protocol::mgp::events::ChannelPattern;
 
 use self::limits::QuietHours;
 
-/// Largest `push/event`, in bytes of its params: with its names it is as large as an event of a channel may be. What
-/// is larger belongs into a resource that the event names.
+/// Largest `push/event`, in bytes of its params: with its names it reaches the limit of a channel event. Larger
+/// content belongs in a resource that the event names.
 pub const BYTES_MAX: usize = 60 << 10;
-/// Events a minute of one set, by default.
+/// Default events per minute of one set.
 pub(crate) const PER_MINUTE: u32 = 60;
-/// Events a minute of one server, by default.
+/// Default events per minute of one server.
 pub(crate) const SERVER_PER_MINUTE: u32 = 240;
-/// How long one agent may take to answer, by default.
+/// Default time for one agent to answer.
 pub(crate) const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the operator says of push events: `[mcpl.push]`.
+/// `[mcpl.push]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushPolicy {
-    /// For sets of which nothing else is said.
+    /// For sets without a rule of their own.
     pub default_rule: PushRule,
-    /// By `SERVER.SET`, or a beginning of it with `.*` behind.
+    /// By `SERVER.SET`, or by a prefix of it followed by `.*`.
     pub set_rules: BTreeMap<String, PushRule>,
-    /// Events a minute of one server with all its sets; 0 sets no limit.
+    /// Events per minute of one server with all its sets; 0 sets no limit.
     pub server_per_minute: u32,
-    /// How long one agent may take to answer.
+    /// Time for one agent to answer.
     pub agent: Duration,
 }
 
-/// What holds for the events of a set.
+/// Limits of the events of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushRule {
-    /// Events a minute; 0 sets no limit.
+    /// Events per minute; 0 sets no limit.
     pub per_minute: u32,
-    /// When none is taken.
+    /// Hours in which events are rejected.
     pub quiet: Option<QuietHours>,
-    /// Whether each leads to an inference of the kernel's own.
+    /// Each event starts an inference of the kernel.
     pub inference: bool,
 }
 
@@ -70,30 +70,33 @@ impl Default for PushPolicy {
 }
 
 impl PushPolicy {
-    /// What holds for a set, by its name for agents: what is said of it alone, else the longest beginning.
+    /// The rule of a set, by its name for agents: the exact one, else the one with the longest prefix.
     #[must_use]
     pub fn rule(&self, set: &str) -> &PushRule {
-        let mut beginnings = self.set_rules.iter().rev();
+        let mut rules = self.set_rules.iter().rev();
         let covering = || {
-            let covers = |name: &str| name.strip_suffix('*').is_some_and(|of| set.starts_with(of));
-            // In the order of names a longer beginning comes after a shorter one.
-            beginnings.find_map(|(name, rule)| covers(name).then_some(rule))
+            let covers = |name: &str| {
+                name.strip_suffix('*')
+                    .is_some_and(|prefix| set.starts_with(prefix))
+            };
+            // In name order a longer prefix comes after a shorter one.
+            rules.find_map(|(name, rule)| covers(name).then_some(rule))
         };
         let exact = self.set_rules.get(set);
         exact.or_else(covering).unwrap_or(&self.default_rule)
     }
 }
 
-/// Reads an ISO 8601 moment: a day of the calendar, with or without a time, in the extended form
-/// (`2026-01-23T10:30:00Z`) or the basic one (`20260123T103000Z`); a time without a zone is one of UTC.
-/// Answers milliseconds since 1970. `None` for everything else, and for what lies before.
+/// Parses an ISO 8601 timestamp: a calendar date, with or without a time, in the extended form
+/// (`2026-01-23T10:30:00Z`) or the basic one (`20260123T103000Z`); a time without a zone is UTC.
+/// Returns milliseconds since 1970; `None` for everything else, and for earlier dates.
 #[must_use]
 pub fn parse_iso8601(text: &str) -> Option<u64> {
     if !text.is_ascii() || text.len() > 40 {
         return None;
     }
     let (day, time) = match text.find(['T', 't', ' ']) {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        Some(split) => (&text[..split], Some(&text[split + 1..])),
         None => (text, None),
     };
     let day = match day.len() {
@@ -125,20 +128,20 @@ pub fn parse_iso8601(text: &str) -> Option<u64> {
     parse_rfc3339(&format!("{day}T{whole}{fraction}{zone}"))
 }
 
-/// The channel that the events of a set have on the bus: `push.SERVER.SET`. What cannot stand in the
-/// name of a channel is `-` there, with eight digits of its hash behind, so that no other has the same name.
+/// The bus channel of a set's events: `push.SERVER.SET`. Characters that a channel name cannot have become
+/// `-`, followed by eight digits of the hash, so that names stay unique.
 #[must_use]
 pub fn channel_name(server: &ServerId, set: &str) -> String {
     let server = channel_word(server.as_str(), false);
-    let room = ChannelPattern::MAX_LEN - CHANNELS.len() - server.len() - 1;
+    let max_len = ChannelPattern::MAX_LEN - CHANNELS.len() - server.len() - 1;
     let set = match channel_word(set, true) {
-        long if long.len() > room => format!("{}-{}", &long[..room - 9], short_hash(set)),
+        long if long.len() > max_len => format!("{}-{}", &long[..max_len - 9], short_hash(set)),
         short => short,
     };
     format!("{CHANNELS}{server}.{set}")
 }
 
-/// Longest that stands for a server: longer than any id of a server of this node.
+/// Longest server part of a channel name: longer than any server id of this node.
 const SERVER_MAX: usize = 64;
 
 fn channel_word(text: &str, dots: bool) -> String {
@@ -148,9 +151,9 @@ fn channel_word(text: &str, dots: bool) -> String {
         return text.to_owned();
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let kept = text.chars().map(|c| if fits(c) { c } else { '-' });
-    let kept: String = kept.take(SERVER_MAX - 9).collect();
-    format!("{kept}-{}", short_hash(text))
+    let replaced = text.chars().map(|c| if fits(c) { c } else { '-' });
+    let prefix: String = replaced.take(SERVER_MAX - 9).collect();
+    format!("{prefix}-{}", short_hash(text))
 }
 
 fn short_hash(text: &str) -> String {
@@ -161,7 +164,7 @@ fn short_hash(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// MCPL-078: a timestamp is read, not only looked for.
+    /// MCPL-078: timestamps are validated, not only required.
     #[test]
     fn moments_are_what_iso_8601_says_and_nothing_else() {
         let at = parse_iso8601("2026-01-23T10:30:00Z");
@@ -237,7 +240,7 @@ mod tests {
         }
         for name in &all {
             assert!(
-                ChannelPattern::parse(name).is_some_and(|it| !it.is_wide()),
+                ChannelPattern::parse(name).is_some_and(|pattern| !pattern.is_wide()),
                 "{name}"
             );
         }
@@ -255,17 +258,24 @@ mod tests {
             per_minute,
             ..PushRule::default()
         };
-        let of_sets = [("git.*", 1), ("git.ci.*", 2), ("git.ci.failed", 3)];
-        let of_sets = of_sets.map(|(name, n)| (name.to_owned(), rule(n)));
+        let set_rules = [("git.*", 1), ("git.ci.*", 2), ("git.ci.failed", 3)];
+        let set_rules = set_rules.map(|(name, n)| (name.to_owned(), rule(n)));
         let policy = PushPolicy {
-            set_rules: of_sets.into(),
+            set_rules: set_rules.into(),
             ..PushPolicy::default()
         };
-        let of = |set| policy.rule(set).per_minute;
+        let per_minute = |set| policy.rule(set).per_minute;
         assert_eq!(
-            (of("git.a"), of("git.ci.a"), of("git.ci.failed")),
+            (
+                per_minute("git.a"),
+                per_minute("git.ci.a"),
+                per_minute("git.ci.failed")
+            ),
             (1, 2, 3)
         );
-        assert_eq!((of("gitx.a"), of("git")), (PER_MINUTE, PER_MINUTE));
+        assert_eq!(
+            (per_minute("gitx.a"), per_minute("git")),
+            (PER_MINUTE, PER_MINUTE)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `[mcpl]` of the configuration, whole.
+//! `[mcpl]` of the configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::policy::McplServerRules;
 use crate::push::PushPolicy;
 use crate::state::rules::StateRules;
 
-/// How long a person may take to decide about a scope, where the configuration says nothing.
+/// Default time for a person to decide about a scope.
 const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
 
 /// `[mcpl]`.
@@ -20,7 +20,7 @@ const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
 pub struct McplRules {
     /// `[mcpl.servers.*]`, by the server's id.
     pub servers: BTreeMap<ServerId, McplServerRules>,
-    /// How long a person may take to decide about a scope; then it is denied.
+    /// Time for a person to decide about a scope; then it is denied.
     pub scope_patience: Duration,
     /// `[mcpl.inference]` and `[mcpl.providers.*]`.
     pub inference: InferenceRules,

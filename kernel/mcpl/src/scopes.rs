@@ -1,7 +1,7 @@
-//! Scopes: what a label is, and whether a list lets it through (MCPL §7).
+//! Scopes: evaluates labels against whitelists and blacklists (MCPL §7).
 //!
-//! A label is a text that a server or a template of arguments makes; what it is about knows the server alone. So
-//! a list opens only what can be read in one way ([`label`]), and closes what may be read as what it names.
+//! A label is a text from a server or from a template of arguments; only the server knows its meaning. So a whitelist
+//! opens only labels with a single reading ([`label`]), and a blacklist closes each label with a matching reading.
 
 pub mod approvals;
 mod glob;
@@ -22,24 +22,24 @@ pub const PATTERNS_MAX: usize = 256;
 /// `[mcpl.servers.NAME.scopes.SET]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRules {
-    /// How the label of a call is made of its arguments; without it no tool with scopes can be called.
+    /// The template of a call's label; without it no tool with scopes can be called.
     pub label: Option<LabelTemplate>,
     /// Approved without a person.
     pub whitelist: Vec<ScopePattern>,
-    /// Denied, whatever else is said.
+    /// Denied, before all else.
     pub blacklist: Vec<ScopePattern>,
-    /// Members of the payload that are added, as JSON text, by the labels they are for.
+    /// Members added to the payload, as JSON text, by label pattern.
     pub enrich: Vec<(ScopePattern, BTreeMap<String, String>)>,
 }
 
-/// What the lists say of a label (MCPL §7.6).
+/// The verdict of the lists on a label (MCPL §7.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeVerdict {
-    /// The blacklist has it: with this pattern.
+    /// The blacklist matches, with this pattern.
     Denied(String),
-    /// The whitelist has it, and the blacklist has not: with this pattern.
+    /// The whitelist matches, with this pattern, and the blacklist does not.
     Approved(String),
-    /// A person decides. Why the whitelist was not asked, where the label is not in its normal form.
+    /// A person decides. With the reason if the whitelist was skipped, as the label is not in normal form.
     Undecided(Option<&'static str>),
 }
 
@@ -53,15 +53,19 @@ impl ScopeRules {
     /// The lists, as servers read them.
     #[must_use]
     pub fn patterns(&self) -> ScopePatterns {
-        let texts = |all: &[ScopePattern]| all.iter().map(|one| one.as_str().to_owned()).collect();
+        let texts = |all: &[ScopePattern]| {
+            all.iter()
+                .map(|pattern| pattern.as_str().to_owned())
+                .collect()
+        };
         ScopePatterns {
             whitelist: texts(&self.whitelist),
             blacklist: texts(&self.blacklist),
         }
     }
 
-    /// The payload with what the operator adds to labels like this one (MCPL §7.5); `None` for an empty one that
-    /// stays empty. A member that is there already is the operator's afterwards.
+    /// The payload with the operator's members for this label (MCPL §7.5); `None` for an empty one that stays empty.
+    /// They replace existing members.
     #[must_use]
     pub fn enrich(&self, label: &str, payload: Option<&str>) -> Option<String> {
         let rules = self.enrich.iter();
@@ -85,7 +89,7 @@ pub(crate) fn evaluate_lists(
     blacklist: &[ScopePattern],
     whitelist: &[ScopePattern],
 ) -> ScopeVerdict {
-    // Whatever it may be read as is closed.
+    // Every reading counts.
     let readings = label::readings(label);
     let closes = |pattern: &&ScopePattern| {
         readings
@@ -104,26 +108,26 @@ pub(crate) fn evaluate_lists(
     }
 }
 
-/// What an agent says of a set's scopes, read as lists: an agent only narrows, so a pattern that cannot be read
-/// opens nothing, and closes everything.
+/// Applies an agent's scope patterns. An agent only narrows, so an invalid pattern opens nothing, and closes
+/// everything.
 #[must_use]
-pub fn is_allowed_by(label: &str, said: &ScopePatterns) -> bool {
+pub fn is_allowed_by(label: &str, patterns: &ScopePatterns) -> bool {
     let read = |all: &[String]| -> Option<Vec<ScopePattern>> {
         let all = all.iter().take(PATTERNS_MAX + 1);
         let all: Vec<_> = all
-            .map(|one| ScopePattern::parse(one))
+            .map(|pattern| ScopePattern::parse(pattern))
             .collect::<Result<_, _>>()
             .ok()?;
         (all.len() <= PATTERNS_MAX).then_some(all)
     };
-    let Some(blacklist) = read(&said.blacklist) else {
+    let Some(blacklist) = read(&patterns.blacklist) else {
         return false;
     };
-    let whitelist = read(&said.whitelist).unwrap_or_default();
+    let whitelist = read(&patterns.whitelist).unwrap_or_default();
     match evaluate_lists(label, &blacklist, &whitelist) {
         ScopeVerdict::Denied(_) => false,
         ScopeVerdict::Approved(_) => true,
-        ScopeVerdict::Undecided(_) => said.whitelist.is_empty(),
+        ScopeVerdict::Undecided(_) => patterns.whitelist.is_empty(),
     }
 }
 

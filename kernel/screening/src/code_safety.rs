@@ -1,10 +1,9 @@
-//! Judges code before it leaves the kernel (MGP §7): Python and JavaScript are read by a real parser, and
-//! held against lists. Nothing is followed further than from an import to the members that are named.
+//! Checks code before it leaves the kernel (MGP §7): a real parser reads Python and JavaScript, and lists decide.
+//! Analysis goes only from an import to the named members.
 //!
-//! Each level is a lint: it tells an honest author of imports and patterns that are blocked, and of what
-//! does the same under another name. From [`Level::Strict`] on only listed modules are imported, code has
-//! a size, and the usual ways around the lists are refused where they are written out. Who wants around
-//! it gets around it: the sandbox is the boundary.
+//! Each level is a lint: it reports blocked imports, patterns and their aliases to an honest author. From
+//! [`Level::Strict`] on only listed modules may be imported, the size is limited, and usual ways around the lists are
+//! rejected where they are written out. A malicious author can evade it: the sandbox is the boundary.
 
 mod javascript;
 mod lists;
@@ -28,7 +27,7 @@ use scan::{Scan, line_and_column};
 use syntax_tree::{ParseError, Roles, parse, walk};
 use tree_sitter::Tree;
 
-/// Bytes of code that are read at all, whatever a policy allows.
+/// Most bytes of code, whatever a policy allows.
 pub const MAX_CODE_BYTES: usize = 256 * 1024;
 
 /// A language with a parser.
@@ -54,11 +53,11 @@ impl Language {
     }
 }
 
-/// May this code go to its server?
+/// Checks whether this code may be sent to its server.
 ///
 /// # Errors
-/// Everything that is wrong with it, at once. Above [`Level::Unrestricted`] code that cannot be read
-/// (unknown language, not a sentence of it, too large or too complex) is refused for that.
+/// All violations at once. Above [`Level::Unrestricted`] code that cannot be parsed (unknown language, syntax error,
+/// too large or too complex) is rejected.
 pub fn check(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
     if policy.level == Level::Unrestricted {
         return Ok(());
@@ -127,8 +126,8 @@ fn too_complex_finding() -> CodeFinding {
     whole_code_finding(CodeRule::TooComplex, "the code".to_owned(), hint)
 }
 
-/// A lone carriage return ends a line in both languages and not in both parsers: it would hide the
-/// code behind it in a comment. Places stay as they are.
+/// A lone carriage return ends a line in both languages, but not in both parsers: it would hide the code after it in a
+/// comment. Positions do not change.
 fn normalize_line_ends(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code.chars().peekable();
@@ -142,9 +141,9 @@ fn normalize_line_ends(code: &str) -> String {
     out
 }
 
-/// What makes code read otherwise than it looks, or otherwise than its parser reads it.
+/// Reports text that a reader or the language reads differently from the parser.
 fn report_hidden_text(language: Language, code: &str, findings: &mut Findings) {
-    // Two signs end a line in JavaScript, and not everywhere for its parser.
+    // Two characters end a line in JavaScript, but not everywhere for its parser.
     let ends_line = |c| language == Language::JavaScript && matches!(c, '\u{2028}' | '\u{2029}');
     let odd = |c: char| {
         ends_line(c) || matches!(c, '\0' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
@@ -241,7 +240,7 @@ fn check_tree(
     *findings = scan.findings;
 }
 
-/// The code without comments and white space, and where each of its bytes was.
+/// The code without comments and white space, and the original offset of each byte.
 fn strip_comments(code: &str, tree: &Tree) -> (String, Vec<usize>) {
     let mut text = String::with_capacity(code.len());
     let mut places = Vec::with_capacity(code.len());

@@ -1,9 +1,9 @@
-//! Looks at a call's arguments before they leave the kernel (MGP §4.5, §8.2).
+//! Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).
 //!
-//! What is judged is text: no name is resolved, no link followed. So a public name that resolves to
-//! a private address, a redirect, and a symbolic link inside an allowed root are not seen here; who
-//! connects or opens must look again. Texts are judged as they are and in their plain form (NFKC,
-//! no invisible characters, percent-encoding undone), since nobody knows how the server reads them.
+//! Only text is checked: no name is resolved, no link followed. So a public name that resolves to a private address,
+//! a redirect, and a symbolic link inside an allowed root are not detected here; the code that connects or opens must
+//! check again. Texts are checked verbatim and in normal form (NFKC, no invisible characters, percent-decoded), since
+//! the server's reading is unknown.
 
 mod addresses;
 mod arguments;
@@ -35,18 +35,18 @@ const ECHO_MAX: usize = 80;
 /// A standard validator of MGP §4.5. `none` is the absence of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Validator {
-    /// No shell tricks, no destruction, no way out of the allowed folders.
+    /// No shell injection, no destruction, no escape from the allowed folders.
     Sandbox,
     /// Nothing that writes.
     Readonly,
     /// No request to this machine, its networks or its cloud's metadata.
     NetworkRestricted,
-    /// Arguments that are code keep to §7.
+    /// Code arguments comply with §7.
     CodeSafety,
 }
 
 impl Validator {
-    /// As MGP names it.
+    /// Its name in MGP.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Validator {
         }
     }
 
-    /// By its name, to the letter. `none` is not one of them.
+    /// The validator with exactly this name; `none` is not one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [
@@ -77,7 +77,7 @@ pub fn is_code_argument(argument: &str) -> bool {
     roles::role_for_key(argument) == Role::Code
 }
 
-/// True for the names that say what an argument is.
+/// True for names with a known meaning.
 #[must_use]
 pub fn has_known_role(argument: &str) -> bool {
     roles::role_for_key(argument) != Role::Other
@@ -89,11 +89,11 @@ pub fn can_select_code(variable: &str) -> bool {
     sandbox::ENVIRONMENT.contains(&variable)
 }
 
-/// Judges a program that is to be started without a shell, with its words. Paths among them must not
-/// lead out of `roots`, or with none into the system's own places.
+/// Checks a program and its arguments that are to be started without a shell. Paths must not leave `roots`, or without
+/// roots not enter system folders.
 ///
 /// # Errors
-/// What it would do besides running that program.
+/// The forbidden effect.
 pub fn check_start_command(words: &[String], roots: &[String]) -> Result<(), BlockedArgument> {
     let plain: Vec<String> = words
         .iter()
@@ -123,8 +123,8 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// By their names. Several add up, and `none` takes nothing away from others. A name nobody
-    /// knows is kept for the audit and stands for `sandbox` and `network_restricted`.
+    /// By their names. Several add up, and `none` removes no other. An unknown name is recorded for the audit and counts
+    /// as `sandbox` and `network_restricted`.
     pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut made = Self::default();
         for name in names {
@@ -137,8 +137,8 @@ impl Validators {
         made
     }
 
-    /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
-    /// switch it off with `none`.
+    /// For a tool without declared validators, by the words of its name (MGP-272). The operator may disable this with
+    /// `none`.
     #[must_use]
     pub fn for_tool_name(tool: &str) -> Self {
         let words = roles::split_words(tool);
@@ -152,7 +152,7 @@ impl Validators {
         made
     }
 
-    /// Both together: what the server declares and what the operator sets.
+    /// The union of the server's and the operator's validators.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         other.active.into_iter().for_each(|one| self.add(one));
@@ -160,7 +160,7 @@ impl Validators {
         self
     }
 
-    /// With one more, on a condition.
+    /// Adds a validator on a condition.
     #[must_use]
     pub fn with_if(mut self, holds: bool, one: Validator) -> Self {
         if holds {
@@ -169,13 +169,13 @@ impl Validators {
         self
     }
 
-    /// In force, in the order of judgement.
+    /// The validators in force, in order of evaluation.
     #[must_use]
     pub fn active(&self) -> &[Validator] {
         &self.active
     }
 
-    /// Names that nobody knows; worth a line in the audit.
+    /// Unknown names, for the audit.
     #[must_use]
     pub fn unknown_names(&self) -> &[String] {
         &self.unknown_names
@@ -193,10 +193,10 @@ impl Validators {
         self.unknown_names.push(name);
     }
 
-    /// Judges one call; `code` is asked about each argument that is code, if `code_safety` holds.
+    /// Checks one call; `code` checks each code argument, if `code_safety` is in force.
     ///
     /// # Errors
-    /// The first thing that is not allowed.
+    /// The first violation.
     pub fn check<R>(
         &self,
         call: &ScreenedCall<'_>,
@@ -230,18 +230,17 @@ impl Validators {
 pub struct ScreenedCall<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
-    /// Whether it runs commands, where that is known; else its name and effects tell.
+    /// Whether it runs commands, if known; else derived from its name and effects.
     pub runs_commands: Option<bool>,
     /// `security.side_effects`, as the server declares them.
     pub side_effects: &'a [String],
     /// `annotations.readOnlyHint`, if the server gives it.
     pub read_only_hint: Option<bool>,
-    /// Folders the tool may name, absolute. With none, only what lies in the system's own places
-    /// or leads up and out is refused.
+    /// Absolute folders that the tool may name. If empty, only system folders and paths that lead upwards are rejected.
     pub roots: &'a [String],
     /// Properties whose schema has `format: "code"`, by name.
     pub code_arguments: &'a [String],
-    /// Properties whose names say what they are, as the schema spells them.
+    /// Properties with known names, as spelled in the schema.
     pub declared: &'a [String],
     /// The `arguments` of the call, as JSON text.
     pub args: &'a str,
@@ -266,11 +265,11 @@ impl ScreenedCall<'_> {
 pub enum ScreeningRejection<R> {
     /// By a rule of this module: 1010 `VALIDATION_BLOCKED`.
     Blocked(BlockedArgument),
-    /// By the judge of code: 1011 `CODE_SAFETY_VIOLATION`.
+    /// By the code check: 1011 `CODE_SAFETY_VIOLATION`.
     UnsafeCode {
         /// JSON pointer to the argument.
         path: String,
-        /// What the judge of code said.
+        /// The code check's error.
         rejection: R,
     },
 }
@@ -292,21 +291,21 @@ impl<R> ScreeningRejection<R> {
     }
 }
 
-/// A refused argument: enough for an agent to mend its call.
+/// A rejected argument, with enough detail for an agent to fix its call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Validator {} blocked the call at {}: {reason}; {hint}", validator.name(), render_location(path))]
 pub struct BlockedArgument {
-    /// Whose rule it is.
+    /// The validator of the rule.
     pub validator: Validator,
     /// JSON pointer into the arguments; empty for the call as a whole.
     pub path: String,
-    /// The rule, as one word that does not change.
+    /// The rule's stable identifier.
     pub rule: &'static str,
     /// What is wrong, in words.
     pub reason: String,
     /// What to do instead.
     pub hint: &'static str,
-    /// The argument, cut short. Not for the audit, which keeps no arguments.
+    /// The argument, truncated. Not for the audit, which stores no arguments.
     pub(crate) excerpt: String,
 }
 
@@ -344,7 +343,7 @@ impl BlockedArgument {
     }
 }
 
-/// What a rule found wrong with a text.
+/// A rule's finding in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ArgumentFinding {
     rule: &'static str,
@@ -362,7 +361,7 @@ impl ArgumentFinding {
     }
 }
 
-/// Cut short, and without what would move a terminal's cursor or turn its text around.
+/// Truncates a text, and removes control and bidirectional characters.
 fn echo(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() || normalization::is_invisible(c) {
@@ -378,8 +377,8 @@ fn echo(text: &str) -> String {
     out
 }
 
-/// Asks about each argument that is code. When none is named as such, each text of no other known
-/// kind counts: a validator that finds nothing to judge would let everything through.
+/// Checks each code argument. If none is named as code, all texts without a known role count: otherwise the validator
+/// would pass everything.
 fn check_code<R>(
     call: &ScreenedCall<'_>,
     args: &CallArguments,

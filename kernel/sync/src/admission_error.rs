@@ -1,17 +1,17 @@
-//! The one way in which something is not let in.
+//! The error of all bounded structures of this crate.
 
 use std::fmt;
 
-/// Why something was not let in, and the thing itself, back in its owner's hands.
+/// Why an item was rejected; returns the item to its owner.
 pub enum AdmissionError<T> {
-    /// The bound is reached: later may do.
+    /// The bound is reached; a later attempt may succeed.
     Full(T),
-    /// It was closed: later will not do either.
+    /// The structure is closed for good.
     Closed(T),
 }
 
 impl<T> AdmissionError<T> {
-    /// What was refused.
+    /// The rejected item.
     #[must_use]
     pub fn into_inner(self) -> T {
         match self {

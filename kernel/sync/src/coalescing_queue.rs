@@ -1,6 +1,6 @@
-//! What is put in line is taken once, in its order, and a taker that waits is woken for it.
+//! Each item is taken once, in order, and a waiting receiver is woken for it.
 //!
-//! An item may take the place of older ones that it makes needless: then these are not taken.
+//! An item may supersede older ones, which are then never taken.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::shim::Mutex;
 
-/// Items that wait for one taker.
+/// Items for a single receiver.
 pub struct CoalescingQueue<T>(Mutex<QueueState<T>>);
 
 struct QueueState<T> {
@@ -18,60 +18,54 @@ struct QueueState<T> {
 
 impl<T> Default for CoalescingQueue<T> {
     fn default() -> Self {
-        let (items, taker) = (VecDeque::new(), None);
+        let (items, receiver) = (VecDeque::new(), None);
         Self(Mutex::new(QueueState {
             items,
-            receiver: taker,
+            receiver: receiver,
         }))
     }
 }
 
 impl<T> CoalescingQueue<T> {
-    /// Puts an item at the end, where fewer than `most` are in line; else it comes back. Those that it makes
-    /// needless leave before, also where there is no room for it. `makes_needless(newer, older)` runs under the
-    /// lock.
+    /// Appends an item if fewer than `most` are queued. Items that it supersedes are removed first, even if it does
+    /// not fit. `supersedes(newer, older)` runs under the lock.
     ///
     /// # Errors
-    /// The item, for which there is no room.
-    pub fn push(
-        &self,
-        item: T,
-        most: usize,
-        makes_needless: impl Fn(&T, &T) -> bool,
-    ) -> Result<(), T> {
-        let mut line = self.0.lock();
-        let mut needless = Vec::new();
-        while let Some(at) = line.items.iter().position(|old| makes_needless(&item, old)) {
-            needless.extend(line.items.remove(at));
+    /// The item, if the queue is full.
+    pub fn push(&self, item: T, most: usize, supersedes: impl Fn(&T, &T) -> bool) -> Result<(), T> {
+        let mut queue = self.0.lock();
+        let mut superseded = Vec::new();
+        while let Some(index) = queue.items.iter().position(|old| supersedes(&item, old)) {
+            superseded.extend(queue.items.remove(index));
         }
-        let pushed = if line.items.len() < most {
-            line.items.push_back(item);
+        let pushed = if queue.items.len() < most {
+            queue.items.push_back(item);
             Ok(())
         } else {
             Err(item)
         };
-        let taker = pushed.is_ok().then(|| line.receiver.take()).flatten();
-        drop(line);
-        drop(needless);
-        if let Some(taker) = taker {
-            taker.wake();
+        let receiver = pushed.is_ok().then(|| queue.receiver.take()).flatten();
+        drop(queue);
+        drop(superseded);
+        if let Some(receiver) = receiver {
+            receiver.wake();
         }
         pushed
     }
 
-    /// The next item; without one, the taker of this poll is woken for it, and no other one.
+    /// The next item; if none is queued, only the task of the latest poll is woken for it.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<T> {
-        let mut line = self.0.lock();
-        if let Some(item) = line.items.pop_front() {
+        let mut queue = self.0.lock();
+        if let Some(item) = queue.items.pop_front() {
             return Poll::Ready(item);
         }
-        let before = line.receiver.replace(cx.waker().clone());
-        drop(line);
+        let before = queue.receiver.replace(cx.waker().clone());
+        drop(queue);
         drop(before);
         Poll::Pending
     }
 
-    /// The next item, once there is one. Nothing is taken when it is dropped before.
+    /// Waits for the next item. Cancel safe: dropping the future takes nothing.
     pub async fn next(&self) -> T {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -88,23 +82,23 @@ mod tests {
     use crate::shim::bell::Bell;
 
     #[test]
-    fn an_item_takes_the_place_of_what_it_makes_needless_and_of_nothing_else() {
-        let line = CoalescingQueue::default();
+    fn an_item_removes_only_the_items_it_supersedes() {
+        let queue = CoalescingQueue::default();
         let even = |newer: &u32, older: &u32| newer.is_multiple_of(2) && older.is_multiple_of(2);
         for item in [2, 1, 4, 3] {
-            line.push(item, 3, even).unwrap();
+            queue.push(item, 3, even).unwrap();
         }
-        assert_eq!(line.push(5, 3, even), Err(5));
-        line.push(6, 3, even).unwrap();
+        assert_eq!(queue.push(5, 3, even), Err(5));
+        queue.push(6, 3, even).unwrap();
         let bell = Arc::new(Bell::default());
         let waker = bell.waker();
         let mut cx = Context::from_waker(&waker);
-        let taken: Vec<_> = (0..4).map(|_| line.poll_next(&mut cx)).collect();
+        let taken: Vec<_> = (0..4).map(|_| queue.poll_next(&mut cx)).collect();
         let ready = Poll::Ready;
         assert_eq!(taken, [ready(1), ready(3), ready(6), Poll::Pending]);
         assert_eq!(bell.rung(), 0);
-        line.push(7, 3, even).unwrap();
-        line.push(9, 3, even).unwrap();
+        queue.push(7, 3, even).unwrap();
+        queue.push(9, 3, even).unwrap();
         assert_eq!(bell.rung(), 1, "woken once for all that came meanwhile");
     }
 }
@@ -118,20 +112,20 @@ mod loom_tests {
     use super::*;
     use crate::shim::model::block_on;
 
-    /// A wake that is forgotten leaves the taker waiting for ever, which loom reports.
+    /// A lost wakeup leaves the receiver waiting for ever, which loom reports.
     #[test]
-    fn what_two_put_in_line_is_taken_once_each_in_its_own_order() {
+    fn items_of_two_senders_are_taken_once_each_in_order() {
         loom::model(|| {
-            let line = Arc::new(CoalescingQueue::default());
+            let queue = Arc::new(CoalescingQueue::default());
             let pushers = [[1, 2], [11, 12]].map(|items| {
-                let line = Arc::clone(&line);
+                let queue = Arc::clone(&queue);
                 thread::spawn(move || {
                     for item in items {
-                        line.push(item, 4, |_, _| false).unwrap();
+                        queue.push(item, 4, |_, _| false).unwrap();
                     }
                 })
             });
-            let taken: Vec<u32> = (0..4).map(|_| block_on(|cx| line.poll_next(cx))).collect();
+            let taken: Vec<u32> = (0..4).map(|_| block_on(|cx| queue.poll_next(cx))).collect();
             for of in [[1, 2], [11, 12]] {
                 let taken: Vec<_> = taken.iter().filter(|item| of.contains(item)).collect();
                 assert_eq!(taken, [&of[0], &of[1]]);
@@ -142,12 +136,12 @@ mod loom_tests {
         });
     }
 
-    /// The newest word is read, whatever of the older ones is.
+    /// The newest item is read, whether or not older ones are.
     #[test]
-    fn the_newest_of_what_is_said_anew_is_taken_last() {
+    fn the_newest_of_superseding_items_is_taken_last() {
         loom::model(|| {
-            let line = Arc::new(CoalescingQueue::default());
-            let other = Arc::clone(&line);
+            let queue = Arc::new(CoalescingQueue::default());
+            let other = Arc::clone(&queue);
             let pusher = thread::spawn(move || {
                 for item in 1..=3 {
                     other.push(item, 1, |newer, older| newer > older).unwrap();
@@ -155,7 +149,7 @@ mod loom_tests {
             });
             let mut last = 0;
             while last < 3 {
-                let next = block_on(|cx| line.poll_next(cx));
+                let next = block_on(|cx| queue.poll_next(cx));
                 assert!(next > last);
                 last = next;
             }

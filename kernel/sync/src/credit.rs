@@ -1,19 +1,19 @@
 //! Charges never exceed the limit, and every charge comes back exactly once.
 //!
-//! An unbounded mailbox gets its bound this way: who sends takes a charge along, who has handled
-//! the message drops it, and who gets none says so instead of queueing.
+//! This bounds an unbounded mailbox: a sender attaches a charge to its message, the receiver drops it when it has
+//! handled the message, and a sender without a charge fails instead of queueing.
 
 use std::sync::Arc;
 
 use crate::shim::{AtomicU64, Ordering};
 
-/// So much may be under way at once; the unit is the caller's: messages, bytes, requests.
+/// A limit on what is in flight at once, in units of the caller: messages, bytes, requests.
 pub struct Credit {
     in_use: AtomicU64,
     limit: u64,
 }
 
-/// A part of the credit; dropping it gives it back. May travel to any thread.
+/// A part of the credit; dropping it returns it, from any thread.
 #[must_use = "dropping the charge gives it back at once"]
 pub struct Charge {
     credit: Arc<Credit>,
@@ -21,7 +21,7 @@ pub struct Charge {
 }
 
 impl Credit {
-    /// A credit of `limit`, nothing taken yet.
+    /// A credit of `limit`, all of it available.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
         let taken = AtomicU64::new(0);
@@ -31,31 +31,31 @@ impl Credit {
         })
     }
 
-    /// Takes `amount` whole, or `None` when less is left. Nobody waits: a large charge can be
-    /// passed by small ones for as long as they come.
+    /// Takes the whole `amount`, or `None` when less is left. Nobody waits, so a steady flow of small charges can starve
+    /// a large one.
     pub fn try_take(self: &Arc<Self>, amount: u64) -> Option<Charge> {
         let raise = |taken: u64| taken.checked_add(amount).filter(|&sum| sum <= self.limit);
-        // Who gets a place that came back sees what was done while it was taken.
+        // Taking a returned charge synchronizes with its return.
         let (taken, refused) = (Ordering::Acquire, Ordering::Relaxed);
         self.in_use.fetch_update(taken, refused, raise).ok()?;
         let credit = Arc::clone(self);
         Some(Charge { credit, amount })
     }
 
-    /// Takes `amount` of both, or of none.
+    /// Takes `amount` of both or of neither.
     pub fn try_take_both(both: [&Arc<Self>; 2], amount: u64) -> Option<[Charge; 2]> {
         let first = both[0].try_take(amount)?;
         let second = both[1].try_take(amount)?;
         Some([first, second])
     }
 
-    /// What is left at this moment.
+    /// The amount left.
     #[must_use]
     pub fn available(&self) -> u64 {
         self.limit - self.in_use_amount()
     }
 
-    /// What is taken at this moment.
+    /// The amount taken.
     #[must_use]
     pub fn in_use_amount(&self) -> u64 {
         self.in_use.load(Ordering::Relaxed)
@@ -63,7 +63,7 @@ impl Credit {
 }
 
 impl Charge {
-    /// How much was taken.
+    /// The amount of this charge.
     #[must_use]
     pub fn amount(&self) -> u64 {
         self.amount
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_beyond_all_numbers_is_refused() {
+    fn a_charge_that_overflows_is_rejected() {
         let credit = Credit::new(u64::MAX);
         let _one = credit.try_take(1).unwrap();
         assert!(credit.try_take(u64::MAX).is_none());
@@ -108,59 +108,62 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// Three charges of 1, 1 and 2 against a limit of 2, counted by somebody else.
+    /// Three charges of 1, 1 and 2 against a limit of 2, with an independent count.
     #[test]
     fn charges_never_exceed_the_limit_and_all_come_back() {
         loom::model(|| {
             let credit = Credit::new(2);
-            let held = Arc::new(AtomicU64::new(0));
+            let in_use = Arc::new(AtomicU64::new(0));
             let charge = |amount: u64| {
-                let (credit, held) = (Arc::clone(&credit), Arc::clone(&held));
+                let (credit, in_use) = (Arc::clone(&credit), Arc::clone(&in_use));
                 move || {
                     let Some(charge) = credit.try_take(amount) else {
                         return;
                     };
-                    assert!(held.fetch_add(amount, Ordering::SeqCst) + amount <= 2);
-                    held.fetch_sub(amount, Ordering::SeqCst);
+                    assert!(in_use.fetch_add(amount, Ordering::SeqCst) + amount <= 2);
+                    in_use.fetch_sub(amount, Ordering::SeqCst);
                     drop(charge);
                 }
             };
-            let (one, two) = (thread::spawn(charge(1)), thread::spawn(charge(2)));
+            let (first, second) = (thread::spawn(charge(1)), thread::spawn(charge(2)));
             charge(1)();
-            one.join().unwrap();
-            two.join().unwrap();
+            first.join().unwrap();
+            second.join().unwrap();
             assert_eq!(credit.in_use_amount(), 0);
             assert_eq!(credit.try_take(2).map(|whole| whole.amount()), Some(2));
         });
     }
 
-    /// Two peers take of their own and of what all share: nobody keeps a part of one without the other.
+    /// Two peers take of their own and of a shared credit: nobody holds one without the other.
     #[test]
     fn of_two_credits_both_are_taken_or_none() {
         loom::model(|| {
             let all = Credit::new(1);
-            let own = [Credit::new(1), Credit::new(1)];
-            let peers = own.clone().map(|own| {
+            let per_peer = [Credit::new(1), Credit::new(1)];
+            let peers = per_peer.clone().map(|per_peer| {
                 let all = Arc::clone(&all);
                 thread::spawn(move || {
-                    let taken = Credit::try_take_both([&own, &all], 1);
-                    let (of_own, of_all) = (own.in_use_amount(), all.in_use_amount());
-                    assert!(taken.is_none() || (of_own, of_all) == (1, 1));
+                    let taken = Credit::try_take_both([&per_peer, &all], 1);
+                    let (used_per_peer, used_of_all) =
+                        (per_peer.in_use_amount(), all.in_use_amount());
+                    assert!(taken.is_none() || (used_per_peer, used_of_all) == (1, 1));
                 })
             });
             for peer in peers {
                 peer.join().unwrap();
             }
             assert_eq!(
-                (all.in_use_amount(), own.map(|own| own.in_use_amount())),
+                (
+                    all.in_use_amount(),
+                    per_peer.map(|per_peer| per_peer.in_use_amount())
+                ),
                 (0, [0, 0])
             );
         });
     }
 
-    /// Who gets a place that was given back sees what was done while it was taken.
     #[test]
-    fn a_charge_given_back_hands_over_what_was_done() {
+    fn taking_a_returned_charge_synchronizes_with_its_return() {
         loom::model(|| {
             let credit = Credit::new(1);
             let work = Arc::new(AtomicU64::new(0));

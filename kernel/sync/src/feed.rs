@@ -1,5 +1,5 @@
-//! Any number of readers, each at a place of its own, read the last events of one log; the writer waits for
-//! none of them, and what a reader missed is told.
+//! Any number of readers, each at its own position, read the last events of one log. The writer never waits, and a
+//! reader learns when it missed events.
 
 use std::collections::VecDeque;
 
@@ -10,38 +10,38 @@ mod loom_tests;
 #[cfg(all(test, not(mgp_loom)))]
 mod tests;
 
-/// The last events of one source. Each has a place: 1, 2, 3, …; a place without an event is one of an event
-/// that was lost before it came here.
+/// The last events of one source, at positions 1, 2, 3, …; a position without an event belongs to one that was lost
+/// upstream.
 ///
 /// Events are cloned and dropped under its lock: let `T` be an `Arc`, `Bytes` or the like.
 pub struct Feed<T> {
     log: Mutex<FeedLog<T>>,
 }
 
-/// How much a feed holds.
+/// Limits of a feed.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedLimits {
-    /// Events, at most.
+    /// Most events.
     pub events: usize,
-    /// The sum of their weights, at most, in bytes. An event above it leaves none, not even itself.
+    /// Largest sum of weights, in bytes. A heavier event empties the feed, and is dropped as well.
     pub bytes: usize,
 }
 
-/// What a reader finds after its place.
+/// What follows a reader's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedRead<T> {
-    /// Each with its place.
+    /// Each with its position.
     pub events: Vec<(u64, T)>,
-    /// Events between the reader's place and these are gone.
+    /// Events between the reader's position and these were evicted.
     pub has_gap: bool,
 }
 
 struct FeedLog<T> {
     events: VecDeque<FeedEvent<T>>,
     bytes: usize,
-    /// The last place given, 0 before the first.
+    /// The last position assigned, 0 before the first.
     newest_position: u64,
-    /// The place of the newest event that is gone, 0 when none is.
+    /// The position of the newest evicted event, 0 without one.
     evicted_through: u64,
 }
 
@@ -58,7 +58,7 @@ impl<T> Default for Feed<T> {
 }
 
 impl<T> Feed<T> {
-    /// Without events.
+    /// An empty feed.
     #[must_use]
     pub fn new() -> Self {
         let log = FeedLog {
@@ -72,15 +72,14 @@ impl<T> Feed<T> {
         }
     }
 
-    /// Adds an event after `missed` places of events that were lost, and drops the oldest beyond the limits.
-    /// Gives its place.
+    /// Adds an event after `missed` lost ones, evicts the oldest beyond the limits, and returns its position.
     pub fn push(&self, item: T, weight: usize, missed: u64, limits: FeedLimits) -> u64 {
         let mut log = self.log.lock();
         log.newest_position = log.newest_position.saturating_add(missed).saturating_add(1);
         log.bytes = log.bytes.saturating_add(weight);
-        let place = log.newest_position;
+        let position = log.newest_position;
         log.events.push_back(FeedEvent {
-            position: place,
+            position,
             weight,
             item,
         });
@@ -91,17 +90,17 @@ impl<T> Feed<T> {
             log.bytes -= oldest.weight;
             log.evicted_through = oldest.position;
         }
-        place
+        position
     }
 
-    /// The last place given: who reads from here on reads only what comes.
+    /// The last position assigned: reading from here yields only future events.
     pub fn newest_position(&self) -> u64 {
         self.log.lock().newest_position
     }
 }
 
 impl<T: Clone> Feed<T> {
-    /// The events after a place, at most so many.
+    /// At most `most` events after a position.
     pub fn read(&self, after: u64, most: usize) -> FeedRead<T> {
         let log = self.log.lock();
         let begin = log.events.partition_point(|event| event.position <= after);
@@ -117,27 +116,27 @@ impl<T: Clone> Feed<T> {
 
 opaque_debug!(Feed<T>);
 
-/// Wakes a reader once, however often there is something new before it looks.
+/// Wakes a reader once for any number of events before its next read.
 ///
-/// Who adds something rings after adding it; who reads settles before reading. Then nothing is added that a
-/// reader neither sees nor is woken for.
+/// A writer calls [`signal`](Self::signal) after adding, a reader [`reset`](Self::reset) before reading. Then the
+/// reader sees each event or is woken for it.
 #[derive(Default)]
 pub struct Wakeup(AtomicUsize);
 
 impl Wakeup {
-    /// Not rung.
+    /// Without a pending signal.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicUsize::new(0))
     }
 
-    /// There is something new. True when the reader is to be woken: it was not rung for since it settled.
+    /// Announces an event. True when the reader must be woken: this is the first signal since its reset.
     #[must_use]
     pub fn signal(&self) -> bool {
         self.0.swap(1, Ordering::AcqRel) == 0
     }
 
-    /// The reader is about to look.
+    /// Called by the reader before it reads.
     pub fn reset(&self) {
         self.0.swap(0, Ordering::AcqRel);
     }

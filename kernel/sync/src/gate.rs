@@ -1,16 +1,15 @@
-//! Nothing enters after it closes, and the drain is reported exactly once, when the last one inside
-//! has left.
+//! Nothing enters after the gate closes, and the drain is reported exactly once, when the last pass is dropped.
 //!
-//! Whether it is closed and how many are inside is one number: entering is one compare-and-swap of
-//! both, so there is no moment between the check and the step.
+//! One number holds the closed flag and the count of passes: entering is one compare-and-swap of both, so nothing can
+//! happen between the check and the entry.
 
 use std::sync::Arc;
 
 use crate::shim::{AtomicUsize, Mutex, Ordering};
 
-/// An admission gate: open until it is closed for good, then empty after a while.
+/// An admission gate: open until closed for good, then drained.
 pub struct Gate {
-    /// [`CLOSED`] or not, plus [`ONE`] for each one inside.
+    /// [`CLOSED`] or not, plus [`ONE`] for each pass.
     state: AtomicUsize,
     on_idle: Mutex<Option<OnIdle>>,
 }
@@ -20,12 +19,12 @@ type OnIdle = Box<dyn FnOnce() + Send>;
 const CLOSED: usize = 1;
 const ONE: usize = 2;
 
-/// One that is inside; dropping it leaves. May travel to any thread.
+/// Held while inside; dropping it leaves, from any thread.
 #[must_use = "dropping the pass leaves at once"]
 pub struct GatePass(Arc<Gate>);
 
 impl Gate {
-    /// An open gate with nobody inside.
+    /// An open gate without passes.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -34,20 +33,19 @@ impl Gate {
         })
     }
 
-    /// Enters; `None` once it is closed. How many may be inside is the business of the caller's own
-    /// bound; the count has room for half of `usize::MAX`.
+    /// Enters; `None` once closed. The caller bounds the number of passes; the count fits half of `usize::MAX`.
     pub fn enter(self: &Arc<Self>) -> Option<GatePass> {
         let step = |state| (state & CLOSED == 0).then_some(state + ONE);
-        // Who is turned away sees what was done before the gate was closed.
+        // A rejected entry synchronizes with the close.
         let (entered, refused) = (Ordering::Acquire, Ordering::Acquire);
         self.state.fetch_update(entered, refused, step).ok()?;
         Some(GatePass(Arc::clone(self)))
     }
 
-    /// Closes it for good. `on_idle` runs once nobody is inside: here and now, or where the last
-    /// pass is dropped, so it has to be short. It sees everything that was done inside.
+    /// Closes the gate for good. `on_idle` runs once no pass is left: in this call, or where the last pass is dropped,
+    /// so it must be short. It sees everything that was done inside.
     ///
-    /// False, and `on_idle` is dropped without a run, when it was closed before.
+    /// False, and `on_idle` is dropped without a run, if the gate was already closed.
     pub fn close(&self, on_idle: impl FnOnce() + Send + 'static) -> bool {
         let mut waiting = self.on_idle.lock();
         if self.is_closed() {
@@ -62,13 +60,12 @@ impl Gate {
         true
     }
 
-    /// True once it was closed.
     #[must_use]
     pub(crate) fn is_closed(&self) -> bool {
         self.state.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// How many are inside right now.
+    /// Number of passes.
     #[must_use]
     pub fn active_count(&self) -> usize {
         self.state.load(Ordering::Acquire) / ONE
@@ -81,7 +78,7 @@ impl Gate {
         }
     }
 
-    /// Runs in one place only: where a closed gate's count reached nought, which it never leaves.
+    /// Runs only when a closed gate's count reaches zero, where it stays.
     fn notify_idle(&self) {
         let on_idle = self.on_idle.lock().take();
         on_idle.expect("a drain is reported once")();
@@ -106,40 +103,40 @@ mod tests {
     fn an_empty_gate_reports_at_once() {
         let gate = Gate::new();
         drop(gate.enter().unwrap());
-        let (tell, told) = channel();
-        assert!(gate.close(move || tell.send(()).unwrap()));
-        assert_eq!(told.try_recv(), Ok(()));
+        let (sender, receiver) = channel();
+        assert!(gate.close(move || sender.send(()).unwrap()));
+        assert_eq!(receiver.try_recv(), Ok(()));
         assert!(gate.enter().is_none());
     }
 
-    /// MGP-118: those inside finish, new ones are turned away.
+    /// MGP-118: those inside finish, new ones are rejected.
     #[test]
-    fn a_gate_in_use_reports_when_the_last_one_left() {
+    fn a_gate_in_use_reports_when_the_last_pass_is_dropped() {
         let gate = Gate::new();
         let (first, second) = (gate.enter().unwrap(), gate.enter().unwrap());
-        let (tell, told) = channel();
-        assert!(gate.close(move || tell.send(()).unwrap()));
+        let (sender, receiver) = channel();
+        assert!(gate.close(move || sender.send(()).unwrap()));
         assert!(gate.is_closed() && gate.enter().is_none());
         drop(first);
         assert_eq!(
-            (gate.active_count(), told.try_recv()),
+            (gate.active_count(), receiver.try_recv()),
             (1, Err(TryRecvError::Empty))
         );
         std::thread::spawn(|| drop(second)).join().unwrap();
-        assert_eq!((gate.active_count(), told.try_recv()), (0, Ok(())));
+        assert_eq!((gate.active_count(), receiver.try_recv()), (0, Ok(())));
     }
 
     #[test]
     fn a_second_close_changes_nothing() {
         let gate = Gate::new();
         let inside = gate.enter().unwrap();
-        let (tell, told) = channel();
-        let again = tell.clone();
-        assert!(gate.close(move || tell.send("first").unwrap()));
+        let (sender, receiver) = channel();
+        let again = sender.clone();
+        assert!(gate.close(move || sender.send("first").unwrap()));
         assert!(!gate.close(move || again.send("second").unwrap()));
         drop(inside);
         assert!(!gate.close(|| panic!("closed twice")));
-        assert_eq!(told.iter().collect::<Vec<_>>(), ["first"]);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["first"]);
     }
 }
 
@@ -149,8 +146,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicUsize as Count;
     use loom::thread;
 
-    /// MGP-118: two come while it is closed. Who got in is inside before the report, not after; who
-    /// did not sees what was done before the close.
+    /// MGP-118: two enter while the gate closes. One that got in is inside before the report, not after; a rejected one
+    /// sees what was done before the close.
     #[test]
     fn nothing_enters_after_it_closes() {
         loom::model(|| {
@@ -166,16 +163,15 @@ mod loom_tests {
             };
             let (a, b) = (come(), come());
             reason.store(1, Ordering::Relaxed);
-            let told = Arc::clone(&reports);
-            gate.close(move || told.store(1, Ordering::SeqCst));
+            let receiver = Arc::clone(&reports);
+            gate.close(move || receiver.store(1, Ordering::SeqCst));
             assert!(gate.enter().is_none());
             a.join().unwrap();
             b.join().unwrap();
         });
     }
 
-    /// MGP-126: two leave and two close; one report, from the close that came first, with nobody
-    /// inside.
+    /// MGP-126: two leave and two close; one report, from the first close, with nobody inside.
     #[test]
     fn the_drain_is_reported_exactly_once() {
         loom::model(|| {
@@ -190,8 +186,8 @@ mod loom_tests {
                 })
             };
             let leaver = thread::spawn(move || drop(first));
-            let (other, told) = (Arc::clone(&gate), Arc::clone(&reports));
-            let closer = thread::spawn(move || close(&other, &told));
+            let (other, receiver) = (Arc::clone(&gate), Arc::clone(&reports));
+            let closer = thread::spawn(move || close(&other, &receiver));
             let mine = close(&gate, &reports);
             drop(second);
             leaver.join().unwrap();
@@ -200,16 +196,16 @@ mod loom_tests {
         });
     }
 
-    /// What was done inside, however loosely, is seen by the report.
+    /// The report sees relaxed stores made inside.
     #[test]
     fn the_report_sees_what_was_done_inside() {
         loom::model(|| {
             let gate = Gate::new();
             let work: Arc<[Count; 2]> = Arc::new([Count::new(0), Count::new(0)]);
-            let finish = |at: usize| {
+            let finish = |index: usize| {
                 let (pass, work) = (gate.enter().unwrap(), Arc::clone(&work));
                 thread::spawn(move || {
-                    work[at].store(1, Ordering::Relaxed);
+                    work[index].store(1, Ordering::Relaxed);
                     drop(pass);
                 })
             };

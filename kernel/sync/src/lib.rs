@@ -1,17 +1,17 @@
-//! The few structures that threads share, each small enough to be checked exhaustively.
+//! The structures that threads share, each small enough for exhaustive tests.
 //!
 //! | structure | what it protects | its invariant |
 //! |---|---|---|
 //! | [`PendingRequests`] | requests that await an answer | each request is settled exactly once |
-//! | [`Gate`] | a server or a door that drains | nothing enters after it closes; the drain is reported once |
+//! | [`Gate`] | a server or an endpoint that drains | nothing enters after it closes; the drain is reported once |
 //! | [`Ring`] | the event streams of a session | replay, then live events: no gap, no duplicate |
-//! | [`Feed`] | the last events of a channel | no reader misses an event unawares, and none is waited for |
+//! | [`Feed`] | the last events of a channel | a reader learns what it missed, and the writer never waits |
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
-//! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
+//! | [`Slot`] | the current instance of something that restarts | an occupant is removed only with its own token |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
-//! | [`CoalescingQueue`] | what waits to be sent over a link | an item is taken once, in order; a taker that waits is woken |
-//! | [`Roster`] | the links there are, and whose there may be | once a change is back, nobody is left in who may not |
-//! | [`SendWindow`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
+//! | [`CoalescingQueue`] | what waits to be sent over a link | an item is taken once, in order; a waiting receiver is woken |
+//! | [`Roster`] | open links, and the peers that may have one | after a change returns, no forbidden entry goes on |
+//! | [`SendWindow`] | frames of a stream in flight to its reader | a waiting sender is woken by the next release |
 //!
 //! Everything else in the kernel belongs to one actor and is not shared. No lock is held across an
 //! await, nor while a waker is woken, a drain is reported or a replaced value dropped; where a
@@ -26,7 +26,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// `Debug` that gives the name and opens nothing: what lies inside may be large, secret or locked.
+/// `Debug` that prints only the name: the content may be large, secret or locked.
 macro_rules! opaque_debug {
     ($name:ident $(<$t:ident>)?) => {
         impl $(<$t>)? std::fmt::Debug for $name $(<$t>)? {

@@ -1,10 +1,9 @@
-//! Maps keyed by numbers of our own making.
+//! Maps keyed by numbers that the kernel assigns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys nobody outside can choose, so nothing is gained by a hash that withstands
-/// chosen keys.
+/// Nobody outside can choose the keys, so the hash need not withstand chosen ones.
 pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
 /// Spreads consecutive numbers by one multiplication: the map sorts by the low bits, which stay
@@ -12,7 +11,7 @@ pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>
 #[derive(Default)]
 pub(crate) struct NumberHasher(u64);
 
-/// 2^64 over the golden ratio, made odd: neighbours land far apart.
+/// 2^64 over the golden ratio, made odd: spreads neighbours far apart.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Hasher for NumberHasher {

@@ -1,13 +1,13 @@
 //! Each request is settled exactly once: whoever takes it out of the table owns its waiter.
 //!
-//! Answer, cancel, timeout and the end of the connection race for a request. None of them asks
-//! first and acts later: taking is the question, and only one of them gets the waiter.
+//! Answer, cancel, timeout and the end of the connection race for a request. None checks first and acts later: only
+//! one of them takes the waiter.
 
 pub use crate::admission_error::AdmissionError;
 use crate::number_map::NumberMap;
 use crate::shim::Mutex;
 
-/// The requests that await an answer, each with its waiter.
+/// Open requests, each with its waiter.
 pub struct PendingRequests<W> {
     table: Mutex<PendingTable<W>>,
     capacity: usize,
@@ -20,7 +20,7 @@ struct PendingTable<W> {
 }
 
 impl<W> PendingRequests<W> {
-    /// A table of at most `capacity` requests at a time. Takes memory only as they come.
+    /// A table of at most `capacity` requests. Allocates on demand.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let table = Mutex::new(PendingTable {
@@ -31,7 +31,7 @@ impl<W> PendingRequests<W> {
         Self { table, capacity }
     }
 
-    /// Registers a request and gives its id: 1, 2, 3, … and never one twice.
+    /// Registers a request and returns its id: 1, 2, 3, …, never reused.
     ///
     /// # Errors
     /// [`AdmissionError::Accept`] while `capacity` requests are open, [`AdmissionError::Closed`] ever after
@@ -50,33 +50,32 @@ impl<W> PendingRequests<W> {
         Ok(id)
     }
 
-    /// Settles a request; `None` when it was settled before or never was.
+    /// Settles a request; `None` if it is settled or unknown.
     pub fn take(&self, id: u64) -> Option<W> {
         self.table.lock().waiters.remove(&id)
     }
 
-    /// The id given last; 0 before the first.
+    /// The last id assigned; 0 before the first.
     pub fn newest_id(&self) -> u64 {
         self.table.lock().newest_id
     }
 
-    /// Looks at the waiter of an open request. `look` runs under the table's lock: it has to be
-    /// short and must not come back to this table.
-    pub fn inspect<R>(&self, id: u64, look: impl FnOnce(&W) -> R) -> Option<R> {
-        self.table.lock().waiters.get(&id).map(look)
+    /// Passes the waiter of an open request to `read`, which runs under the table's lock: it must be short and must
+    /// not use this table.
+    pub fn inspect<R>(&self, id: u64, read: impl FnOnce(&W) -> R) -> Option<R> {
+        self.table.lock().waiters.get(&id).map(read)
     }
 
-    /// Looks at every open request, in no order, under the same rule as [`with`](Self::inspect).
-    pub fn for_each(&self, mut look: impl FnMut(u64, &W)) {
+    /// Visits every open request, in no order, under the same rule as [`inspect`](Self::inspect).
+    pub fn for_each(&self, mut read: impl FnMut(u64, &W)) {
         let table = self.table.lock();
         table
             .waiters
             .iter()
-            .for_each(|(&id, waiter)| look(id, waiter));
+            .for_each(|(&id, waiter)| read(id, waiter));
     }
 
-    /// Settles all open requests, oldest first, and refuses every later one. Closing twice gives
-    /// nothing more.
+    /// Settles all open requests, oldest first, and rejects every later one. A second close returns nothing.
     pub fn close(&self) -> Vec<(u64, W)> {
         let mut table = self.table.lock();
         table.closed = true;
@@ -87,7 +86,7 @@ impl<W> PendingRequests<W> {
         waiters
     }
 
-    /// How many requests are open.
+    /// Number of open requests.
     pub fn len(&self) -> usize {
         self.table.lock().waiters.len()
     }
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_sees_all_that_are_open() {
+    fn for_each_visits_all_open_requests() {
         let pending = PendingRequests::new(100);
         for n in 1..=100 {
             pending.insert(n).unwrap();
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_settles_all_and_refuses_the_rest() {
+    fn closing_settles_all_and_rejects_later_ones() {
         let pending = PendingRequests::new(9);
         pending.insert('a').unwrap();
         pending.insert('b').unwrap();
@@ -160,8 +159,8 @@ mod tests {
     fn a_caller_that_panics_leaves_the_table_whole() {
         let pending = PendingRequests::new(9);
         pending.insert('a').unwrap();
-        let look = |_, _: &char| panic!("a broken caller");
-        let broken = std::panic::AssertUnwindSafe(|| pending.for_each(look));
+        let read = |_, _: &char| panic!("a broken caller");
+        let broken = std::panic::AssertUnwindSafe(|| pending.for_each(read));
         assert!(std::panic::catch_unwind(broken).is_err());
         assert_eq!(pending.take(1), Some('a'));
     }
@@ -189,7 +188,7 @@ mod loom_tests {
         });
     }
 
-    /// A request that races with the end of the connection is refused or comes out, never stranded.
+    /// A request that races with the end of the connection is rejected or settled, never stranded.
     #[test]
     fn no_request_is_stranded_by_close() {
         loom::model(|| {
@@ -204,7 +203,7 @@ mod loom_tests {
 
     /// Two callers at once get two ids, and the bound holds against both.
     #[test]
-    fn no_id_is_given_twice_and_no_bound_passed() {
+    fn no_id_is_reused_and_the_bound_holds() {
         loom::model(|| {
             let pending = Arc::new(PendingRequests::new(2));
             let first = pending.insert(()).unwrap();

@@ -1,8 +1,7 @@
 //! A reader gets replay, then live events of its lane, without gap and without duplicate.
 //!
-//! Readers read from the ring itself and nowhere else, so replay and live have no seam between
-//! them: what is new lands where the next poll looks. What is gone is told as [`RingNext::Lost`], never
-//! passed over in silence.
+//! Readers read only from the ring, so replay and live events have no seam. Evicted events are reported as
+//! [`RingNext::Lost`], never skipped silently.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,48 +22,46 @@ use log::RingLog;
 /// The events of one session, numbered through all its lanes; a lane is one stream of the session.
 ///
 /// Events are cloned and dropped under the ring's lock: let `T` be an `Arc`, `Bytes` or the like.
-/// A ring that holds nothing has allocated nothing.
+/// An empty ring allocates nothing.
 pub struct Ring<T> {
     log: Mutex<RingLog<T>>,
     limits: RingLimits,
 }
 
-/// How much a ring holds.
+/// Limits of a ring.
 ///
-/// Memory is bounded by `bytes` for replay plus twice `undelivered` events of whatever an event may
-/// weigh. Lanes are bounded by the caller, who closes each when its stream ends: a lane is
-/// forgotten when it is closed and has neither an event nor a reader left.
+/// Memory is bounded by `bytes` for replay plus twice `undelivered` events of the largest weight. The caller bounds
+/// lanes by closing each when its stream ends: a closed lane without events and reader is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub struct RingLimits {
-    /// The newest events that stay for replay, at most.
+    /// Most events kept for replay.
     pub events: usize,
-    /// The sum of their weights, at most, in bytes. An event above it leaves nothing for replay,
-    /// neither itself nor what was before.
+    /// Largest sum of their weights, in bytes. A heavier event leaves nothing for replay, itself included.
     pub bytes: usize,
-    /// Older events that are held only because an attached reader has not taken one yet, at most;
-    /// there is room for as many again, which [`Ring::push_reserved`] alone may use.
+    /// Most older events held only for an attached reader that has not taken one yet; as many again are reserved for
+    /// [`Ring::push_reserved`].
     pub max_undelivered: usize,
 }
 
-/// What a reader finds next.
+/// The next item of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingNext<T> {
     /// An event of the lane; later ones have a higher number.
     Event {
         /// Its number in the ring.
         seq: u64,
-        /// What was pushed.
+        /// The pushed item.
         item: T,
     },
-    /// The lane is closed and everything in it was taken.
+    /// The lane is closed and read to its end.
     End,
-    /// A newer reader has the lane, or this one was too slow.
+    /// A newer reader took the lane over, or this one was too slow.
     Detached,
-    /// Events after the reader's place are gone. Told once; then come those that are left.
+    /// Events after the reader's cursor were evicted. Reported once; the remaining ones follow.
     Lost,
 }
 
-/// The one who reads a lane; dropping it leaves the lane to the next.
+/// The only reader of a lane; dropping it frees the lane for the next.
 #[must_use = "dropping the reader detaches it"]
 pub struct RingReader<T> {
     ring: Arc<Ring<T>>,
@@ -72,10 +69,10 @@ pub struct RingReader<T> {
     reader_id: u64,
 }
 
-/// The `after` of a reader that wants no replay, see [`Ring::attach`].
+/// `after` for no replay, see [`Ring::attach`].
 pub const LIVE: u64 = u64::MAX;
 
-/// No allocation is larger, so clamping weights to it loses nothing, and two of them never overflow.
+/// No allocation is larger, so clamping weights loses nothing, and the sum of two never overflows.
 const MAX_WEIGHT: usize = isize::MAX as usize;
 
 impl<T> Ring<T> {
@@ -89,8 +86,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Adds an event of `weight` bytes to a lane, which opens with its first event, and wakes the
-    /// lane's reader. Gives its number: 1, 2, 3, … through all lanes.
+    /// Adds an event of `weight` bytes to a lane, which opens with its first event, and wakes the lane's reader. Returns
+    /// its number: 1, 2, 3, … across all lanes.
     ///
     /// # Errors
     /// [`AdmissionError::Accept`] when `undelivered` events are held for readers that do not take them (see
@@ -99,7 +96,7 @@ impl<T> Ring<T> {
         self.push_within(lane, item, weight, self.limits.max_undelivered)
     }
 
-    /// Adds an event that must not be lost: however many others wait, there is room reserved for it.
+    /// Adds an event that must not be lost, using the reserved capacity.
     ///
     /// # Errors
     /// As [`push`](Self::push), but [`AdmissionError::Accept`] only at twice `undelivered`.
@@ -135,17 +132,16 @@ impl<T> Ring<T> {
         Ok(seq)
     }
 
-    /// The lane of an event that is still held.
+    /// The lane of a held event.
     pub fn lane_for_seq(&self, seq: u64) -> Option<u64> {
         self.log.lock().lane_for_seq(seq)
     }
 
-    /// Reads a lane from the event after number `after` on, in the place of any older reader.
+    /// Reads a lane from the event after number `after` on, and replaces any older reader.
     ///
-    /// 0 reads all that is left of the lane; a number not given yet, such as [`LIVE`], reads only
-    /// what comes. A lane not known is opened by either; with any other `after` it is one that was
-    /// forgotten, and the reader finds [`RingNext::Lost`] (unless nothing can be missing) and
-    /// [`RingNext::End`].
+    /// 0 reads all that is left of the lane; a number not assigned yet, such as [`LIVE`], reads only future events. Both
+    /// open an unknown lane. With any other `after` an unknown lane counts as forgotten: the reader gets
+    /// [`RingNext::Lost`] (unless nothing can be missing) and [`RingNext::End`].
     pub fn attach(self: &Arc<Self>, lane: u64, after: u64) -> RingReader<T> {
         let (number, former) = self.log.lock().attach(lane, after);
         former.into_iter().for_each(Waker::wake);
@@ -156,21 +152,21 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Detaches the reader that holds the ring up longest and gives its lane; `None` when every
-    /// reader has taken all there is. Its events stay as far as the limits go: it may come back.
+    /// Detaches the slowest reader and returns its lane; `None` if every reader is up to date. Its events stay within
+    /// the limits, since it may attach again.
     pub fn detach_slowest(&self) -> Option<u64> {
         let (lane, waker) = self.log.lock().detach_slowest()?;
         waker.into_iter().for_each(Waker::wake);
         Some(lane)
     }
 
-    /// Ends a lane: its reader takes what is left, then finds [`RingNext::End`].
+    /// Ends a lane: its reader takes the rest, then gets [`RingNext::End`].
     pub fn close_lane(&self, lane: u64) {
         let waker = self.log.lock().close_lane(lane);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends all lanes and refuses every later event.
+    /// Ends all lanes and rejects every later event.
     pub fn close(&self) {
         let wakers = self.log.lock().close();
         wakers.into_iter().for_each(Waker::wake);
@@ -178,9 +174,9 @@ impl<T> Ring<T> {
 }
 
 impl<T: Clone> RingReader<T> {
-    /// Takes the next event, or leaves the task's waker where the next event comes in.
+    /// Takes the next event, or registers the task's waker.
     ///
-    /// [`RingNext::End`] and [`RingNext::Detached`] are final: every later poll finds them again.
+    /// [`RingNext::End`] and [`RingNext::Detached`] are final: every later poll returns them again.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<RingNext<T>> {
         let mut log = self.ring.log.lock();
         if let Some(next) = log.take_next(self.lane, self.reader_id) {

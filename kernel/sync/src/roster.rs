@@ -1,7 +1,6 @@
-//! Once a change of who may be in is back, nobody is in who may not, but whom it gave back to be ended.
+//! After a change of the allowed keys returns, no forbidden entry is left but those it returned for termination.
 //!
-//! Who enters is entered first and looks afterwards whether it may: so either it sees the change, or the change
-//! sees it.
+//! Entering first adds the entry and then checks permission: either it sees the change, or the change sees it.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use crate::shim::Mutex;
 use crate::snapshot::Snapshot;
 
-/// Who may be in, and who is.
+/// The allowed keys, and the entries.
 pub struct Roster<K, V> {
     allowed: Snapshot<HashSet<K>>,
     state: Mutex<RosterEntries<K, V>>,
@@ -18,20 +17,19 @@ pub struct Roster<K, V> {
 
 struct RosterEntries<K, V> {
     entries: Vec<(u64, K, V)>,
-    /// The number of the last one.
     last_id: u64,
 }
 
-/// Why somebody was not let in.
+/// Why an entry was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnterError {
-    /// There is no room beside those of the same key.
+    /// Too many entries of the same key.
     Full,
-    /// It may not, or no longer.
+    /// The key is not allowed, or no longer.
     Denied,
 }
 
-/// A place on the roster; goes with it.
+/// Dropping it removes the entry.
 #[must_use = "who drops it is out"]
 pub struct RosterGuard<K: Clone + Eq + Hash, V: Clone> {
     roster: Arc<Roster<K, V>>,
@@ -52,24 +50,28 @@ impl<K: Clone + Eq + Hash, V: Clone> Default for Roster<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
-    /// Whether this one may be in, at this moment.
+    /// Whether this key is allowed now.
     pub fn is_allowed(&self, key: &K) -> bool {
         self.allowed.load().contains(key)
     }
 
-    /// From when this is back nobody else comes in; those who are in and may not come out, to be ended.
-    #[must_use = "who may not be in has to be ended"]
-    pub fn replace_allowed(&self, may: HashSet<K>) -> Vec<V> {
-        self.allowed.store(Arc::new(may));
-        // A later change may have come meanwhile: what holds is the last one.
-        let may = self.allowed.load();
+    /// Replaces the allowed keys. Once this returns, no other key enters; returns the forbidden entries, which the caller
+    /// must end.
+    #[must_use = "a forbidden entry has to be ended"]
+    pub fn replace_allowed(&self, allowed: HashSet<K>) -> Vec<V> {
+        self.allowed.store(Arc::new(allowed));
+        // A later change may be in force already; the last one counts.
+        let allowed = self.allowed.load();
         let live = self.state.lock();
-        let gone = live.entries.iter().filter(|(_, key, _)| !may.contains(key));
-        gone.map(|(_, _, value)| value.clone()).collect()
+        let forbidden = live
+            .entries
+            .iter()
+            .filter(|(_, key, _)| !allowed.contains(key));
+        forbidden.map(|(_, _, value)| value.clone()).collect()
     }
 
-    /// Enters somebody, if it may and there is room beside `those` that have the same key; this runs under the
-    /// lock.
+    /// Adds an entry, if its key is allowed and the check accepts the other entries of that key; the check runs under
+    /// the lock.
     ///
     /// # Errors
     /// [`EnterError`].
@@ -88,18 +90,18 @@ impl<K: Clone + Eq + Hash, V: Clone> Roster<K, V> {
         let number = live.last_id;
         live.entries.push((number, key.clone(), value));
         drop(live);
-        let place = RosterGuard {
+        let guard = RosterGuard {
             roster: Arc::clone(self),
             entry_id: number,
         };
         if self.is_allowed(&key) {
-            Ok(place)
+            Ok(guard)
         } else {
             Err(EnterError::Denied)
         }
     }
 
-    /// How many are in.
+    /// Number of entries.
     pub fn count(&self) -> usize {
         self.state.lock().entries.len()
     }
@@ -109,10 +111,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Drop for RosterGuard<K, V> {
     fn drop(&mut self) {
         let mut live = self.roster.state.lock();
         let mut entries = live.entries.iter();
-        let at = entries.position(|(number, ..)| *number == self.entry_id);
-        let taken = at.map(|at| live.entries.swap_remove(at));
+        let index = entries.position(|(number, ..)| *number == self.entry_id);
+        let removed = index.map(|index| live.entries.swap_remove(index));
         drop(live);
-        drop(taken);
+        drop(removed);
     }
 }
 
@@ -124,8 +126,8 @@ impl<K, V> std::fmt::Debug for Roster<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> std::fmt::Debug for RosterGuard<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut place = f.debug_struct("RosterGuard");
-        place
+        let mut guard = f.debug_struct("RosterGuard");
+        guard
             .field("number", &self.entry_id)
             .finish_non_exhaustive()
     }
@@ -136,16 +138,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_no_longer_comes_out_and_a_place_goes_with_who_has_it() {
+    fn forbidden_entries_are_returned_and_dropping_a_guard_removes_its_entry() {
         let roster = Arc::new(Roster::default());
-        let room = |those: &mut dyn Iterator<Item = &&str>| those.count() < 2;
-        let none = roster.enter(1, "a", room);
+        let has_capacity = |those: &mut dyn Iterator<Item = &&str>| those.count() < 2;
+        let none = roster.enter(1, "a", has_capacity);
         assert_eq!(none.err(), Some(EnterError::Denied));
         assert!(roster.replace_allowed(HashSet::from([1, 2])).is_empty());
-        let a = roster.enter(1, "a", room).unwrap();
-        let b = roster.enter(1, "b", room).unwrap();
-        let _c = roster.enter(2, "c", room).unwrap();
-        assert_eq!(roster.enter(1, "d", room).err(), Some(EnterError::Full));
+        let a = roster.enter(1, "a", has_capacity).unwrap();
+        let b = roster.enter(1, "b", has_capacity).unwrap();
+        let _c = roster.enter(2, "c", has_capacity).unwrap();
+        assert_eq!(
+            roster.enter(1, "d", has_capacity).err(),
+            Some(EnterError::Full)
+        );
         assert_eq!(roster.count(), 3);
         drop(a);
         assert_eq!(roster.replace_allowed(HashSet::from([2])), ["b"]);
@@ -162,9 +167,9 @@ mod loom_tests {
     use super::*;
     use crate::shim::{AtomicUsize, Ordering};
 
-    /// Somebody enters while it is taken out: in no order is it in and goes on.
+    /// An entry races with its prohibition: in no order does it stay.
     #[test]
-    fn nobody_is_left_in_who_may_not() {
+    fn no_forbidden_entry_stays() {
         loom::model(|| {
             let roster = Arc::new(Roster::default());
             assert!(roster.replace_allowed(HashSet::from([1])).is_empty());
@@ -176,17 +181,17 @@ mod loom_tests {
             for value in roster.replace_allowed(HashSet::new()) {
                 value.store(1, Ordering::SeqCst);
             }
-            // From here on the change is acknowledged.
-            let place = enters.join().unwrap();
-            assert!(place.is_none() || ended.load(Ordering::SeqCst) == 1);
-            drop(place);
+            // The change is acknowledged from here on.
+            let guard = enters.join().unwrap();
+            assert!(guard.is_none() || ended.load(Ordering::SeqCst) == 1);
+            drop(guard);
             assert_eq!(roster.count(), 0);
         });
     }
 
-    /// Two changes at once: whatever the last one forbids was given back by one of them.
+    /// Two changes at once: one of them returns what the last one forbids.
     #[test]
-    fn of_two_changes_the_last_one_holds() {
+    fn the_last_of_two_changes_holds() {
         loom::model(|| {
             let roster = Arc::new(Roster::default());
             assert!(roster.replace_allowed(HashSet::from([1])).is_empty());

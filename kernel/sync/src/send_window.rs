@@ -1,11 +1,11 @@
-//! A sender that waits is told of the next return, and of each return once.
+//! A waiting sender is woken by the next release, and sees each release once.
 //!
-//! What a stream has sent is on its way until its reader has taken it. Readers give it back from any
-//! thread; the sender counts what came back, and is woken only when it found nothing.
+//! Frames are in flight until the reader has taken them. Readers release them from any thread; the sender collects
+//! released frames, and is woken only after it found none.
 
 use crate::shim::Mutex;
 
-/// What came back to one sender.
+/// Released frames of one sender.
 pub struct SendWindow(Mutex<SendWindowState>);
 
 #[derive(Default)]
@@ -14,12 +14,12 @@ struct SendWindowState {
     is_waiting: bool,
 }
 
-/// Frames that came back, and their bytes.
+/// Number and size of released frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReleasedFrames {
-    /// How many.
+    /// Number of frames.
     pub frames: usize,
-    /// The sum of their bytes.
+    /// Sum of their sizes.
     pub bytes: usize,
 }
 
@@ -30,8 +30,7 @@ impl Default for SendWindow {
 }
 
 impl SendWindow {
-    /// A reader has taken one frame, or never will. True when the sender waits: it must be woken then,
-    /// and nobody else does it.
+    /// Releases a frame that was taken, or never will be. True if the caller must wake the waiting sender.
     #[must_use = "a sender that waits has to be woken"]
     pub fn release(&self, bytes: usize) -> bool {
         let mut state = self.0.lock();
@@ -40,17 +39,17 @@ impl SendWindow {
         std::mem::take(&mut state.is_waiting)
     }
 
-    /// What came back since it was asked last.
+    /// Frames released since the last call.
     pub fn collect(&self) -> ReleasedFrames {
         std::mem::take(&mut self.0.lock().released)
     }
 
-    /// The same; `None` when nothing did: from now on the sender waits.
+    /// The same; `None` if there are none, and the sender counts as waiting from now on.
     pub fn collect_or_wait(&self) -> Option<ReleasedFrames> {
         let mut state = self.0.lock();
-        let back = std::mem::take(&mut state.released);
-        state.is_waiting = back.frames == 0;
-        (back.frames > 0).then_some(back)
+        let released = std::mem::take(&mut state.released);
+        state.is_waiting = released.frames == 0;
+        (released.frames > 0).then_some(released)
     }
 }
 
@@ -82,28 +81,28 @@ mod loom_tests {
 
     use super::*;
 
-    /// Two readers give back; the sender sleeps whenever it finds nothing, and ends with all of it.
+    /// Two readers release; the sender sleeps whenever it finds nothing, and ends with all frames.
     #[test]
-    fn a_sender_that_waits_is_told_of_the_next_return() {
+    fn a_waiting_sender_is_woken_by_the_next_release() {
         loom::model(|| {
             let window = Arc::new(SendWindow::default());
-            let bell = Arc::new(loom::sync::Notify::new());
+            let wakeup = Arc::new(loom::sync::Notify::new());
             let readers = [3, 4].map(|bytes| {
-                let (window, bell) = (Arc::clone(&window), Arc::clone(&bell));
+                let (window, wakeup) = (Arc::clone(&window), Arc::clone(&wakeup));
                 thread::spawn(move || {
                     if window.release(bytes) {
-                        bell.notify();
+                        wakeup.notify();
                     }
                 })
             });
             let mut all = ReleasedFrames::default();
             while all.frames < 2 {
                 match window.collect_or_wait() {
-                    Some(back) => {
-                        all.frames += back.frames;
-                        all.bytes += back.bytes;
+                    Some(released) => {
+                        all.frames += released.frames;
+                        all.bytes += released.bytes;
                     }
-                    None => bell.wait(),
+                    None => wakeup.wait(),
                 }
             }
             assert_eq!(all.bytes, 7);

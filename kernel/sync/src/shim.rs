@@ -1,4 +1,4 @@
-//! What the cores stand on: the locks and atomics of std, or those of loom under `--cfg mgp_loom`.
+//! The locks and atomics of std, or those of loom under `--cfg mgp_loom`.
 //!
 //! `Arc` and `Waker` are std's in both: no core orders memory by a reference count, and loom's
 //! `Arc` cannot be the receiver of a method.
@@ -12,11 +12,11 @@ use std::sync::PoisonError;
 pub(crate) use primitives::atomic::{AtomicU64, AtomicUsize, Ordering};
 use primitives::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// A mutex that a panic does not close.
+/// A mutex without poisoning.
 ///
 /// Poison warns of state left half changed. Here whatever may panic (a caller's closure, a `clone`)
 /// comes before the first change of its critical section and a `drop` after the last, so the state
-/// is whole and one broken caller must not take the kernel down with it.
+/// is consistent and one broken caller must not take the kernel down.
 pub(crate) struct Mutex<T>(primitives::Mutex<T>);
 
 impl<T> Mutex<T> {
@@ -29,7 +29,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A read-write lock that a panic does not close, as [`Mutex`].
+/// A read-write lock without poisoning, as [`Mutex`].
 pub(crate) struct RwLock<T>(primitives::RwLock<T>);
 
 impl<T> RwLock<T> {
@@ -46,7 +46,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// What the loom tests need beside the cores.
+/// Helpers of the loom tests.
 #[cfg(all(test, mgp_loom))]
 pub(crate) mod model {
     use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) mod model {
         }
     }
 
-    /// Polls until ready; a wake that is forgotten ends in a deadlock, which loom reports.
+    /// Polls until ready; a lost wakeup is a deadlock, which loom reports.
     pub(crate) fn block_on<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
         let bell = Arc::new(Bell(loom::sync::Notify::new()));
         let waker = Waker::from(Arc::clone(&bell));
@@ -73,8 +73,7 @@ pub(crate) mod model {
         }
     }
 
-    /// Every interleaving with at most `preemptions` switches that no thread asked for: where
-    /// going through all of them would take minutes.
+    /// Explores interleavings with at most `preemptions` involuntary switches, where all of them would take minutes.
     pub(crate) fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
@@ -82,14 +81,14 @@ pub(crate) mod model {
     }
 }
 
-/// What the ordinary tests need beside the cores.
+/// Helpers of the ordinary tests.
 #[cfg(all(test, not(mgp_loom)))]
 pub(crate) mod bell {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
-    /// Counts how often it was rung.
+    /// A waker that counts its wakeups.
     #[derive(Default)]
     pub(crate) struct Bell(AtomicUsize);
 

@@ -1,7 +1,7 @@
-//! A tenant is removed only by its own tenancy.
+//! An occupant is removed only with its own token.
 //!
-//! What is restarted dies late: the end of an old incarnation may be noticed when the next one is
-//! already in place. So emptying the slot takes the number under which it was filled.
+//! The end of an old instance may be noticed when the next one is already in place. So emptying the slot takes the
+//! number under which it was filled.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use std::task::{Context, Poll, Waker};
 use crate::number_map::NumberMap;
 use crate::shim::Mutex;
 
-/// The place of something that is restarted: handles hold the slot, the supervisor refills it.
+/// The current instance of something that restarts: handles hold the slot, the supervisor refills it.
 pub struct Slot<T>(Mutex<SlotState<T>>);
 
 struct SlotState<T> {
     occupant: Option<Arc<T>>,
     fill_number: u64,
-    /// Empty while there is a tenant. Each waiter is a future somebody holds and takes itself out
-    /// when dropped, so there are never more than there are callers.
+    /// Empty while the slot is filled. Each waiter is a future that removes itself when dropped, so callers bound the
+    /// map.
     waiters: NumberMap<Waker>,
     last_ticket: u64,
 }
 
-/// The right to empty the slot that one fill gave, until the next.
+/// Allows to vacate the slot until it is filled again.
 #[derive(Debug)]
 pub struct FillToken(u64);
 
-/// Waits for a tenant: see [`Slot::wait_until_filled`].
+/// See [`Slot::wait_until_filled`].
 #[must_use = "a future does nothing until it is polled"]
 pub struct UntilFilled<'a, T> {
     slot: &'a Slot<T>,
@@ -45,36 +45,35 @@ impl<T> Slot<T> {
         }))
     }
 
-    /// Puts a tenant in, in the place of any other, and wakes all who wait for one. The tenancy
-    /// that comes back is good for this slot alone.
-    pub fn fill(&self, tenant: Arc<T>) -> FillToken {
-        let mut room = self.0.lock();
-        room.fill_number += 1;
-        let tenancy = FillToken(room.fill_number);
-        let former = room.occupant.replace(tenant);
-        let waiters = std::mem::take(&mut room.waiters);
-        drop(room);
+    /// Replaces the occupant and wakes all waiters. The token is valid for this slot only.
+    pub fn fill(&self, occupant: Arc<T>) -> FillToken {
+        let mut state = self.0.lock();
+        state.fill_number += 1;
+        let token = FillToken(state.fill_number);
+        let former = state.occupant.replace(occupant);
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
         waiters.into_values().for_each(Waker::wake);
         drop(former);
-        tenancy
+        token
     }
 
-    /// Takes the tenant of this tenancy out; false when it has been replaced by a newer one.
+    /// Removes the occupant of this token; false if a newer one has replaced it.
     pub fn vacate(&self, FillToken(number): FillToken) -> bool {
-        let mut room = self.0.lock();
-        let mine = room.fill_number == number;
-        let former = if mine { room.occupant.take() } else { None };
-        drop(room);
+        let mut state = self.0.lock();
+        let mine = state.fill_number == number;
+        let former = if mine { state.occupant.take() } else { None };
+        drop(state);
         former.is_some()
     }
 
-    /// The tenant of this moment.
+    /// The current occupant.
     pub fn get(&self) -> Option<Arc<T>> {
         self.0.lock().occupant.clone()
     }
 
-    /// Waits until there is a tenant. Knows no deadline: give it up by dropping it. A tenant that
-    /// came and went before the waiter looked is waited past.
+    /// Waits without a deadline until the slot is filled; drop the future to give up. May miss an occupant that was
+    /// removed before the next poll.
     pub fn wait_until_filled(&self) -> UntilFilled<'_, T> {
         UntilFilled {
             slot: self,
@@ -93,16 +92,16 @@ impl<T> Future for UntilFilled<'_, T> {
     type Output = Arc<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Arc<T>> {
-        let mut room = self.slot.0.lock();
-        if let Some(tenant) = &room.occupant {
-            return Poll::Ready(Arc::clone(tenant));
+        let mut state = self.slot.0.lock();
+        if let Some(occupant) = &state.occupant {
+            return Poll::Ready(Arc::clone(occupant));
         }
         let ticket = *self.ticket.get_or_insert_with(|| {
-            room.last_ticket += 1;
-            room.last_ticket
+            state.last_ticket += 1;
+            state.last_ticket
         });
-        let former = room.waiters.insert(ticket, cx.waker().clone());
-        drop(room);
+        let former = state.waiters.insert(ticket, cx.waker().clone());
+        drop(state);
         drop(former);
         Poll::Pending
     }
@@ -126,7 +125,7 @@ mod tests {
     use std::pin::pin;
 
     #[test]
-    fn a_late_vacate_finds_a_newer_tenant_and_leaves_it() {
+    fn a_late_vacate_keeps_a_newer_occupant() {
         let slot = Slot::new();
         let old = slot.fill(Arc::new("old"));
         let new = slot.fill(Arc::new("new"));
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_are_woken_by_a_fill_and_get_the_tenant() {
+    fn a_fill_wakes_all_waiters() {
         let slot = Slot::new();
         let bell = Arc::new(Bell::default());
         let (waker, mut a, mut b) = (
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_leaves_one_waker_and_takes_it_along() {
+    fn a_waiter_registers_one_waker_and_removes_it() {
         let slot = Slot::<()>::new();
         let bell = Arc::new(Bell::default());
         let waker = bell.waker();
@@ -181,9 +180,9 @@ mod loom_tests {
     use loom::thread;
     use std::pin::pin;
 
-    /// The end of the old incarnation, noticed late, against the start of the new one.
+    /// The late end of the old instance races with the start of the new one.
     #[test]
-    fn a_tenant_is_removed_only_by_its_own_tenancy() {
+    fn an_occupant_is_removed_only_with_its_own_token() {
         loom::model(|| {
             let slot = Arc::new(Slot::new());
             let old = slot.fill(Arc::new(1));
@@ -198,7 +197,7 @@ mod loom_tests {
         });
     }
 
-    /// Nobody sleeps past a fill: one waits, one gives up, one fills.
+    /// One waits, one gives up, one fills: no wakeup is lost.
     #[test]
     fn every_waiter_is_woken_by_a_fill() {
         loom::model(|| {

@@ -1,13 +1,12 @@
 //! A load that begins after a store returned sees that store or a later one.
 //!
-//! So a change may be acknowledged as soon as `store` is back: no call that starts later is judged
-//! by the old value.
+//! So a change may be acknowledged as soon as `store` returns: no later call uses the old value.
 
 use std::sync::Arc;
 
 use crate::shim::{Mutex, RwLock};
 
-/// A value that is never changed, only replaced: one owner publishes, every call reads.
+/// An immutable value that is replaced as a whole: one owner publishes, every call reads.
 pub struct Snapshot<T> {
     current: RwLock<Arc<T>>,
     /// Held from reading the old value to publishing the new one, so that no update is lost.
@@ -24,13 +23,13 @@ impl<T> Snapshot<T> {
         }
     }
 
-    /// The value of this moment, which stays as it is for as long as it is held.
+    /// The current value, which never changes while it is held.
     #[must_use]
     pub fn load(&self) -> Arc<T> {
         Arc::clone(&self.current.read())
     }
 
-    /// Publishes a value, whatever was there.
+    /// Publishes a value.
     pub fn store(&self, next: Arc<T>) {
         let writing = self.writers.lock();
         let old = self.publish(next);
@@ -38,8 +37,8 @@ impl<T> Snapshot<T> {
         drop(old);
     }
 
-    /// Publishes what `make` makes of the current value, and gives it back. Readers go on with the
-    /// old value while `make` runs; other writers wait, so `make` must not write here itself.
+    /// Publishes and returns the result of `make` on the current value. Readers use the old value while `make` runs;
+    /// other writers wait, so `make` must not write here itself.
     pub fn update(&self, make: impl FnOnce(&T) -> T) -> Arc<T> {
         let writing = self.writers.lock();
         let old = self.load();
@@ -50,7 +49,7 @@ impl<T> Snapshot<T> {
         next
     }
 
-    /// The former value comes out, to be dropped where no lock is held.
+    /// Returns the former value, to be dropped without a lock.
     fn publish(&self, next: Arc<T>) -> Arc<T> {
         std::mem::replace(&mut *self.current.write(), next)
     }
@@ -86,9 +85,9 @@ mod tests {
         assert_eq!(*table.update(|old| old + 1), 2);
     }
 
-    /// A former value may look at the snapshot on its way out: no lock is held by then.
+    /// The drop of a former value may read the snapshot: no lock is held by then.
     #[test]
-    fn a_former_value_is_dropped_where_no_lock_is_held() {
+    fn a_former_value_is_dropped_without_a_lock() {
         struct Looks(Arc<Snapshot<Option<Looks>>>);
         impl Drop for Looks {
             fn drop(&mut self) {
@@ -110,7 +109,7 @@ mod loom_tests {
     use crate::shim::{AtomicUsize, Ordering};
     use loom::thread;
 
-    /// Two readers, one of them told that a store is back.
+    /// Two readers that may know that a store has returned.
     #[test]
     fn a_load_after_a_store_sees_it_or_a_later_one() {
         loom::model(|| {
@@ -133,9 +132,9 @@ mod loom_tests {
         });
     }
 
-    /// A table carries a word that it was replaced, given after the store: who reads it loads a newer one.
+    /// A flag in the old value is set after the store: a reader that sees it loads a newer value.
     #[test]
-    fn who_is_told_that_its_value_was_replaced_loads_a_newer_one() {
+    fn a_reader_of_the_replaced_flag_loads_a_newer_value() {
         loom::model(|| {
             let replaced = |value: usize| (value, AtomicUsize::new(0));
             let table = Arc::new(Snapshot::new(replaced(0)));

@@ -13,7 +13,7 @@ use mgp_protocol::mgp::discovery::security::RiskLevel;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::means::Means;
+use super::vectors::VectorCache;
 
 #[derive(Deserialize)]
 pub(crate) struct Tool {
@@ -50,10 +50,12 @@ impl Collection {
     }
 
     /// All its tools with all their vectors.
-    pub(crate) fn index(&self, means: &mut Means<'_>) -> Index {
+    pub(crate) fn index(&self, vectors: &mut VectorCache<'_>) -> Index {
         let shelves = self.shelves("", 0..1, |tool, _| tool.description.clone());
         shelves.into_iter().fold(Index::default(), |index, shelf| {
-            index.with_server(Arc::new(shelf.with_vectors(&mut |text| means.known(text))))
+            index.with_server(Arc::new(
+                shelf.with_vectors(&mut |text| vectors.text_vector(text)),
+            ))
         })
     }
 

@@ -11,7 +11,7 @@ use mgp_tests::load::{Cell, Table};
 use serde::Deserialize;
 
 use super::collection::Collection;
-use super::means::Means;
+use super::vectors::VectorCache;
 
 const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hybrid];
 
@@ -37,7 +37,7 @@ pub(crate) struct Everyday {
 }
 
 impl Everyday {
-    pub(crate) fn read(folder: &Path, means: &mut Means<'_>) -> Self {
+    pub(crate) fn read(folder: &Path, vectors: &mut VectorCache<'_>) -> Self {
         let text =
             |name: &str| fs::read_to_string(folder.join(name)).expect("it is in the repository");
         let half = |name| serde_json::from_str(&text(name)).expect("requests");
@@ -46,7 +46,7 @@ impl Everyday {
             tasks: Vec::new(),
         };
         Self {
-            index: collection.index(means),
+            index: collection.index(vectors),
             halves: [
                 ("tuning", half("tuning.json")),
                 ("held out", half("held_out.json")),
@@ -54,12 +54,12 @@ impl Everyday {
         }
     }
 
-    fn came(&self, asked: &Asked, way: Strategy, means: &mut Means<'_>) -> Came {
+    fn came(&self, asked: &Asked, way: Strategy, vectors: &mut VectorCache<'_>) -> Came {
         let request = SearchRequest::parse(&asked.request);
-        let meanings = means.of(&asked.request);
+        let vectors = vectors.request_vectors(&asked.request);
         let found = self.index.search(&IndexSearch {
             request: &request,
-            vectors: &meanings,
+            vectors: &vectors,
             strategy: way,
             filter: &SearchFilter::default(),
             limit: RESULTS_MAX,
@@ -81,11 +81,11 @@ impl Everyday {
     }
 
     /// Of each half and ranking: how often the right one is first, and what is said where nothing fits.
-    pub(crate) fn table(&self, means: &mut Means<'_>) -> Table {
+    pub(crate) fn table(&self, vectors: &mut VectorCache<'_>) -> Table {
         let mut rows = Vec::new();
         for (half, all) in &self.halves {
             for way in WAYS {
-                let came = |asked: &Asked| (asked.tools.is_empty(), self.came(asked, way, means));
+                let came = |asked: &Asked| (asked.tools.is_empty(), self.came(asked, way, vectors));
                 let (none, some): (Vec<_>, Vec<_>) =
                     all.iter().map(came).partition(|(nothing, _)| *nothing);
                 let share = |all: &[(bool, Came)], which: &dyn Fn(&Came) -> bool| {
@@ -118,10 +118,10 @@ impl Everyday {
     }
 
     /// The tuning half, one by one.
-    pub(crate) fn items(&self, means: &mut Means<'_>) -> Table {
+    pub(crate) fn items(&self, vectors: &mut VectorCache<'_>) -> Table {
         let (_, tuning) = &self.halves[0];
         let mut row = |asked: &Asked| {
-            let came = self.came(asked, Strategy::Hybrid, means);
+            let came = self.came(asked, Strategy::Hybrid, vectors);
             let place = came
                 .place
                 .map_or(Cell::Nothing, |at| Cell::Number((at + 1) as f64, 0));

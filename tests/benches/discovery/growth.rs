@@ -16,7 +16,7 @@ use mgp_tests::load::{Cell, Table, Usage};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::collection::Collection;
-use super::means::{Means, meanings};
+use super::vectors::{VectorCache, embed_request};
 
 /// Searches of each kind at each size.
 const SEARCHES: usize = 300;
@@ -71,10 +71,10 @@ fn mib(bytes: u64) -> Cell {
 pub(crate) fn table(
     collection: &Collection,
     model: &Embedder,
-    means: &mut Means<'_>,
+    vectors: &mut VectorCache<'_>,
     most: usize,
 ) -> Table {
-    let vectors = means.all();
+    let vectors = vectors.text_vectors();
     let mut rows = Vec::new();
     let questions = collection.tasks.iter().map(|task| task.query.as_str());
     let questions: Vec<&str> = questions.collect();
@@ -145,7 +145,7 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
     let mut times: [Latencies; 4] = std::array::from_fn(|_| Latencies::default());
     for text in texts.iter().cycle().take(SEARCHES) {
         let (began, cpu_began) = (Instant::now(), cpu());
-        let vectors = meanings(model, text);
+        let vectors = embed_request(model, text);
         let cpu_embedded = cpu();
         let request = SearchRequest::parse(text);
         let found = index.search(&IndexSearch {

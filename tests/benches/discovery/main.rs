@@ -10,9 +10,9 @@ mod collection;
 mod context;
 mod everyday;
 mod growth;
-mod means;
 mod quality;
 mod requests;
+mod vectors;
 
 use std::path::PathBuf;
 
@@ -70,29 +70,29 @@ fn main() {
         tables: Vec::new(),
     };
     let (model, loading) = growth::load();
-    let mut means = means::Means::new(&model);
-    let index = collection.index(&mut means);
+    let mut vectors = vectors::VectorCache::new(&model);
+    let index = collection.index(&mut vectors);
     if options.wants("quality") {
-        let tables = quality::tables(&collection, &index, &mut means);
+        let tables = quality::tables(&collection, &index, &mut vectors);
         report.tables.extend(tables);
     }
     if options.wants("misses") {
         report
             .tables
-            .push(quality::misses(&collection, &index, &mut means));
+            .push(quality::misses(&collection, &index, &mut vectors));
     }
     if options.wants("everyday") || options.wants("items") {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/everyday_tools");
-        let everyday = everyday::Everyday::read(folder.as_ref(), &mut means);
+        let everyday = everyday::Everyday::read(folder.as_ref(), &mut vectors);
         if options.wants("everyday") {
-            report.tables.push(everyday.table(&mut means));
+            report.tables.push(everyday.table(&mut vectors));
         }
         if options.wants("items") {
-            report.tables.push(everyday.items(&mut means));
+            report.tables.push(everyday.items(&mut vectors));
         }
     }
     if options.wants("requests") {
-        let tables = requests::tables(&collection, &index, &mut means);
+        let tables = requests::tables(&collection, &index, &mut vectors);
         report.tables.extend(tables);
     }
     if options.wants("context") {
@@ -100,9 +100,12 @@ fn main() {
     }
     if options.wants("growth") {
         report.tables.push(loading);
-        report
-            .tables
-            .push(growth::table(&collection, &model, &mut means, options.most));
+        report.tables.push(growth::table(
+            &collection,
+            &model,
+            &mut vectors,
+            options.most,
+        ));
     }
     println!("{report}");
 }

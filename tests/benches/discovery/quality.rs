@@ -8,18 +8,18 @@ use mgp_engine::tools::index::{
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
-use super::means::Means;
+use super::vectors::VectorCache;
 
 /// How it is searched.
 const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hybrid];
 
 /// Names that were found, the best first, each once.
-fn names(index: &Index, means: &mut Means<'_>, text: &str, way: Strategy) -> Vec<String> {
+fn names(index: &Index, vectors: &mut VectorCache<'_>, text: &str, way: Strategy) -> Vec<String> {
     let request = SearchRequest::parse(text);
-    let meanings = means.of(text);
+    let vectors = vectors.request_vectors(text);
     let found = index.search(&IndexSearch {
         request: &request,
-        vectors: &meanings,
+        vectors: &vectors,
         strategy: way,
         filter: &SearchFilter::default(),
         limit: RESULTS_MAX,
@@ -77,15 +77,22 @@ impl Marks {
     }
 }
 
-pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'_>) -> Vec<Table> {
+pub(crate) fn tables(
+    collection: &Collection,
+    index: &Index,
+    vectors: &mut VectorCache<'_>,
+) -> Vec<Table> {
     let mut rows = Vec::new();
     for way in WAYS {
         let (mut questions, mut steps) = (Marks::default(), Marks::default());
         let mut united = [0.0; 2];
         for task in &collection.tasks {
             let gold: BTreeSet<&str> = task.gold.iter().map(String::as_str).collect();
-            questions.add(&names(index, means, &task.query, way), &gold);
-            let found = task.steps.iter().map(|step| names(index, means, step, way));
+            questions.add(&names(index, vectors, &task.query, way), &gold);
+            let found = task
+                .steps
+                .iter()
+                .map(|step| names(index, vectors, step, way));
             let found: Vec<_> = found.collect();
             for names in &found {
                 steps.add(names, &gold);
@@ -118,12 +125,19 @@ pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'
 
 /// What the default ranking did not find: not in the first ten of the question, nor in the first
 /// five of any step.
-pub(crate) fn misses(collection: &Collection, index: &Index, means: &mut Means<'_>) -> Table {
+pub(crate) fn misses(
+    collection: &Collection,
+    index: &Index,
+    vectors: &mut VectorCache<'_>,
+) -> Table {
     let way = Strategy::Hybrid;
     let mut rows = Vec::new();
     for task in &collection.tasks {
-        let found = names(index, means, &task.query, way);
-        let steps = task.steps.iter().map(|step| names(index, means, step, way));
+        let found = names(index, vectors, &task.query, way);
+        let steps = task
+            .steps
+            .iter()
+            .map(|step| names(index, vectors, step, way));
         let steps: Vec<_> = steps.collect();
         for gold in &task.gold {
             let place = |names: &Vec<String>| names.iter().position(|name| name == gold);

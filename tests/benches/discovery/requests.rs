@@ -10,7 +10,7 @@ use mgp_engine::tools::tool_request_decision::CANDIDATES_MAX;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
-use super::means::Means;
+use super::vectors::VectorCache;
 
 /// What no tool of the collection does.
 const ELSEWHERE: [&str; 48] = [
@@ -135,10 +135,14 @@ impl Came {
     }
 }
 
-pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'_>) -> Vec<Table> {
+pub(crate) fn tables(
+    collection: &Collection,
+    index: &Index,
+    vectors: &mut VectorCache<'_>,
+) -> Vec<Table> {
     let mut asked = |text: &str, gold| Asked {
         gold,
-        found: sought(index, &means.of(text), text),
+        found: sought(index, &vectors.request_vectors(text), text),
         worded: sought(index, &[], text),
     };
     let mut steps = Vec::new();
@@ -251,12 +255,12 @@ fn alike(one: &str, other: &str) -> bool {
     one.replace('-', "_") == other.replace('-', "_")
 }
 
-/// As the kernel looks for a capability: with these meanings of it, or by words alone.
-fn sought(index: &Index, meanings: &[Vector], capability: &str) -> Vec<Found> {
+/// As the kernel looks for a capability: with these vectors of it, or by words alone.
+fn sought(index: &Index, vectors: &[Vector], capability: &str) -> Vec<Found> {
     let request = SearchRequest::parse(capability);
     let found = index.search(&IndexSearch {
         request: &request,
-        vectors: meanings,
+        vectors,
         strategy: Strategy::Hybrid,
         filter: &SearchFilter::default(),
         limit: CANDIDATES_MAX,

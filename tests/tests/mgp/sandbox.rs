@@ -3,7 +3,7 @@
 
 // It calls the system by numbers.
 #[cfg(target_arch = "x86_64")]
-mod walls;
+mod escapes;
 
 use std::fs;
 use std::net::TcpListener;

@@ -6,13 +6,13 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unex
 
 use super::{find_lookalike, lookalike_message};
 
-/// How serde_json marks a raw value.
+/// serde_json's marker of a raw value.
 const RAW_VALUE_MARK: char = '$';
 
-/// Passes everything on, and is wary of structs: a deserializer, or what stands between it and who reads.
+/// Wraps a deserializer or a visitor; changes only how structs are read.
 pub(super) struct Strict<T> {
     inner: T,
-    /// Whether lookalikes of members are refused.
+    /// Whether lookalikes of members are rejected.
     checks_names: bool,
     /// The members of a struct; `None` for everything else.
     fields: Option<&'static [&'static str]>,
@@ -186,8 +186,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
     }
 }
 
-/// A member's name on its way: first the seed that wants it, then the deserializer that has it, then
-/// the visitor that takes it.
+/// Checks a member's name; wraps in turn the seed, the deserializer and the visitor.
 struct CheckedName<T> {
     inner: T,
     fields: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! What is taken out of messages before anybody is given them (MCPL §14.5).
+//! Filters messages before delivery (MCPL §14.5).
 
 use std::ops::Range;
 
@@ -9,29 +9,29 @@ use crate::scopes::ScopePattern;
 
 /// Longest pattern, in bytes; a compiled one takes 1 MiB at most.
 pub(crate) const PATTERN_MAX: usize = 1024;
-/// Rules of one kernel: each is tried on each text.
+/// Most rules of one kernel: each is tried on each text.
 pub const RULES_MAX: usize = 64;
-/// What a message may grow to by replacing, in bytes.
+/// Largest message after replacements, in bytes.
 const MODERATED_BYTES_MAX: usize = 4 << 20;
 
-/// Which way a message goes.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageDirection {
     /// From a channel to agents.
     In,
-    /// From agents to a channel, or to who observes it.
+    /// From agents to a channel or its observers.
     Out,
 }
 
-/// One rule.
+/// A rule of `[mcpl.channels]`.
 #[derive(Clone, Debug)]
 pub struct ModerationRule {
-    /// The channels it is for, as `SERVER:CHANNEL`.
+    /// The channels it applies to, as `SERVER:CHANNEL`.
     channels: ScopePattern,
-    /// One way alone.
+    /// One direction only.
     direction: Option<MessageDirection>,
     pattern: Regex,
-    /// What stands in place of what it finds; without it, the whole message is dropped.
+    /// Replaces each match; without it, the whole message is dropped.
     replacement: Option<String>,
 }
 
@@ -50,22 +50,22 @@ impl PartialEq for ModerationRule {
 
 impl Eq for ModerationRule {}
 
-/// Why a rule cannot be used.
+/// Why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModerationRuleError {
-    /// The pattern is no regular expression.
+    /// Not a regular expression.
     #[error("the pattern cannot be used: {0}")]
     Pattern(String),
-    /// It names no channels.
+    /// Not a channel pattern.
     #[error("the channels cannot be read: {0}")]
     Channels(String),
 }
 
 impl ModerationRule {
-    /// Reads a rule. Patterns are regular expressions without look-around, so that none takes for ever.
+    /// Parses a rule. Patterns are regular expressions without look-around, so matching takes linear time.
     ///
     /// # Errors
-    /// [`ModerationRuleError`], in words.
+    /// [`ModerationRuleError`].
     pub fn parse(
         channels: &str,
         way: Option<MessageDirection>,
@@ -78,8 +78,9 @@ impl ModerationRule {
         }
         let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
         let last = |e: regex::Error| {
-            let told = e.to_string();
-            told.lines()
+            let message = e.to_string();
+            message
+                .lines()
                 .last()
                 .unwrap_or("it is none")
                 .trim()
@@ -95,18 +96,19 @@ impl ModerationRule {
     }
 
     fn is_for(&self, channel: &str, way: MessageDirection) -> bool {
-        // A channel that may be read as one that is named is meant.
-        self.direction.is_none_or(|one| one == way) && self.channels.matches_in_any_case(channel)
+        // Any reading of the channel's name counts.
+        self.direction.is_none_or(|direction| direction == way)
+            && self.channels.matches_in_any_case(channel)
     }
 }
 
-/// True when some rule is for this channel: what is written there in parts is not shown before it is whole.
+/// True when some rule applies to this channel: a message in chunks is then delivered only once it is whole.
 #[must_use]
 pub fn is_moderated(rules: &[ModerationRule], channel: &str, way: MessageDirection) -> bool {
     rules.iter().any(|rule| rule.is_for(channel, way))
 }
 
-/// The content after all rules for this channel, as it is named for agents; `None` when it is dropped.
+/// The content after all rules of this channel (its name for agents); `None` when it is dropped.
 #[must_use]
 pub fn moderate(
     rules: &[ModerationRule],
@@ -139,15 +141,15 @@ pub fn moderate(
     Some(Content(blocks))
 }
 
-/// The blocks after a rule has seen their texts as a reader shows them, with this between two of them. Where it finds
-/// something that stands across two, all become one text; `None` when the message is dropped.
+/// Applies a rule to the texts of all blocks, joined with this separator. A match across two blocks turns all into
+/// one text; `None` when the message is dropped.
 fn moderate_across_blocks(
     rule: &ModerationRule,
     blocks: Vec<ContentBlock>,
     between: &str,
 ) -> Option<Vec<ContentBlock>> {
     let mut whole = String::new();
-    // Where one text ends and the next one begins.
+    // Borders between texts.
     let mut seams = Vec::new();
     for text in blocks.iter().filter_map(block_text) {
         if !whole.is_empty() {
@@ -169,11 +171,11 @@ fn moderate_across_blocks(
     for found in found.into_iter().rev() {
         whole.replace_range(found, with);
     }
-    let mut one = Some(ContentBlock::text(&whole));
+    let mut merged = Some(ContentBlock::text(&whole));
     let joined = blocks
         .into_iter()
         .filter_map(|block| match block_text(&block) {
-            Some(_) => one.take(),
+            Some(_) => merged.take(),
             None => Some(block),
         });
     Some(joined.collect())
@@ -186,7 +188,7 @@ fn block_text(block: &ContentBlock) -> Option<&str> {
     }
 }
 
-/// The text after the rules; `Some(None)` when it stays, `None` when its message is dropped.
+/// The text after the rules; `Some(None)` when unchanged, `None` when its message is dropped.
 fn rewrite(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
     let mut now: Option<String> = None;
     for rule in rules {
@@ -196,7 +198,7 @@ fn rewrite(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
         }
         let with = rule.replacement.as_deref()?;
         let replaced = rule.pattern.replace_all(seen, NoExpand(with)).into_owned();
-        // What grows without measure is dropped as what must not be seen.
+        // A message that grows beyond the limit is dropped, too.
         if replaced.len() > MODERATED_BYTES_MAX.max(text.len()) {
             return None;
         }
@@ -218,7 +220,7 @@ mod tests {
         ModerationRule::parse(channels, way, pattern, with.map(str::to_owned)).unwrap()
     }
 
-    /// MCPL-132: texts are replaced or their message dropped, on the channels and the way a rule is for.
+    /// MCPL-132: texts are replaced or their message dropped, on the channels and in the direction of a rule.
     #[test]
     fn what_a_rule_finds_is_not_seen() {
         let rules = [
@@ -251,13 +253,13 @@ mod tests {
             is_moderated(&rules, "chat:x", MessageDirection::Out)
                 && !is_moderated(&rules, "mail:x", MessageDirection::Out)
         );
-        // Replacing is by the text itself: no `$1` is anything else.
+        // The replacement is literal: `$1` has no meaning.
         let literal = [rule("**", None, "(a)", Some("$1$0"))];
         let content = moderate(&literal, "x:y", MessageDirection::In, Content::text("a")).unwrap();
         assert_eq!(content, Content::text("$1$0"));
     }
 
-    /// MCPL-132: what a rule finds is not seen when it stands across two blocks either, however a reader joins them.
+    /// MCPL-132: a match across two blocks is found, however a reader joins them.
     #[test]
     fn what_stands_across_blocks_is_found() {
         let rules = [
@@ -277,11 +279,11 @@ mod tests {
         assert_eq!(texts(&["ignore ", "all"]), None);
         assert_eq!(texts(&["ignore", "all"]), None);
         assert_eq!(texts(&["sk-a", " bc"]).as_deref(), Some("sk-a\n bc"));
-        // What is no text stays where it is.
+        // Other blocks stay in place.
         assert_eq!(says(&["sk-a", "bc"]).unwrap().0.len(), 2);
     }
 
-    /// What cannot be a rule, and what would take for ever, is none.
+    /// Invalid patterns, and patterns without a bound on their time, are rejected.
     #[test]
     fn a_pattern_that_cannot_be_used_is_refused_in_words() {
         for pattern in ["(", "", &"x".repeat(2000), "(a{1000}){1000}"] {

@@ -1,18 +1,18 @@
-//! Who may publish to a channel, and who may observe it (MCPL §14.5).
+//! Decides who may publish to and observe a channel (MCPL §14.5).
 //!
-//! No message of §14 names a feature set: a channel is open where an enabled set that uses it lets its id
-//! through. A set without scopes lets through what its blacklist does not name.
+//! No message of §14 names a feature set: a channel is open if an enabled set with this capability allows its
+//! id. A set without scopes allows whatever its blacklist does not match.
 
 use mgp_protocol::mcpl::feature_sets::Capability;
 
 use crate::feature_sets::{DeclaredSet, ServerSets};
 use crate::scopes::ScopeVerdict;
 
-/// The channel in which a model thinks: it is observed by who may, and nobody publishes there.
+/// The channel of a model's reasoning: observed with permission, published to by nobody.
 pub(crate) const THINKING: &str = "thinking";
-/// The person's own screen: no server has it.
+/// The user's own screen: no server has it.
 pub(crate) const UI: &str = "ui";
-/// The set that observes [`THINKING`], by the last words of its name.
+/// Suffix of the set that observes [`THINKING`].
 const THINKING_SET: &str = "channels.thinking";
 
 /// True for the channels that belong to no server.
@@ -21,10 +21,10 @@ pub fn is_pseudo(channel: &str) -> bool {
     channel == THINKING || channel == UI
 }
 
-/// What it takes to open, to list or to close a channel: either use of it.
+/// Opening, listing and closing a channel need either capability.
 pub const ANY_USE: &[Capability] = &[Capability::ChannelsPublish, Capability::ChannelsObserve];
 
-/// The set of a server that lets this be done at a channel, by the server's own id of it; `None` where none does.
+/// The set of a server that allows this capability at a channel (the server's own id); `None` if none does.
 #[must_use]
 pub fn permitting_set<'a>(
     sets: &'a ServerSets,
@@ -34,7 +34,7 @@ pub fn permitting_set<'a>(
     find_permitting_set(sets, &[uses], channel, |_| true)
 }
 
-/// The same of the first of these uses that some set allows, among the sets that the caller admits, too.
+/// As [`permitting_set`], for the first allowed of these capabilities, among the sets that the caller admits.
 #[must_use]
 pub fn find_permitting_set<'a>(
     sets: &'a ServerSets,
@@ -47,20 +47,20 @@ pub fn find_permitting_set<'a>(
             return None;
         }
         let mut using = sets.sets_using(*uses);
-        let open = using.find(|(name, held)| {
+        let open = using.find(|(name, declared)| {
             let thinks = *name == THINKING_SET || name.ends_with(".channels.thinking");
-            // That set sees nothing else, and nobody else sees that.
-            thinks == (channel == THINKING) && is_allowed_by(held, channel) && admits(name)
+            // That set observes nothing else, and no other set observes it.
+            thinks == (channel == THINKING) && is_allowed_by(declared, channel) && admits(name)
         });
         open.map(|(name, _)| name)
     })
 }
 
-fn is_allowed_by(held: &DeclaredSet, channel: &str) -> bool {
-    match held.scope.evaluate(channel) {
+fn is_allowed_by(declared: &DeclaredSet, channel: &str) -> bool {
+    match declared.scope.evaluate(channel) {
         ScopeVerdict::Approved(_) => true,
         ScopeVerdict::Denied(_) => false,
-        ScopeVerdict::Undecided(_) => !held.set.scoped && held.scope.whitelist.is_empty(),
+        ScopeVerdict::Undecided(_) => !declared.set.scoped && declared.scope.whitelist.is_empty(),
     }
 }
 
@@ -75,13 +75,13 @@ mod tests {
 
     use crate::policy::{McplServerRules, SetPattern};
 
-    /// MCPL-115, MCPL-131: nobody publishes to the thinking of a model, it is observed in the name of its own set
-    /// alone, and that set observes nothing else.
+    /// MCPL-115, MCPL-131: nobody publishes to a model's reasoning, only its own set observes it, and that set observes
+    /// nothing else.
     #[test]
     fn what_a_model_thinks_has_a_set_of_its_own_and_no_writer() {
         let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
-        let said = ServerCapabilities {
+        let capabilities = ServerCapabilities {
             version: "0.4".into(),
             features: abilities,
             sets: DeclaredSets::parse(
@@ -94,7 +94,7 @@ mod tests {
             enable: vec![SetPattern::parse("*").unwrap()],
             ..McplServerRules::default()
         };
-        let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
+        let sets = ServerSets::new(&capabilities, Some(&rules), None, &mut BTreeMap::new());
         let observes = |channel| permitting_set(&sets, Capability::ChannelsObserve, channel);
         let publishes = |channel| permitting_set(&sets, Capability::ChannelsPublish, channel);
         assert_eq!(publishes("a"), Some("channels.publish"));
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(observes("a"), Some("channels.observe"));
         let mut without = rules.clone();
         without.disable = vec![SetPattern::parse("channels.thinking").unwrap()];
-        let sets = ServerSets::new(&said, Some(&without), None, &mut BTreeMap::new());
+        let sets = ServerSets::new(&capabilities, Some(&without), None, &mut BTreeMap::new());
         assert_eq!(
             permitting_set(&sets, Capability::ChannelsObserve, THINKING),
             None
@@ -112,19 +112,19 @@ mod tests {
             enable: vec![SetPattern::parse("channels.thinking").unwrap()],
             ..McplServerRules::default()
         };
-        let sets = ServerSets::new(&said, Some(&only), None, &mut BTreeMap::new());
+        let sets = ServerSets::new(&capabilities, Some(&only), None, &mut BTreeMap::new());
         assert_eq!(
             permitting_set(&sets, Capability::ChannelsObserve, "a"),
             None
         );
     }
 
-    /// A caller that disabled one of two sets uses the channel in the name of the other one.
+    /// A caller that disabled one of two sets uses the channel through the other one.
     #[test]
     fn a_channel_is_open_in_the_name_of_a_set_that_its_caller_admits() {
         let mut abilities = McplFeatures::default();
         (abilities.channels.publish, abilities.channels.observe) = (true, true);
-        let said = ServerCapabilities {
+        let capabilities = ServerCapabilities {
             version: "0.4".into(),
             features: abilities,
             sets: DeclaredSets::parse(
@@ -137,7 +137,7 @@ mod tests {
             enable: vec![SetPattern::parse("*").unwrap()],
             ..McplServerRules::default()
         };
-        let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
+        let sets = ServerSets::new(&capabilities, Some(&rules), None, &mut BTreeMap::new());
         let open = |admitted: &[&str]| {
             find_permitting_set(&sets, ANY_USE, "x", |set| admitted.contains(&set))
         };

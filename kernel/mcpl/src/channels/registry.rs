@@ -1,4 +1,4 @@
-//! The channels of one connection to a server, and those that are opened again on the next one.
+//! The channels of one connection to a server, and those to reopen on the next one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,45 +7,45 @@ use mgp_json::{Splice, member};
 use mgp_protocol::mcp;
 use mgp_protocol::mcpl::channels::{CHANNEL_ID_MAX, DESCRIPTOR_MAX, Descriptor, Direction};
 
-/// Channels of one connection. A person who is in more has no use for a list of them.
+/// Most channels of one connection: a longer list is of no use to a person.
 pub(crate) const CHANNELS_MAX: usize = 4096;
-/// What their descriptions take together, in bytes.
+/// Most bytes of all descriptions together.
 pub(crate) const DESCRIPTORS_MAX: usize = 4 << 20;
-/// Channels that are opened again after a restart of their server; at the bound no more are remembered.
+/// Most channels reopened after a server's restart; beyond the bound no more are remembered.
 pub(crate) const REOPENED_MAX: usize = 256;
 
-/// A channel.
+/// A channel of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredChannel {
     /// The server's own id.
     pub id: Arc<str>,
     /// The platform.
     pub kind: Arc<str>,
-    /// Which way messages go.
+    /// Direction of messages.
     pub(crate) direction: Direction,
-    /// Its description, as the server wrote it.
+    /// Its description as the server wrote it.
     json: Arc<str>,
 }
 
 /// Why a channel is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// It is not described as MCPL has it.
-    #[error("a channel is not described as MCPL has it: {0}")]
+    /// Not the form of MCPL.
+    #[error("invalid channel description: {0}")]
     Malformed(String),
-    /// Its id is none.
-    #[error("a channel's id is a text of 1 to {CHANNEL_ID_MAX} bytes without control characters")]
+    /// The id is invalid.
+    #[error("a channel's id must have 1 to {CHANNEL_ID_MAX} bytes and no control characters")]
     InvalidId,
-    /// Its description is too long.
+    /// The description is too long.
     #[error("the description of a channel has more than {DESCRIPTOR_MAX} bytes")]
     TooLong,
-    /// There are too many.
+    /// Too many channels.
     #[error("a server has at most {CHANNELS_MAX} channels, described in {DESCRIPTORS_MAX} bytes")]
     Full,
 }
 
 impl RegisteredChannel {
-    /// Reads a description.
+    /// Parses a description.
     ///
     /// # Errors
     /// [`RegisterError`]
@@ -66,7 +66,7 @@ impl RegisteredChannel {
         })
     }
 
-    /// Its description under another name.
+    /// Its description, with another id.
     #[must_use]
     pub fn describe_as(&self, name: &str) -> String {
         let mut splice = Splice::new(&self.json);
@@ -76,26 +76,26 @@ impl RegisteredChannel {
         splice.finish().into_owned()
     }
 
-    /// Its description, as the server wrote it.
+    /// Its description as the server wrote it.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// True when something may be published to it.
+    /// True when messages may be published to it.
     #[must_use]
     pub fn is_outgoing(&self) -> bool {
         self.direction != Direction::Inbound
     }
 
-    /// True when messages come in from it.
+    /// True when it delivers messages.
     #[must_use]
     pub fn is_incoming(&self) -> bool {
         self.direction != Direction::Outbound
     }
 }
 
-/// True for what may be a channel's id.
+/// True for a valid channel id.
 #[must_use]
 pub fn is_id(id: &str) -> bool {
     (1..=CHANNEL_ID_MAX).contains(&id.len()) && !id.chars().any(char::is_control)
@@ -106,7 +106,7 @@ pub fn is_id(id: &str) -> bool {
 pub struct ServerChannels {
     channels: BTreeMap<Arc<str>, RegisteredChannel>,
     bytes: usize,
-    /// What was opened by the host: the id, and the params to open it again with.
+    /// Channels that the host opened: their ids, and the params to reopen them with.
     opened: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -122,7 +122,7 @@ impl ServerChannels {
         self.channels.values()
     }
 
-    /// Registers these channels, all or none; one whose id is there already takes the other's place.
+    /// Registers these channels, all or none; one with a known id replaces the other.
     ///
     /// # Errors
     /// [`RegisterError`]: nothing was registered.
@@ -153,15 +153,15 @@ impl ServerChannels {
         }
     }
 
-    /// Takes a channel out; it is not opened again.
+    /// Removes a channel; it is not reopened.
     pub fn remove(&mut self, id: &str) {
-        if let Some(gone) = self.channels.remove(id) {
-            self.bytes -= gone.json.len();
+        if let Some(removed) = self.channels.remove(id) {
+            self.bytes -= removed.json.len();
         }
         self.opened.remove(id);
     }
 
-    /// Registers what the server opened at the host's wish.
+    /// Registers a channel that the server opened at the host's request.
     ///
     /// # Errors
     /// [`RegisterError`]
@@ -178,13 +178,13 @@ impl ServerChannels {
         Ok(id)
     }
 
-    /// The connection is gone and with it its channels. What the host had opened is opened again on the next one.
+    /// Removes the channels of a lost connection. Those that the host opened are reopened on the next one.
     pub fn disconnect(&mut self) {
         self.channels.clear();
         self.bytes = 0;
     }
 
-    /// What to open again: the params of each.
+    /// The params of each channel to reopen.
     #[must_use]
     pub fn reopen_params(&self) -> Vec<Arc<str>> {
         self.opened.values().cloned().collect()
@@ -212,10 +212,10 @@ mod tests {
         let again = a.replace("bidirectional", "inbound");
         channels.register([&*again].into_iter()).unwrap();
         assert_eq!(ids(&channels), ["a", "b"]);
-        let one = channels.get("a").unwrap();
-        assert!(!one.is_outgoing() && one.is_incoming());
+        let channel = channels.get("a").unwrap();
+        assert!(!channel.is_outgoing() && channel.is_incoming());
         assert_eq!(
-            one.describe_as("chat:a"),
+            channel.describe_as("chat:a"),
             r#"{"id":"chat:a","type":"t","direction":"inbound","label":"L"}"#
         );
         channels.remove("a");
@@ -223,14 +223,14 @@ mod tests {
         assert_eq!(channels.bytes, b.len());
     }
 
-    /// MCPL-117: a server that registers 1,000,000 channels, or describes one at length, has registered none.
+    /// MCPL-117: registering 1,000,000 channels, or an overlong description, registers none.
     #[test]
     fn too_many_channels_are_none() {
         let mut channels = ServerChannels::default();
         channels.register([&*descriptor("a")].into_iter()).unwrap();
         let many: Vec<String> = (0..1_000_000).map(|n| descriptor(&n.to_string())).collect();
-        let full = channels.register(many.iter().map(String::as_str));
-        assert_eq!(full, Err(RegisterError::Full));
+        let rejected = channels.register(many.iter().map(String::as_str));
+        assert_eq!(rejected, Err(RegisterError::Full));
         for batch in many.chunks(1000).take(4) {
             channels.register(batch.iter().map(String::as_str)).unwrap();
         }
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// MCPL-120, MCPL-148: what was opened is opened again after the connection is lost, and not when it was closed.
+    /// MCPL-120, MCPL-148: opened channels are reopened after a lost connection, closed ones are not.
     #[test]
     fn what_was_opened_is_opened_again() {
         let mut channels = ServerChannels::default();

@@ -9,7 +9,7 @@ const MEMORY: &str = r#"{
   "memory.consolidation":{"description":"c","uses":["inferenceRequest"]},
   "memory.proactive":{"description":"p","uses":["pushEvents"]}}"#;
 
-fn said(sets: &str) -> ServerCapabilities {
+fn capabilities(sets: &str) -> ServerCapabilities {
     ServerCapabilities {
         version: "0.4".into(),
         features: McplFeatures {
@@ -23,18 +23,23 @@ fn said(sets: &str) -> ServerCapabilities {
 }
 
 fn enabling(patterns: &[&str]) -> McplServerRules {
-    let all = patterns.iter().map(|one| SetPattern::parse(one));
+    let all = patterns.iter().map(|change| SetPattern::parse(change));
     McplServerRules {
         enable: all.collect::<Result<_, _>>().unwrap(),
         ..McplServerRules::default()
     }
 }
 
-/// MCPL-041, MCPL-042, MCPL-043, MCPL-085: which error for which set, and whether enabling would help.
+/// MCPL-041, MCPL-042, MCPL-043, MCPL-085: the error of each set, and whether enabling it would help.
 #[test]
 fn a_set_is_admitted_to_what_it_uses_and_no_more() {
     let rules = enabling(&["memory.proactive", "memory.extraction"]);
-    let sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
+    let sets = ServerSets::new(
+        &capabilities(MEMORY),
+        Some(&rules),
+        None,
+        &mut BTreeMap::new(),
+    );
     assert!(
         sets.find_usable_set("memory.proactive", Capability::PushEvents)
             .is_ok()
@@ -79,7 +84,7 @@ fn a_set_is_admitted_to_what_it_uses_and_no_more() {
     assert_eq!(sets.sets_using(Capability::AfterInference).count(), 0);
 }
 
-/// MCPL-030, MCPL-031, MCPL-036, MCPL-047: what the server is told.
+/// MCPL-030, MCPL-031, MCPL-036, MCPL-047.
 #[test]
 fn an_update_names_every_set_once() {
     let mut rules = enabling(&["memory.*"]);
@@ -92,7 +97,12 @@ fn an_update_names_every_set_once() {
         r#"{},"files.edit":{{"description":"f","uses":["tools"],"scoped":true}},"other":{{"description":"o","uses":["pushEvents"]}}}}"#,
         MEMORY.trim_end_matches('}').to_owned() + "}"
     );
-    let sets = ServerSets::new(&said(&sets), Some(&rules), None, &mut BTreeMap::new());
+    let sets = ServerSets::new(
+        &capabilities(&sets),
+        Some(&rules),
+        None,
+        &mut BTreeMap::new(),
+    );
     let update = serde_json::to_string(&sets.update()).unwrap();
     assert_eq!(
         update,
@@ -104,7 +114,12 @@ fn an_update_names_every_set_once() {
 #[test]
 fn changes_follow_the_policy() {
     let rules = enabling(&["memory.semantic"]);
-    let mut sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
+    let mut sets = ServerSets::new(
+        &capabilities(MEMORY),
+        Some(&rules),
+        None,
+        &mut BTreeMap::new(),
+    );
     let added = DeclaredSets::parse(
         r#"{"memory.semantic":{"description":"s","uses":["contextHooks.beforeInference"]},"memory.other":{"description":"s","uses":["contextHooks.beforeInference"]}}"#,
     );
@@ -119,14 +134,17 @@ fn changes_follow_the_policy() {
         sets.find_usable_set("memory.other", Capability::BeforeInference)
             .is_err()
     );
-    let gone = sets.find_usable_set("memory.proactive", Capability::PushEvents);
-    assert_eq!(gone.unwrap_err().code, UNKNOWN_SET);
+    let removed = sets.find_usable_set("memory.proactive", Capability::PushEvents);
+    assert_eq!(removed.unwrap_err().code, UNKNOWN_SET);
     for n in 0..10_000 {
-        let one = format!(r#"{{"n{n}":{{"description":"d","uses":["pushEvents"]}}}}"#);
-        sets.change(DeclaredSets::parse(&one).sets, std::iter::empty::<&str>());
+        let change = format!(r#"{{"n{n}":{{"description":"d","uses":["pushEvents"]}}}}"#);
+        sets.change(
+            DeclaredSets::parse(&change).sets,
+            std::iter::empty::<&str>(),
+        );
     }
     assert_eq!(sets.sets.len(), SETS_MAX);
-    // One that is there may say otherwise, and is decided anew.
+    // A known set may change its declaration, and is decided again.
     let again =
         DeclaredSets::parse(r#"{"memory.semantic":{"description":"x","uses":["pushEvents"]}}"#);
     assert!(
@@ -149,23 +167,23 @@ fn changes_are_bounded_in_time() {
     assert!(!budget.try_take(2 * CHANGE_EVERY_MS + 1));
 }
 
-/// A tool's set: as configured, as defined, or the only one that can be meant.
+/// A tool's set: as configured, as defined, or the only possible one.
 #[test]
 fn a_tool_belongs_to_the_set_that_is_meant() {
     let scoped = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true}}"#;
-    let one = ServerSets::new(&said(scoped), None, None, &mut BTreeMap::new());
+    let change = ServerSets::new(&capabilities(scoped), None, None, &mut BTreeMap::new());
     assert!(matches!(
-        one.set_of_tool("edit", None),
+        change.set_of_tool("edit", None),
         ToolSet::Member("files.edit", _)
     ));
     assert!(matches!(
-        one.set_of_tool("edit", Some("x")),
+        change.set_of_tool("edit", Some("x")),
         ToolSet::Undeclared(_)
     ));
     let two = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true},"files.read":{"description":"f","uses":["tools"]}}"#;
     let mut rules = McplServerRules::default();
     rules.tools.insert("edit".into(), "files.edit".into());
-    let two = ServerSets::new(&said(two), Some(&rules), None, &mut BTreeMap::new());
+    let two = ServerSets::new(&capabilities(two), Some(&rules), None, &mut BTreeMap::new());
     assert!(matches!(
         two.set_of_tool("edit", Some("files.read")),
         ToolSet::Member("files.edit", _)
@@ -179,21 +197,27 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
         ToolSet::Ambiguous(vec!["files.edit"])
     );
     assert_eq!(
-        ServerSets::new(&said(MEMORY), None, None, &mut BTreeMap::new()).set_of_tool("x", None),
+        ServerSets::new(&capabilities(MEMORY), None, None, &mut BTreeMap::new())
+            .set_of_tool("x", None),
         ToolSet::None
     );
     let off = McplServerRules {
         disable: vec![SetPattern::parse("*").unwrap()],
         ..McplServerRules::default()
     };
-    let off = ServerSets::new(&said(scoped), Some(&off), None, &mut BTreeMap::new());
+    let off = ServerSets::new(
+        &capabilities(scoped),
+        Some(&off),
+        None,
+        &mut BTreeMap::new(),
+    );
     assert_eq!(
         off.set_of_tool("edit", None),
         ToolSet::Disabled("files.edit")
     );
 }
 
-/// MCPL-157: an agent says what it does not want of what it can see, and nothing else.
+/// MCPL-157: an agent can only disable sets that it can see.
 #[test]
 fn an_agent_says_what_it_wants() {
     let mut wants = AgentSets::default();
@@ -208,7 +232,7 @@ fn an_agent_says_what_it_wants() {
     assert!(wants.allows("mem.memory.b"));
 }
 
-/// What a server declares of a set counts as far as it was approved; what it uses less is less.
+/// A declaration is effective as far as it is approved; using less takes effect at once.
 #[test]
 fn an_enabled_set_grows_only_by_approval() {
     let set = |uses: &[Capability], scoped: bool| FeatureSet {
@@ -219,7 +243,7 @@ fn an_enabled_set_grows_only_by_approval() {
     };
     let rules = enabling(&["a"]);
     let mut approved = ApprovedSets::new();
-    let mut sets = ServerSets::new(&said("{}"), Some(&rules), None, &mut approved);
+    let mut sets = ServerSets::new(&capabilities("{}"), Some(&rules), None, &mut approved);
     let mut declare = |declared: FeatureSet, rules: &McplServerRules, approved: &mut _| {
         sets.change(
             [("a".to_owned(), declared)].into(),
@@ -244,13 +268,13 @@ fn an_enabled_set_grows_only_by_approval() {
             ..set(&push, true)
         },
     ] {
-        let held = declare(grown, &rules, &mut approved);
-        assert_eq!(held.approved, Some(set(&push, true)));
-        assert_eq!((held.enabled, &held.set), (true, &set(&push, true)));
+        let declared = declare(grown, &rules, &mut approved);
+        assert_eq!(declared.approved, Some(set(&push, true)));
+        assert_eq!((declared.enabled, &declared.set), (true, &set(&push, true)));
     }
     let less = declare(set(&[], true), &rules, &mut approved);
     assert!(less.set.uses.is_empty() && less.approved.is_none());
-    // Of another use it keeps nothing, and what was approved is not forgotten for it.
+    // Another capability is not effective, and the approval is kept.
     let other = declare(
         set(&[Capability::Tools], false),
         &McplServerRules::default(),
@@ -264,7 +288,7 @@ fn an_enabled_set_grows_only_by_approval() {
             .len()
             == 1
     );
-    // Whoever disables it and enables it again has read it anew.
+    // Disabling and enabling the set approves the new declaration.
     let off = McplServerRules {
         disable: vec![SetPattern::parse("a").unwrap()],
         ..McplServerRules::default()
@@ -274,12 +298,12 @@ fn an_enabled_set_grows_only_by_approval() {
     assert_eq!((again.set, again.approved), (set(&both, true), None));
 }
 
-/// What the operator wrote of the scopes of a set holds, whatever its server says of them.
+/// Configured scopes of a set hold, whatever its server declares.
 #[test]
 fn configured_scopes_hold_for_a_set_that_declares_none() {
     let mut rules = enabling(&["a"]);
     rules.scopes.insert("a".into(), ScopeRules::default());
-    let sets = said(r#"{"a":{"description":"d","uses":["tools"]}}"#);
+    let sets = capabilities(r#"{"a":{"description":"d","uses":["tools"]}}"#);
     let sets = ServerSets::new(&sets, Some(&rules), None, &mut BTreeMap::new());
     assert!(sets.sets["a"].set.scoped);
 }

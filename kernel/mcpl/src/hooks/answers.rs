@@ -1,4 +1,4 @@
-//! What servers answer to hooks, judged (MCPL §10.2, §10.4, §10.5, §6.5).
+//! Validates the answers of servers to hooks (MCPL §10.2, §10.4, §10.5, §6.5).
 
 use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
@@ -12,39 +12,39 @@ use super::HookPolicy;
 use super::fence::FenceMark;
 use crate::names;
 
-/// Injections of one answer that are looked at; a server that adds more has them left out.
+/// Most injections of one answer; further ones are omitted.
 pub(crate) const INJECTIONS_MAX: usize = 32;
 /// Longest namespace, in bytes.
 pub(crate) const NAMESPACE_MAX: usize = 128;
-/// Largest answer that may stand for the model's, in bytes: more than any model writes at once.
+/// Largest replacement of a model's answer, in bytes: more than any model writes at once.
 pub(crate) const RESPONSE_MAX: usize = 4 << 20;
-/// Largest metadata that are passed on behind an inference, in bytes.
+/// Largest metadata passed on after an inference, in bytes.
 pub(crate) const METADATA_MAX: usize = 64 << 10;
-/// Reasons why something was left out that are told of one answer.
+/// Most reasons for omissions reported of one answer.
 const REASONS_MAX: usize = 8;
 
-/// Whether a set of a server may be used for a hook; else why not, in words for the log.
+/// Checks whether a set of a server may be used for a hook; the error is for the log.
 pub(crate) type SetCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
-/// One thing that goes into a context.
+/// One addition to a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencedInjection {
-    /// Whose it is.
+    /// The server that added it.
     pub server: ServerId,
-    /// In the name of which of the server's sets it came.
+    /// The server's set that added it.
     pub set: String,
-    /// What the server calls this kind of thing.
+    /// The server's name for this kind of addition.
     pub(crate) namespace: String,
-    /// Where it goes.
+    /// Its position in the context.
     pub position: Position,
-    /// What goes there, within its fence.
+    /// The content within its fence.
     pub content: Content,
     /// As the server wrote them.
     pub(crate) metadata: Option<Box<str>>,
 }
 
 impl FencedInjection {
-    /// As an agent reads it: the namespace is that of the server, and the set it came of stands beside (§10.4).
+    /// The form for agents: the namespace is that of the server, and the set is added (§10.4).
     #[must_use]
     pub fn to_json(&self) -> String {
         let position = serde_json::to_string(&self.position).expect("a word is always JSON");
@@ -61,23 +61,23 @@ impl FencedInjection {
     }
 }
 
-/// What one server added, and what of it was left out.
+/// The injections of one server, and reasons for omissions.
 #[derive(Debug)]
 pub struct ServerInjections {
-    /// Whose they are.
+    /// The server that added them.
     pub server: ServerId,
-    /// In the name of which set.
+    /// The set that added them.
     pub set: String,
-    /// Those that are in order.
+    /// The valid ones.
     pub injections: Vec<FencedInjection>,
-    /// Why others were left out.
+    /// Why others were omitted.
     pub omitted: Vec<String>,
 }
 
-/// Judges a server's answer to `context/beforeInference`. Each injection is judged for itself.
+/// Validates a server's answer to `context/beforeInference`, each injection separately.
 ///
 /// # Errors
-/// Why nothing of the answer is taken: it cannot be read, or comes in the name of a set that may not be used.
+/// The whole answer is invalid, or names a set that may not be used.
 pub fn evaluate_before(
     server: &ServerId,
     result: &str,
@@ -86,7 +86,7 @@ pub fn evaluate_before(
 ) -> Result<ServerInjections, String> {
     let read = BeforeInferenceResult::read(result)?;
     may_use(&read.feature_set)?;
-    let mut judged = ServerInjections {
+    let mut accepted = ServerInjections {
         server: server.clone(),
         set: read.feature_set.into_owned(),
         injections: Vec::new(),
@@ -99,20 +99,20 @@ pub fn evaluate_before(
             true => Err(format!("it adds more than {} bytes", policy.server_bytes)),
             false => Ok(()),
         };
-        let one =
-            fits(raw.get()).and_then(|()| evaluate_injection(server, &judged.set, raw.get(), mark));
-        match one {
+        let evaluated = fits(raw.get())
+            .and_then(|()| evaluate_injection(server, &accepted.set, raw.get(), mark));
+        match evaluated {
             Ok(injection) => {
                 bytes += raw.get().len();
-                judged.injections.push(injection);
+                accepted.injections.push(injection);
             }
-            Err(why) if judged.omitted.len() < REASONS_MAX => {
-                judged.omitted.push(format!("injection {n}: {why}"));
+            Err(why) if accepted.omitted.len() < REASONS_MAX => {
+                accepted.omitted.push(format!("injection {n}: {why}"));
             }
             Err(_) => {}
         }
     }
-    Ok(judged)
+    Ok(accepted)
 }
 
 fn evaluate_injection(
@@ -141,25 +141,25 @@ fn evaluate_injection(
     })
 }
 
-/// What all servers added, grouped by position; within one in the order of servers, then as each wrote them
+/// The injections of all servers, by position, then in the order of servers, then as each server wrote them
 /// (§10.8).
 #[derive(Debug, Default)]
 pub struct MergedInjections {
-    /// Those that go into the context.
+    /// For the context.
     pub injections: Vec<FencedInjection>,
-    /// Whose were left out because all together are too much.
+    /// Servers with injections beyond the total limit.
     pub over_limit: Vec<ServerId>,
 }
 
-/// Merges what servers added. Where all together are too much, those of the last servers in order are left out.
+/// Merges injections. Beyond the total limit, those of the last servers in order are omitted.
 #[must_use]
-pub fn merge(mut of_servers: Vec<ServerInjections>, policy: &HookPolicy) -> MergedInjections {
-    policy.sort(&mut of_servers, |of| &of.server);
+pub fn merge(mut added: Vec<ServerInjections>, policy: &HookPolicy) -> MergedInjections {
+    policy.sort(&mut added, |injections| &injections.server);
     let mut merged = MergedInjections::default();
     let mut bytes = 0;
-    for injection in of_servers.into_iter().flat_map(|of| of.injections) {
+    for injection in added.into_iter().flat_map(|from| from.injections) {
         let size = injection.content.size() + injection.metadata.as_ref().map_or(0, |of| of.len());
-        // The fence is the kernel's, and comes on top.
+        // The fence is the kernel's, and does not count.
         if bytes + size > policy.bytes {
             if merged.over_limit.last() != Some(&injection.server) {
                 merged.over_limit.push(injection.server);
@@ -169,28 +169,28 @@ pub fn merge(mut of_servers: Vec<ServerInjections>, policy: &HookPolicy) -> Merg
         bytes += size;
         merged.injections.push(injection);
     }
-    // Stable: the order of servers stays.
+    // A stable sort keeps the order of servers.
     merged
         .injections
         .sort_by_key(|injection| injection.position);
     merged
 }
 
-/// What a server behind an inference answered.
+/// A server's answer after an inference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterAnswer {
-    /// In the name of which set.
+    /// The set that answers.
     pub set: String,
-    /// What stands for the answer of the model from now on.
+    /// Replaces the answer of the model.
     pub modified: Option<String>,
     /// As the server wrote them.
     pub metadata: Option<Box<str>>,
 }
 
-/// Judges a server's answer to `context/afterInference`.
+/// Validates a server's answer to `context/afterInference`.
 ///
 /// # Errors
-/// Why nothing of it is taken.
+/// The answer is invalid, or names a set that may not be used.
 pub fn evaluate_after(result: &str, may_use: SetCheck<'_>) -> Result<AfterAnswer, String> {
     let read = AfterInferenceResult::read(result)?;
     may_use(&read.feature_set)?;

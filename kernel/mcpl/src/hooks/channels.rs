@@ -1,4 +1,4 @@
-//! Which channels a server is told of before an inference (MCPL §14.4): its own, in its own names.
+//! The channels in a server's hook before an inference (MCPL §14.4): its own, by its own names.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::names;
 
-/// Candidates that are told; more are left out.
+/// Most candidates in a hook; further ones are omitted.
 const CANDIDATES_MAX: usize = 256;
 
 #[derive(Deserialize)]
@@ -34,22 +34,25 @@ struct ChannelRef<'a> {
     thread_id: Option<Cow<'a, str>>,
 }
 
-/// The `channels` of a hook as this server reads them; none where nothing in them is its own. A candidate that is no
-/// channel of any server, like `ui`, is told to all.
+/// The `channels` of a hook for this server; `None` if none of them is its own. All servers receive candidates that
+/// belong to no server, like `ui`.
 #[must_use]
 pub fn for_server(server: &ServerId, channels: &str) -> Option<String> {
     let read: ChannelContext<'_> = lookalike::from_object(channels).ok()?;
     let server = server.server();
-    let own = |id: &str| {
+    let own_id = |id: &str| {
         let (of, channel) = names::parse_channel(id)?;
         (of == server).then(|| quote(channel))
     };
-    let place = |name: &str, raw: Option<&RawValue>| {
-        let place: ChannelRef<'_> = lookalike::from_object(raw?.get()).ok()?;
-        let mut text = format!(r#""{name}":{{"channelId":{}"#, own(&place.channel_id)?);
+    let channel_ref = |name: &str, raw: Option<&RawValue>| {
+        let channel_ref: ChannelRef<'_> = lookalike::from_object(raw?.get()).ok()?;
+        let mut text = format!(
+            r#""{name}":{{"channelId":{}"#,
+            own_id(&channel_ref.channel_id)?
+        );
         for (member, value) in [
-            ("messageId", place.message_id),
-            ("threadId", place.thread_id),
+            ("messageId", channel_ref.message_id),
+            ("threadId", channel_ref.thread_id),
         ] {
             if let Some(value) = value {
                 text.push_str(&format!(r#","{member}":{}"#, quote(&value)));
@@ -59,11 +62,11 @@ pub fn for_server(server: &ServerId, channels: &str) -> Option<String> {
         Some(text)
     };
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(place("incoming", read.incoming));
-    parts.extend(place("defaultOutgoing", read.default_outgoing));
+    parts.extend(channel_ref("incoming", read.incoming));
+    parts.extend(channel_ref("defaultOutgoing", read.default_outgoing));
     let candidates = read.candidates.iter().filter_map(|id| {
         if id.contains(':') {
-            own(id)
+            own_id(id)
         } else {
             Some(quote(id))
         }
@@ -79,20 +82,20 @@ pub fn for_server(server: &ServerId, channels: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// MCPL-129: a server reads its own channels in its own names, and none of another one.
+    /// MCPL-129: a server reads its own channels by its own names, and none of another server.
     #[test]
     fn a_server_is_told_of_its_own_channels_only() {
-        let said = r##"{
+        let channels = r##"{
             "incoming": { "channelId": "bridge:discord:#general", "messageId": "dmsg_123", "threadId": "t_42" },
             "defaultOutgoing": { "channelId": "other:telegram:1" },
             "candidates": ["ui", "bridge:discord:#general", "other:telegram:1"]
         }"##;
         assert_eq!(
-            for_server(&ServerId::new("bridge"), said).unwrap(),
+            for_server(&ServerId::new("bridge"), channels).unwrap(),
             r##"{"incoming":{"channelId":"discord:#general","messageId":"dmsg_123","threadId":"t_42"},"candidates":["ui","discord:#general"]}"##
         );
         assert_eq!(
-            for_server(&ServerId::new("memory"), said).unwrap(),
+            for_server(&ServerId::new("memory"), channels).unwrap(),
             r#"{"candidates":["ui"]}"#
         );
         assert_eq!(

@@ -13,7 +13,7 @@ use super::provider::{
 pub(super) const VERSION: &str = "2023-06-01";
 
 pub(super) fn render_body(model: &str, order: &PromptOrder<'_>) -> Result<String, String> {
-    // What the model is to hold to stands beside the turns there.
+    // System prompts are not part of the turns there.
     let (system, turns): (Vec<_>, Vec<_>) = order
         .turns
         .iter()
@@ -36,7 +36,7 @@ pub(super) fn render_body(model: &str, order: &PromptOrder<'_>) -> Result<String
             .into();
     }
     if let Some(temperature) = order.temperature {
-        // 1 is the highest there.
+        // The maximum is 1 there.
         body["temperature"] = temperature.min(1.0).into();
     }
     Ok(body.to_string())
@@ -86,7 +86,7 @@ struct WireTokens {
     input_tokens: Option<u64>,
     #[serde(default)]
     output_tokens: Option<u64>,
-    /// What was put into or read from a cache was read all the same, and is not in the first number.
+    /// Cached input counts as input, and `input_tokens` does not include it.
     #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
     #[serde(default)]
@@ -104,7 +104,7 @@ impl WireTokens {
     }
 }
 
-/// Why it ended; no tools are offered, so whatever else a model ends with is its own end.
+/// Why it ended; no tools are offered, so any other reason is the model's own end.
 fn parse_finish_reason(reason: &str) -> Result<FinishReason, AnswerError> {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => Ok(FinishReason::MaxTokens),
@@ -184,7 +184,7 @@ pub(super) fn parse_event(
     let read: StreamEvent = serde_json::from_str(data).map_err(|_| AnswerError::Unreadable)?;
     let mut count = |usage: Option<WireTokens>| {
         if let Some(usage) = usage {
-            // Each event tells the numbers so far.
+            // Each event has the numbers so far.
             gathered.input = usage.input().or(gathered.input);
             gathered.output = usage.output_tokens.or(gathered.output);
         }
@@ -220,7 +220,7 @@ pub(super) fn parse_event(
                 .and_then(|error| error.get("type")?.as_str());
             Err(AnswerError::from_code(kind))
         }
-        // `ping`, the beginnings and ends of blocks, and what is new: unknown events are to be passed over.
+        // `ping`, block boundaries and unknown events are skipped.
         _ => Ok(None),
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// MCPL-104: parts add up to the whole, unknown events are passed over, and a stream that is cut is none.
+    /// MCPL-104: chunks add up to the whole, unknown events are skipped, and a truncated stream is an error.
     #[test]
     fn a_stream_is_read_part_by_part() {
         let mut stream = PartialAnswer::default();

@@ -1,8 +1,8 @@
-//! Tokens that the inferences of a server may take a day.
+//! Daily token budgets for the inferences of servers.
 //!
-//! A day is one of UTC, and begins at midnight there. What an inference may take at most is set aside, and written down,
-//! before it is sent, and put right by what it took: nothing that was sent is ever missing from the count, whatever
-//! breaks off. A kernel that is killed has counted what was under way as taken.
+//! A day begins at midnight UTC. The most that an inference may use is reserved and persisted before it is sent, and
+//! corrected by its usage: the count covers everything that was sent, whatever fails. After a kill, requests in flight
+//! count in full.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::inference::{PromptPart, PromptTurn};
 use serde::{Deserialize, Serialize};
 
-/// Servers that are counted in one day; a further one is refused until the next.
+/// Servers counted in one day; a further one is rejected until the next.
 pub(crate) const SERVERS_MAX: usize = 4096;
 
-/// What every turn may add to its text: its role and its ends.
+/// Overhead of a turn: its role and delimiters.
 const TURN_TOKENS: u64 = 16;
-/// What an image may come to at least; none of the known models counts more for one of usual size.
+/// Least tokens of an image; no known model counts more for one of usual size.
 const IMAGE_TOKENS: u64 = 8192;
-/// Bytes of a larger image that may come to one token.
+/// Bytes per token of a larger image.
 const IMAGE_BYTES: u64 = 64;
 
-/// What a day may cost.
+/// Daily limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRules {
-    /// Tokens a day for each server.
+    /// Tokens per day for each server.
     pub per_server: u64,
-    /// For these servers instead.
+    /// Overrides by server.
     pub servers: BTreeMap<ServerId, u64>,
-    /// Tokens a day for all servers together.
+    /// Tokens per day for all servers together.
     pub total: u64,
 }
 
@@ -41,7 +41,7 @@ impl Default for BudgetRules {
     }
 }
 
-/// Tokens that are set aside for one inference.
+/// Tokens reserved for one inference.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what is set aside stays so until it is settled"]
 pub struct TokenReservation {
@@ -50,7 +50,7 @@ pub struct TokenReservation {
     tokens: u64,
 }
 
-/// There is not enough left of the day.
+/// The rest of the day's budget is too small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it may take {wanted} tokens, and {left} of today's {limit} {whose} are left; the day ends at midnight UTC"
@@ -66,17 +66,17 @@ pub struct BudgetExceeded {
     pub(crate) whose: &'static str,
 }
 
-/// What was taken today. As JSON it is what is kept.
+/// Today's usage; persisted as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenBudget {
     /// Days since 1970-01-01.
     day: u64,
-    /// By server, what is set aside included. Sets, conversations and instances of a server share one count.
+    /// By server, reservations included. Sets, conversations and instances of a server share one count.
     taken: BTreeMap<ServerId, u64>,
 }
 
 impl TokenBudget {
-    /// Sets tokens aside, to be written down before they are used.
+    /// Reserves tokens; the caller persists this before it sends.
     ///
     /// # Errors
     /// [`BudgetExceeded`].
@@ -87,7 +87,7 @@ impl TokenBudget {
         tokens: u64,
         day: u64,
     ) -> Result<TokenReservation, BudgetExceeded> {
-        // A clock that is put back begins no new day.
+        // A clock set back starts no new day.
         if day > self.day {
             self.day = day;
             self.taken.clear();
@@ -102,7 +102,7 @@ impl TokenBudget {
                 whose,
             })
         };
-        let own = self.taken.get(&server).copied();
+        let used_by_server = self.taken.get(&server).copied();
         let limit = rules
             .servers
             .get(&server)
@@ -112,12 +112,12 @@ impl TokenBudget {
             .taken
             .values()
             .fold(0_u64, |sum, n| sum.saturating_add(*n));
-        let refused = none(limit, own.unwrap_or(0), "for this server")
+        let refused = none(limit, used_by_server.unwrap_or(0), "for this server")
             .or_else(|| none(rules.total, all, "for all servers"));
         if let Some(refused) = refused {
             return Err(refused);
         }
-        if own.is_none() && self.taken.len() >= SERVERS_MAX {
+        if used_by_server.is_none() && self.taken.len() >= SERVERS_MAX {
             return Err(BudgetExceeded {
                 wanted: tokens,
                 left: 0,
@@ -133,8 +133,8 @@ impl TokenBudget {
         })
     }
 
-    /// Puts right what was set aside by what it took; `None` where nobody said, and all of it is taken. What was set
-    /// aside on another day was of that day.
+    /// Corrects a reservation by the usage; `None` if unknown, which counts in full. Reservations of another day are
+    /// ignored.
     pub fn settle(&mut self, aside: TokenReservation, took: Option<u64>) {
         let (Some(taken), Some(took)) = (self.taken.get_mut(&aside.server), took) else {
             return;
@@ -144,19 +144,19 @@ impl TokenBudget {
         }
     }
 
-    /// What a server took today, what is under way included.
+    /// A server's usage of today, reservations included.
     #[must_use]
     pub fn used(&self, server: &ServerId) -> u64 {
         self.taken.get(&server.server()).copied().unwrap_or(0)
     }
 
-    /// What is kept.
+    /// The form to persist.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a budget is always JSON")
     }
 
-    /// What was kept.
+    /// Restores the persisted form.
     ///
     /// # Errors
     /// As serde_json: the file is damaged.
@@ -165,7 +165,7 @@ impl TokenBudget {
     }
 }
 
-/// Most tokens that a prompt with such an answer can take: no tokenizer makes more than one of a byte.
+/// Upper bound of the tokens of a prompt and its answer: no tokenizer makes more than one per byte.
 #[must_use]
 pub fn max_usage(turns: &[PromptTurn], max_tokens: u64) -> u64 {
     let part = |part: &PromptPart| match part {
@@ -196,9 +196,9 @@ mod tests {
         ServerId::new(id)
     }
 
-    /// What may be taken is set aside before, so that what is under way at once never takes more together.
+    /// Reservations keep concurrent requests within the limit.
     #[test]
-    fn what_would_exceed_the_day_is_refused_before_it_goes() {
+    fn requests_beyond_the_budget_are_rejected_before_sending() {
         let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());
         let mut ask = |id: &str, tokens| budget.reserve(&rules, &server(id), tokens, 7);
         let first = ask("a", 600).unwrap();
@@ -210,21 +210,21 @@ mod tests {
         budget.settle(first, Some(100));
         budget.settle(second, None);
         assert_eq!(budget.used(&server("a")), 500);
-        // Whoever says that it took more has taken more.
+        // A higher usage counts as reported.
         let third = budget.reserve(&rules, &server("a"), 500, 7).unwrap();
         budget.settle(third, Some(u64::MAX));
         assert!(budget.reserve(&rules, &server("a"), 0, 7).is_ok());
         assert!(budget.reserve(&rules, &server("a"), 1, 7).is_err());
     }
 
-    /// Many names, instances, or a restart make no budget larger.
+    /// Names, instances and restarts do not enlarge the budget.
     #[test]
     fn a_budget_is_not_evaded_by_names_or_restarts() {
         let (rules, mut budget) = (rules(1000, 2500), TokenBudget::default());
         let first = budget.reserve(&rules, &server("a"), 900, 7);
         let instance = server("a").instance("agent.bob");
         assert!(budget.reserve(&rules, &instance, 200, 7).is_err());
-        // Killed now: what was under way counts.
+        // Killed now: reservations count.
         drop(first);
         let mut budget = TokenBudget::parse(&budget.to_json()).unwrap();
         assert!(budget.reserve(&rules, &server("a"), 200, 7).is_err());
@@ -235,7 +235,7 @@ mod tests {
         assert!(all <= 2500, "{all}");
     }
 
-    /// A day of UTC is over at its end, and a clock that is put back brings none again.
+    /// A clock set back does not repeat a day.
     #[test]
     fn a_new_day_begins_once() {
         let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());

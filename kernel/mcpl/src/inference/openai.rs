@@ -9,7 +9,7 @@ use super::provider::{
     render_content, sanitize_model_name, unsupported_block,
 };
 
-/// The end of a stream.
+/// The last event of a stream.
 const DONE: &str = "[DONE]";
 
 pub(super) fn render_body(
@@ -28,7 +28,7 @@ pub(super) fn render_body(
         body["temperature"] = temperature.into();
     }
     if order.stream {
-        // The usage comes in an event of its own, for whoever asks.
+        // Usage comes in an event of its own, on request.
         body["stream_options"] = json!({"include_usage": true});
     }
     Ok(body.to_string())
@@ -109,7 +109,7 @@ struct WireUsage {
     completion_tokens: u64,
 }
 
-/// Why it ended; no tools are offered and no stops set, so whatever else a model ends with is its own end.
+/// Why it ended; no tools are offered and no stops set, so any other reason is the model's own end.
 fn parse_finish_reason(reason: &str) -> Result<FinishReason, AnswerError> {
     match reason {
         "length" => Ok(FinishReason::MaxTokens),
@@ -168,7 +168,7 @@ pub(super) fn parse_event(
         gathered.input = Some(usage.prompt_tokens);
         gathered.output = Some(usage.completion_tokens);
     }
-    // One answer is asked for: another one's parts are not mixed into it.
+    // One choice is requested; chunks of others are ignored.
     let Some(choice) = read.choices.into_iter().find(|choice| choice.index == 0) else {
         return Ok(None);
     };
@@ -193,7 +193,7 @@ mod tests {
         PromptPart::Text(text.to_owned())
     }
 
-    /// MCPL-144: texts stay texts, images are said as data, and what has no place is refused before it goes.
+    /// MCPL-144: texts stay texts, images become data, and unsupported blocks are rejected before sending.
     #[test]
     fn a_prompt_is_written_as_openai_reads_it() {
         let image = PromptPart::Image {
@@ -284,7 +284,7 @@ mod tests {
         );
     }
 
-    /// MCPL-104: parts add up to the whole; other choices are not mixed in; a stream that is cut is none.
+    /// MCPL-104: chunks add up to the whole; other choices are ignored; a truncated stream is an error.
     #[test]
     fn a_stream_is_read_part_by_part() {
         let mut stream = PartialAnswer::default();

@@ -1,4 +1,4 @@
-//! Providers: what is said to one, and what comes back, in either wire format.
+//! Providers, their requests and answers, in either wire format.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use mgp_protocol::mcpl::inference::{FinishReason, PromptPart, PromptTurn, TokenU
 use mgp_protocol::mcpl::model::ModelDescription;
 use serde_json::Value;
 
-/// Longest answer taken, in bytes of text: far more than the tokens of any real one.
+/// Longest accepted answer, in bytes of text: far more than any real one.
 pub const CONTENT_MAX: usize = 1 << 20;
-/// Longest body taken, in bytes, and all of a stream: its envelopes are up to a few hundred bytes for each token.
+/// Longest accepted body or stream, in bytes: envelopes take up to a few hundred bytes per token.
 pub const BODY_MAX: usize = 16 << 20;
 /// Longest event of a stream, in bytes.
 pub const EVENT_MAX: usize = 1 << 20;
-/// Longest name of a model that is repeated, in bytes.
+/// Longest model name passed on, in bytes.
 const MODEL_MAX: usize = 256;
-/// Longest code of an error that is told to the operator.
+/// Longest error code reported to the operator.
 const CODE_MAX: usize = 64;
 
 /// A provider of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderSpec {
-    /// What it is called here.
+    /// Its name in the configuration.
     pub name: Arc<str>,
-    /// How it is talked to.
+    /// Its wire format.
     pub kind: ProviderKind,
-    /// Where it answers: the whole address.
+    /// The full URL.
     pub url: String,
-    /// What it calls the model.
+    /// The provider's name of the model.
     pub model: String,
-    /// What it is shown.
+    /// The credential.
     pub key: ProviderKey,
-    /// How long an answer may take, from the first byte asked to the last one answered.
+    /// Timeout from the first byte of the request to the last one of the answer.
     pub timeout: Duration,
-    /// Inferences at once.
+    /// Concurrent inferences.
     pub concurrency: usize,
-    /// Inferences that wait for their turn; a further one is refused.
+    /// Queued inferences; further ones are rejected.
     pub queue_limit: usize,
-    /// The member that says how long an answer may be, where the format has two names for it.
+    /// The member with the answer's token limit, where the format has two.
     pub limit_member: LimitMember,
-    /// The model as `model/info` tells it.
+    /// The model for `model/info`.
     pub info: ModelDescription,
 }
 
@@ -63,17 +63,17 @@ pub enum ProviderKind {
     Anthropic,
 }
 
-/// How OpenAI's format says the length of an answer.
+/// The token limit's member in OpenAI's format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitMember {
     /// `max_tokens`, which most servers know.
     #[default]
     MaxTokens,
-    /// `max_completion_tokens`, which some models of OpenAI insist on.
+    /// `max_completion_tokens`, which some models of OpenAI require.
     MaxCompletionTokens,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptOrder<'a> {
     /// The turns.
@@ -82,39 +82,39 @@ pub struct PromptOrder<'a> {
     pub max_tokens: u64,
     /// From 0 to 2.
     pub temperature: Option<f64>,
-    /// Whether it comes in parts.
+    /// Whether to stream.
     pub stream: bool,
 }
 
-/// What a provider answered.
+/// A provider's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderAnswer {
     /// The text.
     pub content: String,
-    /// The model, where it says one.
+    /// The model, if reported.
     pub model: Option<String>,
     /// Why it ended.
     pub finish: FinishReason,
-    /// What it took, where it says so.
+    /// The usage, if reported.
     pub usage: Option<TokenUsage>,
 }
 
-/// What is no answer. The words hold nothing that the provider wrote: it may repeat the key.
+/// Why an answer failed. Messages never quote the provider, which may repeat the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// It is of no form that is known.
+    /// Unknown form.
     #[error("its answer is none of the configured kind")]
     Unreadable,
-    /// Longer than any real one.
+    /// Longer than any real answer.
     #[error("its answer is longer than {CONTENT_MAX} bytes")]
     TooLong,
     /// The stream ended in the middle.
     #[error("its answer broke off")]
     Truncated,
-    /// The provider held it back.
+    /// The provider withheld it.
     #[error("it withheld the answer")]
     Withheld,
-    /// It said that it failed; a code of its own, as far as that is a word.
+    /// The provider reported a failure, with its code if that is a word.
     #[error("it failed{}", describe_code(.0.as_deref()))]
     Failed(Option<String>),
 }
@@ -124,7 +124,7 @@ fn describe_code(code: Option<&str>) -> String {
 }
 
 impl AnswerError {
-    /// A failure with the provider's code for it: told only where it is a word, as `overloaded_error` is.
+    /// A failure with the provider's code, kept only if it is a word such as `overloaded_error`.
     #[must_use]
     pub(crate) fn from_code(code: Option<&str>) -> Self {
         let word = |code: &&str| {
@@ -135,7 +135,7 @@ impl AnswerError {
     }
 }
 
-/// What came so far.
+/// The answer so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartialAnswer {
     pub(super) content: String,
@@ -143,12 +143,12 @@ pub(super) struct PartialAnswer {
     pub(super) finish: Option<FinishReason>,
     pub(super) input: Option<u64>,
     pub(super) output: Option<u64>,
-    /// The provider said that it is done.
+    /// The provider has finished.
     pub(super) done: bool,
 }
 
 impl PartialAnswer {
-    /// Adds a part; gives it back where it says something.
+    /// Adds a chunk; returns it unless empty.
     pub(super) fn add(&mut self, delta: String) -> Result<Option<String>, AnswerError> {
         if self.content.len() + delta.len() > CONTENT_MAX {
             return Err(AnswerError::TooLong);
@@ -192,7 +192,7 @@ impl PartialAnswer {
     }
 }
 
-/// The content of a turn, of parts in a format's own words. Many servers know a text only, so one text stays one.
+/// The content of a turn. Many servers accept only a string, so a single text stays one.
 pub(super) fn render_content(
     turn: &PromptTurn,
     part: impl FnMut(&PromptPart) -> Result<Value, String>,
@@ -203,15 +203,15 @@ pub(super) fn render_content(
     }
 }
 
-/// The words about a block that only an agent may know what to do with.
+/// The error for a block that only an agent may support.
 pub(super) fn unsupported_block(kind: &str) -> String {
-    let shown: String = kind
+    let excerpt: String = kind
         .chars()
         .filter(|c| !c.is_control())
         .take(CODE_MAX)
         .collect();
     format!(
-        "a block of the type {shown:?} cannot be sent to a provider: text, and images with `data`, can"
+        "a block of the type {excerpt:?} cannot be sent to a provider: text, and images with `data`, can"
     )
 }
 
@@ -229,7 +229,7 @@ pub fn parse_error(body: &[u8]) -> AnswerError {
     AnswerError::from_code(code("code").or_else(|| code("type")))
 }
 
-/// A name that is fit to be repeated.
+/// A model name that is safe to pass on.
 pub(super) fn sanitize_model_name(named: &str) -> Option<String> {
     let fit = !named.is_empty() && named.len() <= MODEL_MAX && !named.contains(char::is_control);
     fit.then(|| named.to_owned())
@@ -240,9 +240,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_shows_a_key_and_no_error_repeats_what_a_provider_wrote() {
-        let shown = format!("{:?}", ProviderKey("sk-secret".to_owned()));
-        assert_eq!(shown, "…");
+    fn keys_are_hidden_and_errors_never_quote_the_provider() {
+        let debug_text = format!("{:?}", ProviderKey("sk-secret".to_owned()));
+        assert_eq!(debug_text, "…");
         let echo = br#"{"error":{"message":"Incorrect API key provided: sk-secret","type":"sk-secret","code":"invalid_api_key"}}"#;
         let words = parse_error(echo).to_string();
         assert_eq!(words, "it failed (invalid_api_key)");

@@ -1,4 +1,4 @@
-//! Who answers the inferences of a server: rules by server and set, pins by conversation, and else nobody (MCPL §11.5).
+//! Routes inferences of servers: pins by conversation, rules by server and set, else rejection (MCPL §11.5).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,23 +8,23 @@ use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::names;
 
-/// Who answers an inference.
+/// The destination of an inference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
-    /// Nobody: it is refused.
+    /// None: rejected.
     #[default]
     Nowhere,
     /// Any connected agent that offers inference and sees the server.
     AnyAgent,
     /// This agent.
     Agent(AgentId),
-    /// The client of this agent is asked by `sampling/createMessage`, and so its person.
+    /// This agent's client, by `sampling/createMessage`, and so its user.
     Sampling(AgentId),
     /// A provider of the configuration.
     Provider(Arc<str>),
 }
 
-/// No destination.
+/// The text is no destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is none of \"none\", \"agent\", \"agent:NAME\", \"sampling:AGENT\" and \"provider:NAME\""
@@ -32,16 +32,19 @@ pub enum Destination {
 pub struct DestinationError(pub String);
 
 impl Destination {
-    /// Reads what a person wrote.
+    /// Parses a destination.
     ///
     /// # Errors
     /// [`DestinationError`].
     pub fn parse(text: &str) -> Result<Self, DestinationError> {
         let none = || DestinationError(text.to_owned());
         let agent = |name: &str| {
-            let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
-            let own = own.into_iter().find(|own| *own == name);
-            own.map_or_else(|| AgentId::parse(name).ok(), |own| Some(AgentId::new(own)))
+            let reserved = [AgentId::LOCAL, AgentId::ANONYMOUS];
+            let reserved = reserved.into_iter().find(|reserved| *reserved == name);
+            reserved.map_or_else(
+                || AgentId::parse(name).ok(),
+                |reserved| Some(AgentId::new(reserved)),
+            )
         };
         match text.split_once(':') {
             None if text == "none" => Ok(Self::Nowhere),
@@ -66,17 +69,17 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The sets of a rule: `SERVER.SET`, or the beginning of such names.
+/// The sets of a rule: `SERVER.SET`, or a prefix of such names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteKey {
-    /// The whole name, or what stands before the star.
+    /// The whole name, or the prefix before the star.
     name: String,
-    /// All names that begin so.
+    /// Whether this is a prefix.
     is_prefix: bool,
 }
 
 impl RouteKey {
-    /// Reads `memory.memory.consolidation`; `memory.memory.*` for all sets of that beginning, `memory.*` for all of a
+    /// Parses `memory.memory.consolidation`; `memory.memory.*` for all sets with that prefix, `memory.*` for all of a
     /// server.
     ///
     /// # Errors
@@ -84,7 +87,7 @@ impl RouteKey {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wants = || format!("{text:?} is no \"SERVER.SET\"");
         let (name, wild) = match text.strip_suffix('*') {
-            // `memory.m*` would mean `memory.mail`, too, which nobody expects of dotted names.
+            // `memory.m*` would match `memory.mail`, too, which is unexpected for dotted names.
             Some(before) if before.ends_with('.') => (before, true),
             Some(_) => return Err(format!("{text:?}: a star stands after a dot")),
             None => (text, false),
@@ -112,7 +115,7 @@ impl RouteKey {
     }
 }
 
-/// What is said of a set: of its whole name before a beginning of it, of a longer one before a shorter.
+/// The best rule of a set: its exact name, else the longest prefix.
 #[must_use]
 pub(crate) fn find_best<'a, T>(
     rules: &'a BTreeMap<RouteKey, T>,
@@ -122,22 +125,22 @@ pub(crate) fn find_best<'a, T>(
     let name = names::set_name(&server.server(), set);
     let covering = rules.iter().filter(|(key, _)| key.matches(&name));
     let best = covering.max_by_key(|(key, _)| (!key.is_prefix, key.name.len()));
-    best.map(|(_, said)| said)
+    best.map(|(_, rule)| rule)
 }
 
-/// Who answers whom.
+/// Destinations of inferences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InferenceRoutes {
-    /// Where no rule says more: nobody, until the operator says so.
+    /// Without a rule; rejects by default.
     pub default: Destination,
     /// By server and set.
     pub rules: BTreeMap<RouteKey, Destination>,
-    /// By conversation of a server: it goes before all rules.
+    /// By conversation of a server; before all rules.
     pub pins: BTreeMap<(ServerId, String), Destination>,
 }
 
 impl InferenceRoutes {
-    /// Who answers an inference of this set of a server, or of an instance of it.
+    /// The destination for this set of a server or of its instance.
     #[must_use]
     pub fn route(&self, server: &ServerId, set: &str, conversation: Option<&str>) -> &Destination {
         let pinned = conversation.and_then(|id| self.pins.get(&(server.server(), id.to_owned())));
@@ -145,7 +148,7 @@ impl InferenceRoutes {
         pinned.or_else(ruled).unwrap_or(&self.default)
     }
 
-    /// Every destination that is named, for a check of the configuration.
+    /// Every configured destination, for validation.
     pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
         let rules = self.rules.values().chain(self.pins.values());
         rules.chain([&self.default])
@@ -204,7 +207,7 @@ mod tests {
             ("memory", "memory", None, "none"),
             ("memory", "memoryx.a", None, "none"),
             ("memory", "Memory.other", None, "none"),
-            // A conversation is pinned for the server that names it so, and for no other.
+            // A pin applies only to the server that names the conversation so.
             ("notes", "memory.x", Some("conv_123"), "agent:agent.alice"),
             ("notes", "anything", None, "agent:agent.alice"),
             // A name of two parts is that of one server and one set, whatever dots they have.
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(found.to_string(), "provider:small");
     }
 
-    /// MCPL-106: nothing is answered until the operator says by whom.
+    /// MCPL-106: inferences are rejected until the operator configures a destination.
     #[test]
     fn without_rules_nobody_answers() {
         let none = InferenceRoutes::default();
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_destination_is_refused() {
+    fn invalid_keys_and_destinations_are_rejected() {
         for bad in [
             "memory",
             ":x",
@@ -253,14 +256,14 @@ mod tests {
         ] {
             assert!(Destination::parse(bad).is_err(), "{bad}");
         }
-        for good in [
+        for text in [
             "none",
             "agent",
             "agent:agent.a",
             "sampling:agent.a",
             "provider:x",
         ] {
-            assert_eq!(to(good).to_string(), good);
+            assert_eq!(to(text).to_string(), text);
         }
         assert_eq!(to("agent:alice"), to("agent:agent.alice"));
     }

@@ -1,4 +1,4 @@
-//! The two wire formats behind one door: what is said to a provider, and what is read of it.
+//! Renders requests and parses answers in either wire format.
 
 use super::provider::{
     AnswerError, PartialAnswer, PromptOrder, ProviderAnswer, ProviderKind, ProviderSpec,
@@ -9,7 +9,7 @@ impl ProviderSpec {
     /// The body of a request.
     ///
     /// # Errors
-    /// In words: the prompt holds what the format has no place for.
+    /// The prompt has content that the format does not support.
     pub fn render_body(&self, order: &PromptOrder<'_>) -> Result<String, String> {
         match self.kind {
             ProviderKind::OpenAi => openai::render_body(&self.model, self.limit_member, order),
@@ -17,7 +17,7 @@ impl ProviderSpec {
         }
     }
 
-    /// The headers of a request that say who asks, and in which version. They hold the key.
+    /// Authentication and version headers of a request. They contain the key.
     #[must_use]
     pub fn headers(&self) -> Vec<(&'static str, String)> {
         let key = (!self.key.0.is_empty()).then_some(&self.key.0);
@@ -34,7 +34,7 @@ impl ProviderSpec {
         }
     }
 
-    /// An answer that came whole.
+    /// Parses a whole answer.
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -46,7 +46,7 @@ impl ProviderSpec {
     }
 }
 
-/// An answer that comes in parts.
+/// An answer in chunks.
 #[derive(Clone, Debug)]
 pub struct ProviderStream {
     kind: ProviderKind,
@@ -54,7 +54,7 @@ pub struct ProviderStream {
 }
 
 impl ProviderStream {
-    /// Before the first part.
+    /// Before the first chunk.
     #[must_use]
     pub fn new(kind: ProviderKind) -> Self {
         let partial = PartialAnswer::default();
@@ -66,7 +66,7 @@ impl ProviderStream {
     /// # Errors
     /// [`AnswerError`].
     pub fn push_event(&mut self, data: &str) -> Result<Option<String>, AnswerError> {
-        // What comes after the end is nothing.
+        // Anything after the end is ignored.
         if self.partial.done {
             return Ok(None);
         }
@@ -76,7 +76,7 @@ impl ProviderStream {
         }
     }
 
-    /// Nothing more is to be read.
+    /// True after the last event.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.partial.done

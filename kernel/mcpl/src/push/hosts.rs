@@ -1,40 +1,39 @@
-//! Which host an event goes to next, and what is known of it when all were asked (MCPL §9.4).
+//! Offers an event to hosts in order, and derives its outcome (MCPL §9.4).
 
 use std::collections::VecDeque;
 
-/// Hosts that one event is handed to. Each may take the time of an answer twice, and the server waits for all.
+/// Most hosts per event. Each may take the answer timeout twice, while the server waits.
 pub(crate) const HOSTS_MAX: usize = 8;
 
-/// What became of an event at one host.
+/// The outcome of an event at one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostReply {
-    /// It took the event, and perhaps began an inference.
+    /// Accepted, perhaps with an inference.
     Accepted(Option<String>),
-    /// It did not take it, for this reason.
+    /// Rejected, for this reason.
     Refused(String),
-    /// It was not sent.
+    /// Not sent.
     NotSent,
-    /// It was sent, and not answered in time.
+    /// Sent, and timed out.
     Silent,
-    /// It was sent, and the host went away or answered something else.
+    /// Sent, and the host disconnected or answered something else.
     Lost(&'static str),
 }
 
-/// What became of an event at all hosts.
+/// The outcome of an event at all hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandOverOutcome {
-    /// This one took it.
+    /// This host accepted it.
     Accepted(usize, Option<String>),
-    /// All that read it refused; the last reason.
+    /// All hosts that answered rejected it; the last reason.
     Refused(String),
-    /// One that did not answer may have taken it.
+    /// A host that did not answer may have accepted it.
     Unknown(&'static str),
-    /// No host was sent the event.
+    /// Sent to no host.
     NotSent,
 }
 
-/// The hosts that are asked for one event, in their order, until one takes it. The event has the same id each time, so
-/// that a host that reads it twice, and two hosts that compare, know it as one.
+/// Offers one event to hosts in order, until one accepts it. The event keeps its id, so that hosts can deduplicate it.
 #[derive(Clone, Debug)]
 pub struct HostQueue {
     next: VecDeque<HostAttempt>,
@@ -43,17 +42,17 @@ pub struct HostQueue {
     unknown: Option<&'static str>,
 }
 
-/// Whose turn it is.
+/// The next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAttempt {
-    /// The place of the host.
+    /// Index of the host.
     pub host: usize,
-    /// It was asked before, and did not answer in time.
+    /// The first attempt timed out.
     is_retry: bool,
 }
 
 impl HostQueue {
-    /// A queue for so many hosts, the first one first.
+    /// A queue of this many hosts.
     #[must_use]
     pub fn new(hosts: usize) -> Self {
         let all = (0..hosts.min(HOSTS_MAX)).map(|host| HostAttempt {
@@ -68,7 +67,7 @@ impl HostQueue {
         }
     }
 
-    /// Who is asked next; none when one took it, or all were asked.
+    /// The next attempt; none once a host accepted, or all have answered.
     pub fn pop(&mut self) -> Option<HostAttempt> {
         match self.accepted {
             Some(_) => None,
@@ -76,7 +75,7 @@ impl HostQueue {
         }
     }
 
-    /// What it said. One that did not answer in time is asked once more, after all others.
+    /// Records a reply. A host that timed out is tried once more, after all others.
     pub fn record_reply(
         &mut self,
         HostAttempt {
@@ -102,7 +101,7 @@ impl HostQueue {
         }
     }
 
-    /// What became of the event.
+    /// The outcome of the event.
     #[must_use]
     pub fn into_outcome(self) -> HandOverOutcome {
         if let Some((host, inference)) = self.accepted {
@@ -120,7 +119,7 @@ impl HostQueue {
 mod tests {
     use super::*;
 
-    /// What became of it, and which hosts were asked.
+    /// The outcome, and the hosts tried.
     fn hand_over(
         hosts: usize,
         reply: impl Fn(usize, usize) -> HostReply,
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_host_is_asked_again_after_all_others_and_leaves_the_outcome_unknown() {
+    fn a_silent_host_is_retried_last_and_leaves_the_outcome_unknown() {
         let (outcome, asked) = hand_over(2, |host, _| match host {
             0 => HostReply::Silent,
             _ => HostReply::Accepted(Some("i".into())),

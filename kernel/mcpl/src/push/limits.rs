@@ -1,4 +1,4 @@
-//! How often a set may push, and when not at all.
+//! Rate limits and quiet hours of push events.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,12 +11,11 @@ use mgp_protocol::ids::ServerId;
 use super::{PushPolicy, PushRule};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Sets that are counted at once; a server declares far fewer. Where more push within a minute, further ones
-/// wait for the next.
+/// Most sets counted at once; a server declares far fewer. Further sets are rejected until the next minute.
 pub(crate) const COUNTED_MAX: usize = 4096;
 
-/// Hours of each day in which nothing is taken. They have an offset from UTC and no time zone: what it means is
-/// the same in summer and in winter, and on every machine.
+/// Daily hours without events. A fixed offset from UTC, not a time zone: the meaning is the same all year and on
+/// every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuietHours {
     /// Minutes of the day.
@@ -26,7 +25,7 @@ pub struct QuietHours {
     offset: i32,
 }
 
-/// Why a text is no quiet hours.
+/// The text is not quiet hours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not of the form \"22:00-07:00 +01:00\" (from, until, and the offset from UTC, Z for none)"
@@ -34,10 +33,10 @@ pub struct QuietHours {
 pub struct QuietHoursError(String);
 
 impl QuietHours {
-    /// Reads `22:00-07:00 +01:00`.
+    /// Parses `22:00-07:00 +01:00`.
     ///
     /// # Errors
-    /// For all else, and for hours that end when they begin.
+    /// For any other text, and for an empty interval.
     pub fn parse(text: &str) -> Result<Self, QuietHoursError> {
         let read = || {
             let (hours, offset) = text.trim().split_once(' ')?;
@@ -52,7 +51,7 @@ impl QuietHours {
         read().ok_or_else(|| QuietHoursError(text.to_owned()))
     }
 
-    /// Whether a moment, in milliseconds since 1970, is one of them.
+    /// Whether a time, in milliseconds since 1970, is within them.
     #[must_use]
     pub fn contains(self, unix_ms: u64) -> bool {
         let minute = i64::try_from(unix_ms / 60_000).unwrap_or(i64::MAX / 2);
@@ -91,7 +90,7 @@ fn parse_minutes(text: &str) -> Option<u32> {
     Some(two(hour, 23)? * 60 + two(minute, 59)?)
 }
 
-/// The events of the last minute. A window begins with its first event.
+/// Event counts per minute. A window begins with its first event.
 #[derive(Debug, Default)]
 pub struct PushRates {
     sets: HashMap<(ServerId, String), PushWindow>,
@@ -105,11 +104,10 @@ struct PushWindow {
 }
 
 impl PushRates {
-    /// Counts an event, unless it is not to be taken now. Only what is new is counted: a retry that is answered
-    /// from memory costs nothing.
+    /// Counts an event, unless it is rejected now. Only new events count: a retry that is answered from memory is free.
     ///
     /// # Errors
-    /// The reason, for the server. Nothing was done, and the same event may be taken later.
+    /// The reason, for the server. The same event may be accepted later.
     pub fn try_take(
         &mut self,
         (server, set): (&ServerId, &str),
@@ -128,34 +126,36 @@ impl PushRates {
             self.sets.retain(|_, window| !left(window).is_zero());
             self.servers.retain(|_, window| !left(window).is_zero());
             if self.sets.len() >= COUNTED_MAX {
-                return Err("too many feature sets push at once: send it again in a minute".into());
+                return Err(
+                    "too many feature sets push at once: send it again in a minute".into(),
+                );
             }
         }
         let new = PushWindow {
             started_at: now,
             events: 0,
         };
-        let of_set = self.sets.entry(key).or_insert(new);
-        let of_server = self.servers.entry(server.clone()).or_insert(new);
-        for window in [&mut *of_set, &mut *of_server] {
+        let set_window = self.sets.entry(key).or_insert(new);
+        let server_window = self.servers.entry(server.clone()).or_insert(new);
+        for window in [&mut *set_window, &mut *server_window] {
             if left(window).is_zero() {
                 *window = new;
             }
         }
-        let full = |window: &PushWindow, most: u32, whose: &str| {
+        let check = |window: &PushWindow, most: u32, owner: &str| {
             let over = most > 0 && window.events >= most;
             over.then(|| {
                 let seconds = left(window).as_millis().div_ceil(1000);
-                format!("{whose} may push {most} events a minute: send it again in {seconds} s")
+                format!("{owner} may push {most} events a minute: send it again in {seconds} s")
             })
         };
-        let refused = full(of_set, rule.per_minute, "this feature set")
-            .or_else(|| full(of_server, policy.server_per_minute, "this server"));
+        let refused = check(set_window, rule.per_minute, "this feature set")
+            .or_else(|| check(server_window, policy.server_per_minute, "this server"));
         if let Some(reason) = refused {
             return Err(reason);
         }
-        of_set.events += 1;
-        of_server.events += 1;
+        set_window.events += 1;
+        server_window.events += 1;
         Ok(())
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// They go over midnight, and mean the clock of their offset.
+    /// They may span midnight, in the clock of their offset.
     #[test]
     fn quiet_hours_cover_the_hours_of_their_own_clock() {
         let night = QuietHours::parse("22:00-07:00 +01:00").unwrap();
@@ -224,9 +224,9 @@ mod tests {
         };
         let mut rates = PushRates::default();
         let (git, other) = (ServerId::new("git"), ServerId::new("other"));
-        let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
+        let time = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
         let mut take =
-            |server, set, seconds| rates.try_take((server, set), (&policy, &rule), at(seconds));
+            |server, set, seconds| rates.try_take((server, set), (&policy, &rule), time(seconds));
         assert!(take(&git, "a", 0).is_ok() && take(&git, "a", 1).is_ok());
         let why = take(&git, "a", 10).unwrap_err();
         assert!(
@@ -240,9 +240,9 @@ mod tests {
         assert!(take(&git, "a", 60).is_ok());
     }
 
-    /// However many sets push, what is counted is bounded, and they are told so.
+    /// The number of counted sets is bounded, and further ones get the reason.
     #[test]
-    fn what_is_counted_is_bounded() {
+    fn counted_sets_are_bounded() {
         let (policy, rule) = (
             PushPolicy {
                 server_per_minute: 0,
@@ -252,20 +252,20 @@ mod tests {
         );
         let mut rates = PushRates::default();
         let server = ServerId::new("s");
-        let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
+        let time = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
         for set in 0..COUNTED_MAX {
             rates
-                .try_take((&server, &set.to_string()), (&policy, &rule), at(1))
+                .try_take((&server, &set.to_string()), (&policy, &rule), time(1))
                 .unwrap();
         }
         assert!(
             rates
-                .try_take((&server, "more"), (&policy, &rule), at(2))
+                .try_take((&server, "more"), (&policy, &rule), time(2))
                 .is_err()
         );
         assert!(
             rates
-                .try_take((&server, "more"), (&policy, &rule), at(70))
+                .try_take((&server, "more"), (&policy, &rule), time(70))
                 .is_ok()
         );
         assert!(rates.sets.len() <= COUNTED_MAX);

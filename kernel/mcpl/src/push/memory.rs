@@ -1,8 +1,7 @@
-//! Which events were taken: at most one processing for each id of a server, and the same answer to each retry
-//! (MCPL §9.4).
+//! Deduplicates events: at most one processing of each id of a server, and the same answer to each retry (MCPL §9.4).
 //!
-//! An id is written down before its event is handed to anybody. One that was under way when the kernel ended is
-//! answered as unknown, and never done again.
+//! An id is persisted before its event is delivered. One that was in flight when the kernel stopped is answered as
+//! unknown, and never processed again.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,28 +10,26 @@ use mgp_protocol::mcpl::push::{Event, PushAnswer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Ids that are remembered of one server. At this bound the oldest answered one is forgotten.
+/// Ids remembered of one server. Beyond it the oldest answered one is evicted.
 pub(crate) const SERVER_MAX: usize = 10_000;
-/// Ids that are remembered of all servers, some 30 MiB. At this bound the oldest of the server that has the most
-/// is forgotten.
+/// Ids remembered of all servers, some 30 MiB. Beyond it the oldest of the server with the most ids is evicted.
 pub(crate) const TOTAL_MAX: usize = 100_000;
-/// How long an id is remembered, in milliseconds: seven days, longer than anybody tries again.
+/// Lifetime of an id, in milliseconds: seven days, longer than anybody retries.
 pub(crate) const AGE_MAX_MS: u64 = 7 * 24 * 3_600_000;
-/// Events of one server that are under way at once: a server has no more open requests. More are refused.
+/// Events of one server in flight at once: the limit of its open requests. Further ones are rejected.
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
 
 const UNKNOWN: &str = "the kernel ended while this event was being handed on; whether somebody took it is not known, and it is not handed on again";
 
-/// Hash of an id or of what an event says.
+/// Hash of an id or of an event's content.
 type EventHash = [u8; 16];
 
-/// What an event says, whatever its spelling: the same in a retry.
+/// Hash of an event's meaning, whatever its spelling: the same in a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EventBody(EventHash);
 
 impl EventBody {
-    /// Of the set, the origin and the content. The timestamp is none of it: some servers write a new one at
-    /// each try.
+    /// Covers the set, the origin and the content, not the timestamp: some servers write a new one at each try.
     #[must_use]
     pub fn from_event(event: &Event<'_>) -> Self {
         let mut hash = blake3::Hasher::new();
@@ -49,7 +46,7 @@ impl EventBody {
     }
 }
 
-/// A JSON text with the members of each object in the order of their names: languages write them in any.
+/// JSON text with members sorted by name.
 fn canonical_json(text: &str) -> String {
     fn sorted(value: &mut Value) {
         match value {
@@ -66,7 +63,7 @@ fn canonical_json(text: &str) -> String {
             sorted(&mut value);
             value.to_string()
         }
-        // Deeper than is read to values: the text itself.
+        // Too deep to parse to values: the text itself.
         Err(_) => text.to_owned(),
     }
 }
@@ -77,37 +74,37 @@ fn truncate_hash(hash: blake3::Hash) -> EventHash {
     out
 }
 
-/// A short id is itself, and a longer one its hash.
+/// A short id is stored verbatim, a longer one as its hash.
 fn id_hash(id: &str) -> EventHash {
     match id.len() {
         len @ ..16 => {
-            let mut own = [0; 16];
-            own[..len].copy_from_slice(id.as_bytes());
-            own[15] = 16 - u8::try_from(len).unwrap_or_default();
-            own
+            let mut padded = [0; 16];
+            padded[..len].copy_from_slice(id.as_bytes());
+            padded[15] = 16 - u8::try_from(len).unwrap_or_default();
+            padded
         }
         _ => {
             let mut hash = truncate_hash(blake3::hash(id.as_bytes()));
-            // No short one is so long.
+            // No short id reaches this length.
             hash[15] |= 0x80;
             hash
         }
     }
 }
 
-/// What is known of an id that comes.
+/// The result of looking up an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushLookup {
-    /// Nothing: it is under way from now on, once this entry is on disk.
+    /// New: in flight from now on, once this entry is on disk.
     New(MemoryEntry),
-    /// It was answered before.
+    /// Answered before.
     Answered(PushAnswer),
-    /// It is under way: its answer is this one's, too.
+    /// In flight: both get the same answer.
     InFlight,
-    /// An event that says something else had this id. Two things under one id are not one event tried again,
-    /// and which of them a reader has under that id would be chance: the first stands, and this one is refused.
+    /// Another event had this id, so this is no retry. The first one stays, and this one is rejected, so that readers
+    /// see the same event under an id.
     Conflict,
-    /// Too many of this server are under way.
+    /// Too many of this server are in flight.
     Full,
 }
 
@@ -115,19 +112,19 @@ pub enum PushLookup {
 struct RememberedEvent {
     body: EventBody,
     at_ms: u64,
-    /// None while it is under way.
+    /// None while in flight.
     answer: Option<PushAnswer>,
 }
 
 #[derive(Debug, Default)]
 struct ServerEvents {
     by_id: HashMap<EventHash, RememberedEvent>,
-    /// Oldest first. One that was released is passed over.
+    /// Oldest first. Released ids are skipped.
     order: VecDeque<EventHash>,
     in_flight: usize,
 }
 
-/// The ids that are remembered.
+/// The remembered ids.
 #[derive(Debug, Default)]
 pub struct PushMemory {
     servers: HashMap<ServerId, ServerEvents>,
@@ -144,7 +141,7 @@ pub struct MemoryEntry {
     id: EventHash,
     body: EventBody,
     at_ms: u64,
-    /// Nobody took it, and nothing is remembered.
+    /// Delivered to nobody, and not remembered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     released: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,8 +149,8 @@ pub struct MemoryEntry {
 }
 
 impl PushMemory {
-    /// What the journal holds. What was under way is answered as unknown. Entries that cannot be read are left
-    /// out; how many there were is told.
+    /// Restores the journal. Events in flight are answered as unknown. Also returns the number of unreadable entries,
+    /// which are skipped.
     #[must_use]
     pub fn restore(entries: &[Vec<u8>], now_ms: u64) -> (Self, usize) {
         let mut memory = Self::default();
@@ -179,7 +176,7 @@ impl PushMemory {
         (memory, unread)
     }
 
-    /// An event comes. Time is in milliseconds since 1970.
+    /// Looks an event up, and begins it if new. Time is in milliseconds since 1970.
     pub fn begin_event(
         &mut self,
         server: &ServerId,
@@ -214,7 +211,7 @@ impl PushMemory {
         PushLookup::New(entry)
     }
 
-    /// It is answered like this from now on. The entry says so in the journal.
+    /// Sets the answer for all retries. Returns the entry for the journal.
     pub fn set_answer(
         &mut self,
         server: &ServerId,
@@ -233,7 +230,7 @@ impl PushMemory {
         Some(to_entry(server, id, known))
     }
 
-    /// It was handed to nobody: the same event may come again. The entry says so in the journal.
+    /// Forgets an event that was delivered to nobody, so that it may come again. Returns the entry for the journal.
     pub fn release(&mut self, server: &ServerId, event_id: &str) -> Option<MemoryEntry> {
         let id = id_hash(event_id);
         let of = self.servers.get_mut(server)?;
@@ -247,7 +244,7 @@ impl PushMemory {
         Some(entry)
     }
 
-    /// The whole memory as entries, where the journal holds many that mean nothing any more.
+    /// The whole memory as entries, if the journal has many obsolete ones.
     pub fn compact(&mut self) -> Option<Vec<MemoryEntry>> {
         if self.journal_entries <= 2 * self.count + 10_000 {
             return None;
@@ -270,7 +267,7 @@ impl PushMemory {
         self.count
     }
 
-    /// Nothing is remembered.
+    /// True without remembered ids.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -292,7 +289,7 @@ impl PushMemory {
         }
     }
 
-    /// The old ones of a server go, and the oldest beyond its bound.
+    /// Evicts expired ids of a server, and the oldest beyond its bound.
     fn evict_old(&mut self, server: &ServerId, now_ms: u64) {
         loop {
             let Some(of) = self.servers.get_mut(server) else {
@@ -316,7 +313,7 @@ impl PushMemory {
         }
     }
 
-    /// False when there is nothing but what is under way.
+    /// False if all ids are in flight.
     fn forget_oldest(&mut self, server: &ServerId) -> bool {
         let Some(of) = self.servers.get_mut(server) else {
             return false;
@@ -326,7 +323,7 @@ impl PushMemory {
                 return false;
             };
             match of.by_id.get(&id) {
-                // What is under way stays, as the newest.
+                // Ids in flight stay, as the newest.
                 Some(known) if known.answer.is_none() => of.order.push_back(id),
                 Some(_) => {
                     self.forget(server, id);
@@ -347,7 +344,7 @@ impl PushMemory {
         };
         self.count -= 1;
         of.in_flight -= usize::from(known.answer.is_none());
-        // It is the oldest, or it came just now: places in between are rare.
+        // Usually the oldest or the newest.
         if of.order.front() == Some(&id) {
             of.order.pop_front();
         } else if of.order.back() == Some(&id) {
@@ -362,7 +359,7 @@ impl PushMemory {
 }
 
 impl MemoryEntry {
-    /// As it is written.
+    /// The bytes for the journal.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("words and numbers are always JSON")

@@ -1,30 +1,30 @@
-//! What a person approved: a label of a set, for one agent or for the server itself (MCPL §7.6).
+//! Labels that a person approved for one agent or for the server itself (MCPL §7.6).
 
 use std::collections::{BTreeSet, VecDeque};
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use serde::{Deserialize, Serialize};
 
-/// Approvals kept for good. A person gave each; more are kept until the kernel ends.
+/// Most permanent approvals; further ones last until the kernel stops.
 pub const LASTING_MAX: usize = 4096;
-/// Approvals kept until the kernel ends; of more the oldest is forgotten, and a person is asked again.
+/// Most approvals until the kernel stops; beyond it the oldest is evicted, and a person decides again.
 pub(crate) const SESSION_MAX: usize = 4096;
 
-/// Something approved.
+/// An approved scope.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ApprovedScope {
-    /// Whose set.
+    /// The server.
     pub server: ServerId,
-    /// Which set.
+    /// Its set.
     pub set: String,
     /// Exactly this label.
     pub label: String,
-    /// The agent whose calls may; `None` for what the server does by itself.
+    /// The agent whose calls are approved; `None` for the server's own requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
 }
 
-/// All that is approved.
+/// All approvals.
 #[derive(Clone, Debug, Default)]
 pub struct ApprovedScopes {
     lasting: BTreeSet<ApprovedScope>,
@@ -33,7 +33,7 @@ pub struct ApprovedScopes {
 }
 
 impl ApprovedScopes {
-    /// What was approved for good before.
+    /// With permanent approvals from before.
     #[must_use]
     pub fn new(lasting: impl IntoIterator<Item = ApprovedScope>) -> Self {
         Self {
@@ -42,13 +42,13 @@ impl ApprovedScopes {
         }
     }
 
-    /// Whether it was approved.
+    /// Whether the scope is approved.
     #[must_use]
     pub fn contains(&self, scope: &ApprovedScope) -> bool {
         self.lasting.contains(scope) || self.session.contains(scope)
     }
 
-    /// Approved until the kernel ends.
+    /// Approves until the kernel stops.
     pub fn approve(&mut self, scope: ApprovedScope) {
         if self.session.insert(scope.clone()) {
             self.order.push_back(scope);
@@ -60,7 +60,7 @@ impl ApprovedScopes {
         }
     }
 
-    /// Approved for good; false when there are too many, and it is kept until the kernel ends.
+    /// Approves permanently; false beyond the limit, where the approval lasts until the kernel stops.
     pub fn approve_for_good(&mut self, scope: ApprovedScope) -> bool {
         if self.lasting.len() < LASTING_MAX || self.lasting.contains(&scope) {
             self.lasting.insert(scope);
@@ -71,7 +71,7 @@ impl ApprovedScopes {
         }
     }
 
-    /// Takes back what was approved of this set, or of all sets of the server; how many these were.
+    /// Revokes the approvals of this set, or of all sets of the server; returns their number.
     pub fn forget(&mut self, server: &ServerId, set: Option<&str>) -> usize {
         let meant = |scope: &ApprovedScope| {
             scope.server == *server && set.is_none_or(|set| scope.set == set)
@@ -83,7 +83,7 @@ impl ApprovedScopes {
         before - self.lasting.len() - self.session.len()
     }
 
-    /// Those for good, in their order.
+    /// Permanent approvals, in order.
     pub fn lasting(&self) -> impl Iterator<Item = &ApprovedScope> {
         self.lasting.iter()
     }
@@ -102,13 +102,14 @@ mod tests {
         }
     }
 
-    /// MCPL-056: what one may, another one may not; what was approved for good stays.
+    /// MCPL-056: approvals are per agent; permanent ones stay.
     #[test]
     fn an_approval_is_for_one_label_of_one_agent() {
         let mut all = ApprovedScopes::new([scope("/good", None)]);
         all.approve(scope("/a", Some("agent.one")));
         assert!(
-            all.contains(&scope("/a", Some("agent.one"))) && all.contains(&scope("/good", None))
+            all.contains(&scope("/a", Some("agent.one")))
+                && all.contains(&scope("/good", None))
         );
         for other in [
             scope("/a", Some("agent.two")),
@@ -123,7 +124,7 @@ mod tests {
         assert!(!all.contains(&scope("/good", None)));
     }
 
-    /// A million approvals are no more than the bound; the oldest is asked about again.
+    /// A million approvals stay within the bound; the oldest is evicted.
     #[test]
     fn approvals_are_bounded() {
         let mut all = ApprovedScopes::default();
@@ -132,14 +133,14 @@ mod tests {
         }
         assert!(!all.contains(&scope("/0", None)) && all.contains(&scope("/10", None)));
         for n in 0..=LASTING_MAX {
-            let good = all.approve_for_good(scope(&format!("/g{n}"), None));
-            assert_eq!(good, n < LASTING_MAX);
+            let is_permanent = all.approve_for_good(scope(&format!("/g{n}"), None));
+            assert_eq!(is_permanent, n < LASTING_MAX);
         }
     }
 
-    /// What is taken back is of one set, or of all sets of one server, and of nobody else.
+    /// Revoking covers one set, or all sets of one server, and nothing else.
     #[test]
-    fn approvals_are_taken_back_by_set_or_by_server() {
+    fn approvals_are_revoked_by_set_or_by_server() {
         let other_set = ApprovedScope {
             set: "files.read".into(),
             ..scope("/a", None)
@@ -150,8 +151,8 @@ mod tests {
         };
         let all = || {
             let mut all = ApprovedScopes::new([other_server.clone()]);
-            for one in [scope("/a", None), scope("/b", None), other_set.clone()] {
-                all.approve(one);
+            for approved in [scope("/a", None), scope("/b", None), other_set.clone()] {
+                all.approve(approved);
             }
             assert!(all.approve_for_good(scope("/c", None)));
             all
@@ -168,9 +169,9 @@ mod tests {
         }
     }
 
-    /// One that was taken back and given again is the newest, and takes one place.
+    /// A scope that is revoked and approved again is the newest, and counts once.
     #[test]
-    fn an_approval_that_was_taken_back_leaves_no_place_behind() {
+    fn a_revoked_approval_frees_its_capacity() {
         let mut all = ApprovedScopes::default();
         for _ in 0..3 {
             all.approve(scope("/again", None));
@@ -185,7 +186,7 @@ mod tests {
         assert!(!all.contains(&scope("/0", None)) && all.contains(&scope("/1", None)));
     }
 
-    /// What is approved for good already stays so when there is no place for more.
+    /// Permanent approvals stay when the list is full.
     #[test]
     fn a_full_list_still_has_what_is_in_it() {
         let many = (0..LASTING_MAX + 5).map(|n| scope(&format!("/{n:05}"), None));

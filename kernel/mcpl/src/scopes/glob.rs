@@ -1,11 +1,11 @@
 //! Patterns of labels (MCPL §7.2 leaves their meaning to the host).
 //!
-//! `*` stands for any signs but `/`, `**` for any signs, `?` for one sign but `/`; `**/` stands for any number of
-//! folders, none among them. Everything else stands for itself.
+//! `*` matches any characters but `/`, `**` any characters, `?` one character but `/`; `**/` matches zero or more
+//! folders. Everything else matches itself.
 
-/// Bytes of a pattern.
+/// Most bytes of a pattern.
 const PATTERN_MAX: usize = 512;
-/// Stars in a pattern: matching takes time with their number.
+/// Most stars in a pattern: matching time grows with their number.
 const STARS_MAX: usize = 16;
 
 /// A pattern.
@@ -13,25 +13,25 @@ const STARS_MAX: usize = 16;
 pub struct ScopePattern {
     text: String,
     parts: Vec<Part>,
-    /// The same, for texts that are folded.
+    /// The same, for folded texts.
     folded: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// This sign.
+    /// This character.
     Char(char),
-    /// One sign but `/`.
+    /// One character but `/`.
     AnyChar,
-    /// Any signs but `/`.
+    /// Any characters but `/`.
     AnyInSegment,
-    /// Any signs.
+    /// Any characters.
     AnyText,
     /// Any number of folders, each with its `/`.
     Folders,
 }
 
-/// Why a text is no pattern.
+/// Why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopePatternError {
     /// It is empty.
@@ -43,7 +43,7 @@ pub enum ScopePatternError {
     /// Too many of `*` and `**`.
     #[error("a pattern of scopes has at most {STARS_MAX} stars")]
     TooManyStars,
-    /// No label that is approved has this in it, so it would never match.
+    /// No label in normal form contains this, so it would never match.
     #[error("a pattern of scopes is written as labels are: {0}")]
     NotNormal(&'static str),
 }
@@ -75,19 +75,19 @@ impl ScopePattern {
         })
     }
 
-    /// As it was written.
+    /// The pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names this text, sign by sign.
+    /// Whether it matches this text exactly.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
         matches(&self.parts, text)
     }
 
-    /// Whether it names a text that [`super::render_label::fold`] made.
+    /// Whether it matches a text that [`super::render_label::fold`] made.
     #[must_use]
     pub(crate) fn matches_in_any_case(&self, folded: &str) -> bool {
         matches(&self.folded, folded)
@@ -95,12 +95,12 @@ impl ScopePattern {
 }
 
 fn parse_parts(text: &str) -> Vec<Part> {
-    let signs: Vec<char> = text.chars().collect();
+    let chars: Vec<char> = text.chars().collect();
     let mut parts = Vec::new();
-    let mut at = 0;
-    while at < signs.len() {
-        let begins = at == 0 || signs[at - 1] == '/';
-        let (part, len) = match &signs[at..] {
+    let mut index = 0;
+    while index < chars.len() {
+        let begins = index == 0 || chars[index - 1] == '/';
+        let (part, len) = match &chars[index..] {
             ['*', '*', '/', ..] if begins => (Part::Folders, 3),
             ['*', '*', ..] => (Part::AnyText, 2),
             ['*', ..] => (Part::AnyInSegment, 1),
@@ -109,42 +109,45 @@ fn parse_parts(text: &str) -> Vec<Part> {
             [] => break,
         };
         parts.push(part);
-        at += len;
+        index += len;
     }
     parts
 }
 
-/// Keeps the set of places in the pattern that the text so far can have led to: no text takes longer than its
-/// length times that of the pattern.
+/// Tracks the set of reachable positions in the pattern, so time is bounded by the product of both lengths.
 fn matches(parts: &[Part], text: &str) -> bool {
-    let mut places = vec![false; parts.len() + 1];
-    places[0] = true;
-    expand_stars(parts, &mut places, true);
+    let mut reachable = vec![false; parts.len() + 1];
+    reachable[0] = true;
+    expand_stars(parts, &mut reachable, true);
     for sign in text.chars() {
         let mut next = vec![false; parts.len() + 1];
-        for (at, part) in parts.iter().enumerate().filter(|(at, _)| places[*at]) {
+        for (index, part) in parts
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| reachable[*index])
+        {
             match part {
-                Part::Char(wanted) => next[at + 1] |= *wanted == sign,
-                Part::AnyChar => next[at + 1] |= sign != '/',
-                Part::AnyInSegment => next[at] |= sign != '/',
-                Part::AnyText | Part::Folders => next[at] = true,
+                Part::Char(wanted) => next[index + 1] |= *wanted == sign,
+                Part::AnyChar => next[index + 1] |= sign != '/',
+                Part::AnyInSegment => next[index] |= sign != '/',
+                Part::AnyText | Part::Folders => next[index] = true,
             }
         }
         expand_stars(parts, &mut next, sign == '/');
-        places = next;
+        reachable = next;
     }
-    places[parts.len()]
+    reachable[parts.len()]
 }
 
-/// Stars may stand for nothing. `Folders` ends only where a folder begins.
-fn expand_stars(parts: &[Part], places: &mut [bool], begins: bool) {
-    for (at, part) in parts.iter().enumerate() {
+/// Stars may match nothing. `Folders` ends only where a folder begins.
+fn expand_stars(parts: &[Part], reachable: &mut [bool], begins: bool) {
+    for (index, part) in parts.iter().enumerate() {
         let empty = match part {
             Part::AnyInSegment | Part::AnyText => true,
             Part::Folders => begins,
             Part::Char(_) | Part::AnyChar => false,
         };
-        places[at + 1] |= places[at] && empty;
+        reachable[index + 1] |= reachable[index] && empty;
     }
 }
 
@@ -152,10 +155,10 @@ fn expand_stars(parts: &[Part], places: &mut [bool], begins: bool) {
 mod tests {
     use super::*;
 
-    /// MCPL-048: what patterns mean.
+    /// MCPL-048
     #[test]
     fn patterns_mean_what_the_table_says() {
-        for (pattern, yes, no) in [
+        for (pattern, matching, not_matching) in [
             (
                 "/project/**",
                 &["/project/a", "/project/a/b.c", "/project/.env"][..],
@@ -208,15 +211,17 @@ mod tests {
             ),
         ] {
             let read = ScopePattern::parse(pattern).unwrap();
-            yes.iter()
+            matching
+                .iter()
                 .for_each(|text| assert!(read.matches(text), "{pattern} {text}"));
-            no.iter()
+            not_matching
+                .iter()
                 .for_each(|text| assert!(!read.matches(text), "{pattern} {text}"));
         }
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
+    fn invalid_patterns_are_rejected_with_a_reason() {
         for bad in [
             "", "/a/../b", "/a//b", "/a/./b", " a", "a ", "/%2e", "a\u{0}b", "/a\\b",
         ] {
@@ -226,9 +231,9 @@ mod tests {
         assert!(ScopePattern::parse(&"a".repeat(PATTERN_MAX + 1)).is_err());
     }
 
-    /// Stars in a row do not take the machine with them.
+    /// Consecutive stars do not blow up matching time.
     #[test]
-    fn a_hard_pattern_is_done_at_once() {
+    fn a_hard_pattern_is_matched_quickly() {
         let pattern = ScopePattern::parse(&"a*".repeat(STARS_MAX)).unwrap();
         let text = "a".repeat(1024);
         assert!(pattern.matches(&text));

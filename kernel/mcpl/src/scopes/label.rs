@@ -1,14 +1,14 @@
-//! Labels of scopes, and the ways in which they may be read.
+//! Labels of scopes, and their possible readings.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Bytes of a label.
+/// Most bytes of a label.
 pub(crate) const LABEL_MAX: usize = 1024;
 
-/// Whether a label can be read in one way only, so that a whitelist may open it.
+/// Checks that a label has a single reading, so that a whitelist may open it.
 ///
 /// # Errors
-/// What about it can be read in another way, in words.
+/// Why it is ambiguous, in words.
 pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
     if label.is_empty() || label.len() > LABEL_MAX {
         return Err("it is empty or too long");
@@ -25,7 +25,10 @@ pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
     }
     let parts: Vec<&str> = label.split('/').collect();
     let inner = parts.iter().enumerate();
-    if inner.clone().any(|(at, part)| part.is_empty() && at != 0) {
+    if inner
+        .clone()
+        .any(|(index, part)| part.is_empty() && index != 0)
+    {
         return Err("a part between slashes is empty");
     }
     if parts.iter().any(|part| matches!(*part, "." | "..")) {
@@ -52,7 +55,7 @@ pub(crate) fn check_normal(label: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Signs that show nothing, or change how what is near them is shown.
+/// Characters that are invisible, or change how their neighbours are shown.
 fn is_invisible(c: char) -> bool {
     matches!(
         u32::from(c),
@@ -64,12 +67,13 @@ fn is_invisible(c: char) -> bool {
 
 fn has_escapes(label: &str) -> bool {
     let bytes = label.as_bytes();
-    let hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
-    let escape = |at: usize| hex(at + 1) && hex(at + 2) || bytes.get(at + 1) == Some(&b'%');
-    (0..bytes.len()).any(|at| bytes[at] == b'%' && escape(at))
+    let hex = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_hexdigit);
+    let escape =
+        |index: usize| hex(index + 1) && hex(index + 2) || bytes.get(index + 1) == Some(&b'%');
+    (0..bytes.len()).any(|index| bytes[index] == b'%' && escape(index))
 }
 
-/// Whether a word has letters of Latin and of another script at once: `pаypal` with a Cyrillic а.
+/// Whether a word mixes Latin and another script: `pаypal` with a Cyrillic а.
 fn has_mixed_scripts(label: &str) -> bool {
     label.split(|c: char| !c.is_alphabetic()).any(|word| {
         let latin = |c: char| matches!(u32::from(c), 0..=0x024F | 0x1E00..=0x1EFF);
@@ -77,14 +81,14 @@ fn has_mixed_scripts(label: &str) -> bool {
     })
 }
 
-/// All that a label may be read as, each folded: as it stands, with its escapes read, with its folders resolved.
-/// A blacklist closes a label when it names any of these.
+/// All readings of a label, folded: verbatim, unescaped, and with resolved paths. A blacklist closes a label when it
+/// matches any of these.
 #[must_use]
 pub(crate) fn readings(label: &str) -> Vec<String> {
-    // Far beyond a label that is ever approved; what is longer is not read to its end.
+    // Far longer than any label that is ever approved; the rest is ignored.
     let end = (0..=label.len().min(4 * LABEL_MAX))
         .rev()
-        .find(|at| label.is_char_boundary(*at));
+        .find(|index| label.is_char_boundary(*index));
     let mut text = label[..end.unwrap_or_default()].to_owned();
     let mut all = vec![fold(&text)];
     let mut add = |reading: String| {
@@ -92,19 +96,19 @@ pub(crate) fn readings(label: &str) -> Vec<String> {
             all.push(reading);
         }
     };
-    // Escapes of escapes.
+    // Nested escapes.
     for _ in 0..3 {
         text = unescape(&text);
         let plain = fold(&text);
         add(resolve_path(&plain));
-        // What a reader in C takes of it.
+        // Readers in C stop at a NUL.
         add(resolve_path(plain.split('\0').next().unwrap_or_default()));
         add(plain);
     }
     all
 }
 
-/// Without case, other forms of letters, signs that are not seen, and backslashes.
+/// Removes case, letter variants, invisible characters, and backslashes.
 #[must_use]
 pub(crate) fn fold(text: &str) -> String {
     let folded: String = text
@@ -118,11 +122,11 @@ pub(crate) fn fold(text: &str) -> String {
             other => other,
         })
         .collect();
-    // Case and form can make each other anew.
+    // Folding case and normalizing can each undo the other.
     folded.nfkc().collect()
 }
 
-/// With `.`, `..` and `//` resolved, and what stands around parts and is left out by some readers.
+/// Resolves `.`, `..` and `//`, and trims what some readers ignore around path segments.
 fn resolve_path(text: &str) -> String {
     let rooted = text.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -143,18 +147,18 @@ fn resolve_path(text: &str) -> String {
 
 fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
+    let hex = |index: usize| bytes.get(index).and_then(|b| char::from(*b).to_digit(16));
     let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match (bytes[at], hex(at + 1), hex(at + 2)) {
+    let mut index = 0;
+    while index < bytes.len() {
+        match (bytes[index], hex(index + 1), hex(index + 2)) {
             (b'%', Some(high), Some(low)) => {
                 out.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
+                index += 3;
             }
             (byte, ..) => {
                 out.push(byte);
-                at += 1;
+                index += 1;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How the label of a call is made of its arguments: `label = "{path}"`, `label = "{guild}/{channel}"`.
+//! Renders the label of a call from its arguments: `label = "{path}"`, `label = "{guild}/{channel}"`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use mgp_json::lookalike::are_alike;
 use mgp_json::{members, render_object};
 use serde_json::value::RawValue;
 
-/// Bytes of a template.
+/// Most bytes of a template.
 const TEMPLATE_MAX: usize = 512;
 
 /// A template.
@@ -23,18 +23,18 @@ enum TemplatePart {
     Argument(String),
 }
 
-/// Why a text is no template.
+/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A brace that is not closed, or closes nothing, or has nothing in it.
+    /// An unbalanced or empty pair of braces.
     #[error(
         "a label is made of words and arguments in braces, like \"{{path}}\" or \"{{guild}}/{{channel}}\""
     )]
     Braces,
-    /// It names no argument, so all calls would have one label.
+    /// Without arguments all calls would have one label.
     #[error("a label has at least one argument in braces, like \"{{path}}\"")]
     NoArgument,
-    /// Nobody could tell where the one ends and the other begins.
+    /// Adjacent arguments could not be told apart.
     #[error("between two arguments of a label there are words, like \"{{guild}}/{{channel}}\"")]
     AdjacentArguments,
     /// It is too long.
@@ -45,16 +45,16 @@ pub enum TemplateError {
 /// Why a call has no label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
-    /// An argument is not there.
+    /// An argument is missing.
     #[error("its scope is made of the argument `{0}`, which is not there")]
     Missing(String),
-    /// An argument stands there twice, or beside one that some readers take for it.
+    /// An argument is duplicated, or has a lookalike.
     #[error("its scope is made of the argument `{0}`, and there are several of it")]
     Duplicate(String),
     /// An argument is neither a text nor a number nor a truth value.
     #[error("its scope is made of the argument `{0}`, which is no text")]
     NotText(String),
-    /// An argument holds what divides it from the next one.
+    /// An argument contains its separator from the next one.
     #[error("its scope is made of the argument `{0}`, which may not have {1:?} in it")]
     ContainsSeparator(String, String),
     /// All arguments are empty.
@@ -62,7 +62,7 @@ pub enum LabelError {
     Empty,
 }
 
-/// The label of a call, and the arguments it was made of.
+/// The label of a call, and the arguments in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLabel {
     /// The label.
@@ -82,8 +82,8 @@ impl LabelTemplate {
         }
         let mut parts = Vec::new();
         let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            let (words, tail) = rest.split_at(at);
+        while let Some(index) = rest.find(['{', '}']) {
+            let (words, tail) = rest.split_at(index);
             let tail = tail.strip_prefix('{').ok_or(TemplateError::Braces)?;
             let (argument, after) = tail.split_once('}').ok_or(TemplateError::Braces)?;
             if argument.is_empty() || argument.contains('{') {
@@ -111,21 +111,21 @@ impl LabelTemplate {
         }
     }
 
-    /// The label of a call with these arguments, an object in JSON.
+    /// Renders the label of a call from its arguments, a JSON object.
     ///
     /// # Errors
-    /// [`LabelError`]: such a call has no scope, and does not leave.
+    /// [`LabelError`]: such a call has no scope, and is not sent.
     pub fn render_label(&self, arguments: &str) -> Result<CallLabel, LabelError> {
         let given = members(arguments).unwrap_or_default();
         let mut label = String::new();
         let mut payload: Vec<(&str, &str)> = Vec::new();
-        for (at, part) in self.parts.iter().enumerate() {
+        for (index, part) in self.parts.iter().enumerate() {
             match part {
                 TemplatePart::Literal(words) => label.push_str(words),
                 TemplatePart::Argument(name) => {
                     let (value, json) = find_argument(&given, name)?;
                     if let (Some(TemplatePart::Literal(next)), false) =
-                        (self.parts.get(at + 1), at + 2 >= self.parts.len())
+                        (self.parts.get(index + 1), index + 2 >= self.parts.len())
                         && value.contains(next.as_str())
                     {
                         return Err(LabelError::ContainsSeparator(name.clone(), next.clone()));
@@ -170,7 +170,7 @@ fn find_argument<'a>(
     let json = value.get();
     let text = match json.as_bytes().first() {
         Some(b'"') => serde_json::from_str::<String>(json).ok().map(Cow::Owned),
-        // A number is read in many ways when it is long.
+        // Readers differ on long numbers.
         Some(b'-' | b'0'..=b'9') => json.parse::<i64>().ok().map(|_| Cow::Borrowed(json)),
         Some(b't' | b'f') => Some(Cow::Borrowed(json)),
         _ => None,
@@ -183,7 +183,7 @@ fn find_argument<'a>(
 mod tests {
     use super::*;
 
-    fn made(template: &str, arguments: &str) -> Result<CallLabel, LabelError> {
+    fn render(template: &str, arguments: &str) -> Result<CallLabel, LabelError> {
         LabelTemplate::parse(template)
             .unwrap()
             .render_label(arguments)
@@ -192,10 +192,10 @@ mod tests {
     /// MCPL-058: the label and the payload of the example of §7.7.
     #[test]
     fn a_label_is_made_of_arguments() {
-        let one = made("{path}", r#"{"path":"/project/src/main.ts","text":"x"}"#).unwrap();
-        assert_eq!(one.label, "/project/src/main.ts");
-        assert_eq!(one.payload, r#"{"path":"/project/src/main.ts"}"#);
-        let two = made(
+        let label = render("{path}", r#"{"path":"/project/src/main.ts","text":"x"}"#).unwrap();
+        assert_eq!(label.label, "/project/src/main.ts");
+        assert_eq!(label.payload, r#"{"path":"/project/src/main.ts"}"#);
+        let two = render(
             "discord:{guild}/{channel}",
             r##"{"channel":"#a","guild":7}"##,
         )
@@ -206,10 +206,10 @@ mod tests {
         );
     }
 
-    /// What could be read as another label has none.
+    /// Ambiguous arguments have no label.
     #[test]
     fn a_call_without_a_clear_label_has_none() {
-        let path = |arguments: &str| made("{path}", arguments).unwrap_err();
+        let path = |arguments: &str| render("{path}", arguments).unwrap_err();
         assert_eq!(path("{}"), LabelError::Missing("path".into()));
         assert_eq!(path(r#"{"Path":"/a"}"#), LabelError::Missing("path".into()));
         assert_eq!(
@@ -233,18 +233,18 @@ mod tests {
                 LabelError::NotText("path".into())
             );
         }
-        let divided = made("{guild}/{channel}", r#"{"guild":"acme/x","channel":"y"}"#);
+        let divided = render("{guild}/{channel}", r#"{"guild":"acme/x","channel":"y"}"#);
         assert_eq!(
             divided,
             Err(LabelError::ContainsSeparator("guild".into(), "/".into()))
         );
         assert_eq!(path(r#"{"path":""}"#), LabelError::Empty);
-        assert!(made("fs:{path}", r#"{"path":"/a/b"}"#).is_ok());
-        assert!(made("{path}/", r#"{"path":"/a/b"}"#).is_ok());
+        assert!(render("fs:{path}", r#"{"path":"/a/b"}"#).is_ok());
+        assert!(render("{path}/", r#"{"path":"/a/b"}"#).is_ok());
     }
 
     #[test]
-    fn what_is_no_template_is_told() {
+    fn invalid_templates_are_rejected_with_a_reason() {
         for (bad, why) in [
             ("{path", TemplateError::Braces),
             ("path}", TemplateError::Braces),

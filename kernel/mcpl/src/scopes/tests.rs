@@ -2,7 +2,7 @@ use super::*;
 
 fn rules(whitelist: &[&str], blacklist: &[&str]) -> ScopeRules {
     let read = |all: &[&str]| {
-        let all = all.iter().map(|one| ScopePattern::parse(one));
+        let all = all.iter().map(|pattern| ScopePattern::parse(pattern));
         all.collect::<Result<_, _>>().unwrap()
     };
     ScopeRules {
@@ -14,7 +14,7 @@ fn rules(whitelist: &[&str], blacklist: &[&str]) -> ScopeRules {
 
 /// MCPL-053, MCPL-054, MCPL-055: the blacklist, then the whitelist, then a person.
 #[test]
-fn lists_are_asked_in_their_order() {
+fn the_blacklist_comes_before_the_whitelist() {
     let rules = rules(&["/project/**"], &["**/.env"]);
     let denied = ScopeVerdict::Denied("**/.env".into());
     assert_eq!(rules.evaluate("/project/.env"), denied);
@@ -23,9 +23,9 @@ fn lists_are_asked_in_their_order() {
     assert_eq!(rules.evaluate("/etc/hosts"), ScopeVerdict::Undecided(None));
 }
 
-/// MCPL-054, MCPL-059: labels that only look as if the whitelist had them; none gets through.
+/// MCPL-054, MCPL-059: labels that only resemble whitelisted ones do not pass.
 #[test]
-fn what_only_looks_allowed_is_not() {
+fn labels_that_resemble_allowed_ones_are_not_allowed() {
     let rules = rules(&["/project/**", "#dev-*", "**"], &[]);
     for label in [
         "/project/../etc/passwd",
@@ -75,7 +75,7 @@ fn what_only_looks_allowed_is_not() {
         rules.evaluate(&long),
         ScopeVerdict::Undecided(Some(_))
     ));
-    for good in [
+    for label in [
         "/project/é",
         "/project/日本",
         "/project/a b/c.d",
@@ -84,18 +84,18 @@ fn what_only_looks_allowed_is_not() {
         "/project/100%",
         ".",
     ] {
-        let verdict = rules.evaluate(good);
+        let verdict = rules.evaluate(label);
         assert_eq!(
             matches!(verdict, ScopeVerdict::Approved(_)),
-            good != ".",
-            "{good}: {verdict:?}"
+            label != ".",
+            "{label}: {verdict:?}"
         );
     }
 }
 
-/// MCPL-053: whatever a label may be read as is closed.
+/// MCPL-053: each reading of a label is checked against the blacklist.
 #[test]
-fn what_may_be_read_as_closed_is_closed() {
+fn a_label_with_a_blacklisted_reading_is_denied() {
     let rules = rules(&["**"], &["**/.env", "/etc/**", "#admin-*"]);
     for label in [
         "/a/.env",
@@ -135,7 +135,7 @@ fn what_may_be_read_as_closed_is_closed() {
     }
 }
 
-/// MCPL-052: what the operator adds, and what it replaces.
+/// MCPL-052: the operator adds and replaces members.
 #[test]
 fn a_payload_is_enriched_by_rule() {
     let general = ScopePattern::parse("#general").unwrap();
@@ -164,16 +164,25 @@ fn a_payload_is_enriched_by_rule() {
     assert_eq!(enriched("/a", None), None);
 }
 
-/// MCPL-157: what an agent says of scopes only closes.
+/// MCPL-157: an agent's patterns only close.
 #[test]
 fn an_agent_only_narrows() {
-    let said = |whitelist: &[&str], blacklist: &[&str]| ScopePatterns {
-        whitelist: whitelist.iter().map(|one| (*one).to_owned()).collect(),
-        blacklist: blacklist.iter().map(|one| (*one).to_owned()).collect(),
+    let patterns = |whitelist: &[&str], blacklist: &[&str]| ScopePatterns {
+        whitelist: whitelist
+            .iter()
+            .map(|pattern| (*pattern).to_owned())
+            .collect(),
+        blacklist: blacklist
+            .iter()
+            .map(|pattern| (*pattern).to_owned())
+            .collect(),
     };
-    assert!(is_allowed_by("/a", &said(&[], &[])));
-    assert!(!is_allowed_by("/a", &said(&["/b/**"], &[])));
-    assert!(is_allowed_by("/b/a", &said(&["/b/**"], &[])));
-    assert!(!is_allowed_by("/b/.env", &said(&["/b/**"], &["**/.env"])));
-    assert!(!is_allowed_by("/a", &said(&[], &["/x/../y"])));
+    assert!(is_allowed_by("/a", &patterns(&[], &[])));
+    assert!(!is_allowed_by("/a", &patterns(&["/b/**"], &[])));
+    assert!(is_allowed_by("/b/a", &patterns(&["/b/**"], &[])));
+    assert!(!is_allowed_by(
+        "/b/.env",
+        &patterns(&["/b/**"], &["**/.env"])
+    ));
+    assert!(!is_allowed_by("/a", &patterns(&[], &["/x/../y"])));
 }

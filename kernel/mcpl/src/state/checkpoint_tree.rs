@@ -20,21 +20,21 @@ pub(crate) const TREE_BYTES: usize = 4 << 20;
 /// Bytes a checkpoint costs in addition to its texts.
 const CHECKPOINT_OVERHEAD: usize = 128;
 
-/// A place a server can be brought back to.
+/// A state that a server can be rolled back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The server's own id.
     pub id: Arc<str>,
-    /// What it came from, as the server said.
+    /// Its parent, as reported by the server.
     pub parent: Option<Arc<str>>,
-    /// When it was kept, in milliseconds since 1970.
+    /// When it was saved, in milliseconds since 1970.
     pub saved_at_ms: u64,
-    /// The state as JSON text; `None` where the server keeps it.
+    /// The state as JSON text; `None` if the server stores it.
     pub data: Option<Arc<str>>,
 }
 
 impl Checkpoint {
-    /// What it takes, in bytes.
+    /// Its size in bytes.
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
         let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
@@ -42,10 +42,10 @@ impl Checkpoint {
     }
 }
 
-/// What the next call of a tree carries (MCPL §8.4).
+/// The state in the next call of a tree (MCPL §8.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarriedState {
-    /// Nothing is known yet.
+    /// No state yet.
     Nothing,
     /// `state`: the data, as JSON text.
     State(Arc<str>),
@@ -53,24 +53,24 @@ pub enum CarriedState {
     Checkpoint(Arc<str>),
 }
 
-/// What a result does to its tree.
+/// The effect of a result on its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeStep {
-    /// Nothing: it names where the tree stands.
+    /// None: it names the current checkpoint.
     Stay,
     /// A new checkpoint.
     Grow(Checkpoint),
-    /// Back, or over to another branch.
+    /// Back, or to another branch.
     Move(Arc<str>),
 }
 
-/// Why what a server answered as its state is not kept.
+/// Why a server's state is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// It cannot be read.
+    /// Not the form of MCPL.
     #[error("the state in the result is not as MCPL has it: {0}")]
     Malformed(String),
-    /// No id that can be kept.
+    /// The id is invalid.
     #[error("a checkpoint's id is a text of 1 to {MAX_ID} bytes without control characters")]
     InvalidId,
     /// The id is another checkpoint's.
@@ -82,22 +82,22 @@ pub enum StateError {
     /// `data` and `patch` together.
     #[error("it has `data` and `patch`, which say two things")]
     DataAndPatch,
-    /// A patch of nothing.
+    /// A patch without a parent.
     #[error("a patch needs a parent, and there is none")]
     NoParent,
-    /// The parent was never there, or is gone.
+    /// The parent is unknown, or was pruned.
     #[error("its parent {0:?} is not known, so the patch is not applied")]
     UnknownParent(String),
-    /// The server keeps the parent's data itself.
+    /// The server stores the parent's data itself.
     #[error("of its parent {0:?} the kernel has no data to apply the patch to")]
     OpaqueParent(String),
-    /// The patch does not fit.
+    /// The patch cannot be applied.
     #[error("the patch is not applied: {0}")]
     Patch(PatchError),
-    /// The data cannot be kept.
+    /// The data cannot be stored.
     #[error("the data is not kept: {0}")]
     Data(PatchError),
-    /// No room.
+    /// The capacity is used up.
     #[error("the states of this server take all the room there is for one server")]
     Full,
 }
@@ -105,7 +105,7 @@ pub enum StateError {
 /// The checkpoints of one server, feature set, agent and session.
 #[derive(Clone, Debug, Default)]
 pub struct StateTree {
-    /// By their number; numbers grow.
+    /// By increasing number.
     checkpoints: BTreeMap<u64, Checkpoint>,
     by_id: HashMap<Arc<str>, u64>,
     next: u64,
@@ -117,7 +117,7 @@ pub struct StateTree {
 }
 
 impl StateTree {
-    /// What the next call carries.
+    /// The state in the next call.
     #[must_use]
     pub(crate) fn carried_state(&self) -> CarriedState {
         match self.current() {
@@ -129,7 +129,7 @@ impl StateTree {
         }
     }
 
-    /// Where it stands.
+    /// The current checkpoint.
     #[must_use]
     pub fn current(&self) -> Option<&Checkpoint> {
         self.checkpoints.get(&self.current?)
@@ -141,43 +141,43 @@ impl StateTree {
         self.by_id.contains_key(id)
     }
 
-    /// What its checkpoints take, in bytes.
+    /// Size of its checkpoints, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many checkpoints were taken out for room.
+    /// Number of pruned checkpoints.
     #[must_use]
     pub fn pruned(&self) -> u64 {
         self.pruned
     }
 
-    /// All checkpoints, the oldest first, each with the place of its parent among them: an earlier one, or none.
+    /// All checkpoints, the oldest first, each with the index of its parent, if it still exists.
     pub fn lineage(&self) -> impl Iterator<Item = (&Checkpoint, Option<usize>)> {
         self.checkpoints.iter().map(|(number, checkpoint)| {
             let parent = checkpoint.parent.as_ref();
             let parent = parent.and_then(|id| self.by_id.get(id));
             let earlier = parent.filter(|parent| *parent < number);
-            let place = earlier.map(|parent| self.checkpoints.range(..parent).count());
-            (checkpoint, place)
+            let index = earlier.map(|parent| self.checkpoints.range(..parent).count());
+            (checkpoint, index)
         })
     }
 
-    /// What this answer of a server does, at this time.
+    /// The effect of a server's result at this time.
     ///
     /// # Errors
-    /// [`StateError`]: the tree stays as it is.
-    pub fn evaluate(&self, said: &ResultState<'_>, at: u64) -> Result<TreeStep, StateError> {
-        let id = &*said.checkpoint;
-        let parent = said.parent.as_deref();
+    /// [`StateError`]: the tree is unchanged.
+    pub fn evaluate(&self, result: &ResultState<'_>, now_ms: u64) -> Result<TreeStep, StateError> {
+        let id = &*result.checkpoint;
+        let parent = result.parent.as_deref();
         if !is_id(id) || !parent.is_none_or(is_id) {
             return Err(StateError::InvalidId);
         }
         if parent == Some(id) {
             return Err(StateError::OwnParent(id.to_owned()));
         }
-        let data = match (said.data, said.patch) {
+        let data = match (result.data, result.patch) {
             (Some(_), Some(_)) => return Err(StateError::DataAndPatch),
             (Some(data), None) => {
                 Some(patch::normalize_state(data.get()).map_err(StateError::Data)?)
@@ -198,7 +198,7 @@ impl StateTree {
         Ok(TreeStep::Grow(Checkpoint {
             id: id.into(),
             parent: parent.map(Into::into),
-            saved_at_ms: at,
+            saved_at_ms: now_ms,
             data: data.map(Into::into),
         }))
     }
@@ -213,7 +213,7 @@ impl StateTree {
         patch::apply_patch(data, patch).map_err(StateError::Patch)
     }
 
-    /// Takes a step that was judged, and prunes what is too much.
+    /// Applies an evaluated step, and prunes beyond the limits.
     pub(crate) fn apply(&mut self, step: TreeStep) {
         match step {
             TreeStep::Stay => {}
@@ -235,16 +235,16 @@ impl StateTree {
         }
     }
 
-    /// Takes out the oldest checkpoint but the current one; false when there is none.
+    /// Prunes the oldest checkpoint except the current one; false without one.
     pub(crate) fn prune(&mut self) -> bool {
         let current = self.current;
         let mut numbers = self.checkpoints.keys().copied();
         let Some(oldest) = numbers.find(|number| Some(*number) != current) else {
             return false;
         };
-        if let Some(gone) = self.checkpoints.remove(&oldest) {
-            self.bytes -= gone.bytes();
-            self.by_id.remove(&gone.id);
+        if let Some(pruned) = self.checkpoints.remove(&oldest) {
+            self.bytes -= pruned.bytes();
+            self.by_id.remove(&pruned.id);
             self.pruned += 1;
         }
         true

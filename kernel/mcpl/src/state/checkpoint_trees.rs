@@ -8,16 +8,16 @@ use mgp_protocol::ids::AgentId;
 use super::checkpoint_tree::{CarriedState, Checkpoint, StateError, StateTree, TreeStep};
 use super::record::{StateRecord, TreeChange, TreeKey};
 
-/// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
-/// ended first goes, and where none has ended, a new one is refused.
+/// Most trees of one server: more sessions than one machine's agents have open at once. Beyond it the tree whose
+/// session ended first is evicted, and if none has ended, a new one is rejected.
 pub(crate) const MAX_TREES: usize = 1024;
-/// Trees of one agent at one server, so that one agent does not use up those of all.
+/// Most trees of one agent at one server, so that one agent does not use up those of all.
 pub(crate) const MAX_TREES_OF_AGENT: usize = 256;
-/// What the trees of one server hold together, in bytes. At the bound first the trees of sessions that have ended go,
-/// then the oldest checkpoints; where only current ones are left, a new state is refused.
+/// Total size of one server's trees, in bytes. Beyond it trees of ended sessions are evicted first, then the oldest
+/// checkpoints; if only current ones are left, a new state is rejected.
 pub(crate) const SERVER_BYTES: usize = 32 << 20;
 
-/// No room for another tree.
+/// No capacity for another tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MAX_TREES} states of this server are in use, or {MAX_TREES_OF_AGENT} by this agent; end some sessions, or keep its state by agent"
@@ -32,7 +32,7 @@ pub struct StateTrees {
 }
 
 impl StateTrees {
-    /// The trees that these records make.
+    /// Replays these records.
     #[must_use]
     pub fn from_records(records: Vec<StateRecord>) -> Self {
         let mut trees = Self::default();
@@ -53,13 +53,13 @@ impl StateTrees {
         self.trees.get(key)
     }
 
-    /// What all of them take, in bytes.
+    /// Their total size, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the next call of this tree carries.
+    /// The state in the next call of this tree.
     #[must_use]
     pub fn carried_state(&self, key: &TreeKey) -> CarriedState {
         self.trees
@@ -67,7 +67,7 @@ impl StateTrees {
             .map_or(CarriedState::Nothing, StateTree::carried_state)
     }
 
-    /// Whether a tree may be in use: it is there, or there is room for it.
+    /// Checks that a tree exists, or that there is capacity for it.
     ///
     /// # Errors
     /// [`TreeLimitError`]
@@ -87,7 +87,7 @@ impl StateTrees {
         }
     }
 
-    /// Whether there is room for a step that was judged.
+    /// Checks the capacity for an evaluated step.
     ///
     /// # Errors
     /// [`StateError::Accept`]: the tree stays as it is.
@@ -107,7 +107,7 @@ impl StateTrees {
         }
     }
 
-    /// Carries out what was judged, or reads what was written down.
+    /// Applies a new record, or replays a stored one.
     pub fn apply(&mut self, record: StateRecord) {
         let (key, happened) = record.into_parts();
         match happened {
@@ -116,7 +116,7 @@ impl StateTrees {
                 let tree = self.trees.entry(key.clone()).or_default();
                 let before = tree.bytes();
                 tree.apply(step);
-                // A session that has ended does not begin again.
+                // An ended session does not start again.
                 tree.ended_at_ms = tree.ended_at_ms.filter(|_| key.session.is_some());
                 self.bytes = self.bytes + tree.bytes() - before;
                 self.evict(&key);
@@ -130,7 +130,7 @@ impl StateTrees {
         }
     }
 
-    /// The records of the trees whose sessions end with this one.
+    /// The records that end the trees of this session.
     #[must_use]
     pub fn session_end_records(&self, agent: &AgentId, session: &str, at: u64) -> Vec<StateRecord> {
         let of = |key: &&TreeKey| {
@@ -140,8 +140,7 @@ impl StateTrees {
         keys.map(|tree| StateRecord::Ended { tree, at }).collect()
     }
 
-    /// The records that end every session, as no session outlives the kernel; of a server that is not there any more
-    /// (`gone`) those that end everything.
+    /// The records that end every session, as no session outlives the kernel; for a removed server (`gone`), all trees.
     #[must_use]
     pub fn all_end_records(&self, gone: bool, at: u64) -> Vec<StateRecord> {
         let open = |(key, tree): &(&TreeKey, &StateTree)| {
@@ -151,7 +150,7 @@ impl StateTrees {
         keys.map(|tree| StateRecord::Ended { tree, at }).collect()
     }
 
-    /// The records that take out the trees of sessions that ended longer than `keep` milliseconds ago.
+    /// The records that remove trees of sessions that ended more than `keep` milliseconds ago.
     #[must_use]
     pub fn expire_records(&self, now: u64, keep: u64) -> Vec<StateRecord> {
         let old = |ended: u64| now.saturating_sub(ended) >= keep;
@@ -160,7 +159,7 @@ impl StateTrees {
         keys.map(|tree| StateRecord::Dropped { tree }).collect()
     }
 
-    /// Records that make the same trees, without what was pruned.
+    /// Records of the same trees, without pruned checkpoints.
     #[must_use]
     pub fn to_records(&self) -> Vec<StateRecord> {
         let mut records = Vec::new();
@@ -187,8 +186,8 @@ impl StateTrees {
         }
     }
 
-    /// Takes out what is too much: first trees that have ended, the one that ended first before others, then the
-    /// oldest checkpoints of the largest tree. The tree that just grew keeps where it stands.
+    /// Evicts beyond the limits: first ended trees, in order of their end, then the oldest checkpoints of the largest
+    /// tree. The tree that just grew keeps its current checkpoint.
     fn evict(&mut self, grown: &TreeKey) {
         while self.trees.len() > MAX_TREES || self.bytes > SERVER_BYTES {
             let ended = self.trees.iter().filter(|(key, _)| *key != grown);

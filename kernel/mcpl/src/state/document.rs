@@ -1,20 +1,19 @@
-//! A JSON document that is edited without being understood: numbers keep their digits, strings their escapes, members
-//! their order. Read from text that serde_json has judged.
+//! An editable JSON document: numbers keep their digits, strings their escapes, members their order. Parsed from text
+//! that serde_json has accepted.
 
 use std::borrow::Cow;
 
 use mgp_json::{Token, Tokens, find_duplicate, number, quote, unquote};
 
-/// Deepest nesting of a document. A server that holds a state needs a handful; readers of it, of this kernel and of
-/// others, recurse.
+/// Deepest nesting of a document. States need a handful of levels, and readers recurse.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Largest document, in bytes of text: it goes with every call.
+/// Largest document, in bytes of text: every call carries it.
 pub(crate) const MAX_BYTES: usize = 512 << 10;
-/// Steps that one patch may take: every node that is looked at, moved or compared is one. More than the largest
-/// document needs many times over, and less than a tenth of a second.
+/// Steps of one patch: each node that is visited, moved or compared is one. Many times what the largest document
+/// needs, and less than a tenth of a second.
 pub(super) const MAX_WORK: usize = 16 << 20;
 
-/// Why a text is no document of a state, or a patch cannot be applied.
+/// Why a state's text is invalid, or a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// More than [`MAX_BYTES`].
@@ -23,13 +22,13 @@ pub enum PatchError {
     /// Deeper than [`MAX_DEPTH`].
     #[error("it is nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// It would take too long.
+    /// More than the work budget.
     #[error("it takes more work than a patch may")]
     TooMuchWork,
-    /// One name twice in an object.
+    /// A duplicate name in an object.
     #[error("an object has the member {0:?} twice")]
     Duplicate(String),
-    /// No JSON that every reader reads alike.
+    /// Text that JSON readers disagree on.
     #[error("it holds text that not every reader of JSON reads alike")]
     Unreadable,
     /// Not an array of operations.
@@ -38,17 +37,17 @@ pub enum PatchError {
         super::patch::MAX_OPERATIONS
     )]
     NotAPatch,
-    /// An operation that is none.
+    /// An invalid operation.
     #[error("operation {at}: {why}")]
     Operation {
-        /// Which one, from 0.
+        /// Its index.
         at: usize,
         /// What is wrong with it.
         why: &'static str,
     },
 }
 
-/// What may still be done for one patch.
+/// Remaining steps of one patch.
 #[derive(Debug)]
 pub(super) struct WorkBudget(usize);
 
@@ -66,7 +65,7 @@ impl WorkBudget {
 /// One value of a document.
 #[derive(Clone, Debug)]
 pub(super) enum JsonNode<'a> {
-    /// A string, number, `true`, `false` or `null`, as it was written.
+    /// A string, number, `true`, `false` or `null`, verbatim.
     Scalar(&'a str),
     Array(Vec<JsonNode<'a>>),
     Object(Vec<JsonMember<'a>>),
@@ -75,9 +74,9 @@ pub(super) enum JsonNode<'a> {
 /// A member of an object.
 #[derive(Clone, Debug)]
 pub(super) struct JsonMember<'a> {
-    /// Its name as it is meant.
+    /// Its name, unescaped.
     pub(super) name: Cow<'a, str>,
-    /// Its name as it was written, quotes included.
+    /// Its name verbatim, quotes included.
     raw_name: Cow<'a, str>,
     pub(super) value: JsonNode<'a>,
 }
@@ -94,17 +93,17 @@ impl<'a> JsonMember<'a> {
     }
 }
 
-/// How large and deep a value is.
+/// Size and depth of a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JsonExtent {
-    /// Of its text without spaces.
+    /// Bytes of its text without spaces.
     pub(super) bytes: usize,
-    /// 0 for what holds nothing.
+    /// 0 for an empty or scalar value.
     pub(super) depth: usize,
 }
 
 impl<'a> JsonNode<'a> {
-    /// Reads a text that serde_json took for JSON.
+    /// Parses text that serde_json has accepted.
     pub(super) fn read(text: &'a str) -> Result<Self, PatchError> {
         let mut tokens = Tokens::new(text);
         let node = parse_value(tokens.next(), &mut tokens, MAX_DEPTH)?;
@@ -114,7 +113,7 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// How large and deep it is.
+    /// Its size and depth.
     pub(super) fn extent(&self, work: &mut WorkBudget) -> Result<JsonExtent, PatchError> {
         work.spend(1)?;
         let (mut bytes, mut depth) = (2, 0);
@@ -140,26 +139,26 @@ impl<'a> JsonNode<'a> {
         Ok(JsonExtent { bytes, depth })
     }
 
-    /// True for the same value (RFC 6902, section 4.6): numbers by what they are, members in any order.
-    pub(super) fn equals(&self, other: &Self, work: &mut WorkBudget) -> Result<bool, PatchError> {
+    /// True for equal values (RFC 6902, section 4.6): numbers by value, members in any order.
+    pub(super) fn equals(&self, right: &Self, work: &mut WorkBudget) -> Result<bool, PatchError> {
         work.spend(1)?;
-        match (self, other) {
-            (Self::Scalar(one), Self::Scalar(other)) => {
-                work.spend(one.len() / 8)?;
-                Ok(scalars_equal(one, other))
+        match (self, right) {
+            (Self::Scalar(left), Self::Scalar(right)) => {
+                work.spend(left.len() / 8)?;
+                Ok(scalars_equal(left, right))
             }
-            (Self::Array(one), Self::Array(other)) if one.len() == other.len() => {
-                for (one, other) in one.iter().zip(other) {
-                    if !one.equals(other, work)? {
+            (Self::Array(left), Self::Array(right)) if left.len() == right.len() => {
+                for (left, right) in left.iter().zip(right) {
+                    if !left.equals(right, work)? {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
-            (Self::Object(one), Self::Object(other)) if one.len() == other.len() => {
-                let (one, other) = (sort_by_name(one, work)?, sort_by_name(other, work)?);
-                for (one, other) in one.into_iter().zip(other) {
-                    if one.name != other.name || !one.value.equals(&other.value, work)? {
+            (Self::Object(left), Self::Object(right)) if left.len() == right.len() => {
+                let (left, right) = (sort_by_name(left, work)?, sort_by_name(right, work)?);
+                for (left, right) in left.into_iter().zip(right) {
+                    if left.name != right.name || !left.value.equals(&right.value, work)? {
                         return Ok(false);
                     }
                 }
@@ -205,16 +204,16 @@ fn sort_by_name<'m, 'a>(
 ) -> Result<Vec<&'m JsonMember<'a>>, PatchError> {
     work.spend(members.len().saturating_mul(4))?;
     let mut sorted: Vec<_> = members.iter().collect();
-    sorted.sort_by(|one, other| one.name.cmp(&other.name));
+    sorted.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(sorted)
 }
 
-fn scalars_equal(one: &str, other: &str) -> bool {
+fn scalars_equal(left: &str, right: &str) -> bool {
     let kind = |text: &str| text.as_bytes().first().copied();
-    match (kind(one), kind(other)) {
-        (Some(b'"'), Some(b'"')) => one == other || unquote(one) == unquote(other),
-        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => number::are_equal(one, other),
-        _ => one == other,
+    match (kind(left), kind(right)) {
+        (Some(b'"'), Some(b'"')) => left == right || unquote(left) == unquote(right),
+        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => number::are_equal(left, right),
+        _ => left == right,
     }
 }
 
@@ -277,7 +276,7 @@ fn next_entry<'a>(
     }
 }
 
-/// The members, unless two have one name: which of them counts, readers disagree on.
+/// Rejects duplicate names, on which readers disagree.
 fn check_unique(members: Vec<JsonMember<'_>>) -> Result<Vec<JsonMember<'_>>, PatchError> {
     let mut names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
     match find_duplicate(&mut names) {

@@ -1,4 +1,4 @@
-//! JSON Patch (RFC 6902): applied whole or not at all, with bounds on what it may make and on what it may cost.
+//! JSON Patch (RFC 6902): atomic, with bounds on its result and its work.
 
 use mgp_json::{lookalike, members, unquote};
 use serde::Deserialize;
@@ -8,13 +8,13 @@ use super::document::{
     JsonExtent, JsonMember, JsonNode, MAX_BYTES, MAX_DEPTH, PatchError, WorkBudget,
 };
 
-/// Operations of one patch. A server that changes more than this at once sends its state as a whole.
+/// Most operations of one patch. A server with more changes sends its whole state.
 pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
 /// The text of `data` after `patch`, both as JSON text.
 ///
 /// # Errors
-/// [`PatchError`]: nothing of the patch is applied.
+/// [`PatchError`]: no operation is applied.
 pub fn apply_patch(data: &str, patch: &str) -> Result<String, PatchError> {
     if data.len() > MAX_BYTES || patch.len() > MAX_BYTES {
         return Err(PatchError::TooLarge);
@@ -36,7 +36,7 @@ pub fn apply_patch(data: &str, patch: &str) -> Result<String, PatchError> {
     patched.into_text()
 }
 
-/// The text of a whole state, without spaces, if it is one that can be kept.
+/// The text of a valid state, without spaces.
 ///
 /// # Errors
 /// [`PatchError`]
@@ -55,7 +55,7 @@ impl From<PatchError> for ApplyError {
     }
 }
 
-/// What an operation says, each value once.
+/// A parsed operation; duplicate members are rejected.
 #[derive(Debug, Deserialize)]
 struct RawOperation<'a> {
     op: &'a RawValue,
@@ -80,16 +80,16 @@ impl<'a> PatchOperation<'a> {
         if members(text).is_none() {
             return Err(ApplyError::Reason("it is no object"));
         }
-        let said: RawOperation<'a> = lookalike::from_object(text).map_err(|_| {
+        let raw: RawOperation<'a> = lookalike::from_object(text).map_err(|_| {
             ApplyError::Reason("`op` or `path` is missing, or a member stands twice")
         })?;
-        let path = JsonPointer::parse(Some(said.path), "`path` is no JSON Pointer")?;
-        let from = || JsonPointer::parse(said.from, "`from` is missing, or no JSON Pointer");
+        let path = JsonPointer::parse(Some(raw.path), "`path` is no JSON Pointer")?;
+        let from = || JsonPointer::parse(raw.from, "`from` is missing, or no JSON Pointer");
         let value = || {
-            let value = said.value.ok_or(ApplyError::Reason("`value` is missing"))?;
+            let value = raw.value.ok_or(ApplyError::Reason("`value` is missing"))?;
             JsonNode::read(value.get()).map_err(ApplyError::from)
         };
-        let op = unquote(said.op.get()).ok_or(ApplyError::Reason("`op` is no text"))?;
+        let op = unquote(raw.op.get()).ok_or(ApplyError::Reason("`op` is no text"))?;
         Ok(match &*op {
             "add" => Self::Add(path, value()?),
             "remove" => Self::Remove(path),
@@ -108,23 +108,23 @@ impl<'a> PatchOperation<'a> {
     }
 }
 
-/// A JSON Pointer (RFC 6901): the names on the way.
+/// A JSON Pointer (RFC 6901): the names of its path.
 struct JsonPointer(Vec<String>);
 
 impl JsonPointer {
-    fn parse(said: Option<&RawValue>, no: &'static str) -> Result<Self, ApplyError> {
-        let text = said.and_then(|said| unquote(said.get()));
-        let text = text.ok_or(ApplyError::Reason(no))?;
+    fn parse(raw: Option<&RawValue>, error: &'static str) -> Result<Self, ApplyError> {
+        let text = raw.and_then(|raw| unquote(raw.get()));
+        let text = text.ok_or(ApplyError::Reason(error))?;
         let mut words = text.split('/');
         if words.next() != Some("") {
-            return Err(ApplyError::Reason(no));
+            return Err(ApplyError::Reason(error));
         }
         let mut names = Vec::new();
         for word in words {
             if names.len() == MAX_DEPTH {
                 return Err(PatchError::TooDeep.into());
             }
-            names.push(unescape_token(word).ok_or(ApplyError::Reason(no))?);
+            names.push(unescape_token(word).ok_or(ApplyError::Reason(error))?);
         }
         Ok(Self(names))
     }
@@ -134,7 +134,7 @@ impl JsonPointer {
     }
 }
 
-/// A word of a pointer as it is meant: `~1` is `/`, `~0` is `~`, and nothing else begins with `~`.
+/// Unescapes a token: `~1` is `/`, `~0` is `~`, any other `~` is invalid.
 fn unescape_token(word: &str) -> Option<String> {
     let mut parts = word.split('~');
     let mut all = parts.next()?.to_owned();
@@ -149,7 +149,7 @@ fn unescape_token(word: &str) -> Option<String> {
     Some(all)
 }
 
-/// An index of an array: digits, no zero before others.
+/// An array index: digits without leading zeros.
 fn parse_index(name: &str, below: usize) -> Result<usize, ApplyError> {
     let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if !digits || (name.len() > 1 && name.starts_with('0')) {
@@ -163,7 +163,7 @@ fn parse_index(name: &str, below: usize) -> Result<usize, ApplyError> {
 
 const NOT_THERE: ApplyError = ApplyError::Reason("there is no such place");
 
-/// A document that is being changed, with its size.
+/// A document during a patch, with its size.
 struct PatchedDocument<'a> {
     root: JsonNode<'a>,
     bytes: usize,
@@ -177,7 +177,7 @@ impl<'a> PatchedDocument<'a> {
         Ok(Self { root, bytes, work })
     }
 
-    /// Its text; what moved deeper than allowed shows here.
+    /// Its text; checks the depth, which moves may have increased.
     fn into_text(mut self) -> Result<String, PatchError> {
         let JsonExtent { bytes, depth } = self.root.extent(&mut WorkBudget::new())?;
         if depth > MAX_DEPTH {
@@ -199,9 +199,9 @@ impl<'a> PatchedDocument<'a> {
             PatchOperation::Remove(path) => self.remove(path).map(|_| ()),
             PatchOperation::Replace(path, value) => {
                 let grown = value.extent(&mut self.work)?;
-                let place = resolve(&mut self.root, &path.0, &mut self.work)?;
-                let was = place.extent(&mut self.work)?;
-                *place = value.clone();
+                let target = resolve(&mut self.root, &path.0, &mut self.work)?;
+                let was = target.extent(&mut self.work)?;
+                *target = value.clone();
                 self.bytes = self.bytes.saturating_sub(was.bytes);
                 self.account_growth(grown, path)
             }
@@ -218,7 +218,7 @@ impl<'a> PatchedDocument<'a> {
             PatchOperation::Copy { from, to } => {
                 let value = resolve(&mut self.root, &from.0, &mut self.work)?;
                 let grown = value.extent(&mut self.work)?;
-                // Before it is copied: a patch that doubles its document ends here.
+                // Checked before the copy, to stop patches that double their document.
                 if self.bytes + grown.bytes > MAX_BYTES {
                     return Err(PatchError::TooLarge.into());
                 }
@@ -226,8 +226,8 @@ impl<'a> PatchedDocument<'a> {
                 self.add(to, value)
             }
             PatchOperation::Test(path, value) => {
-                let place = resolve(&mut self.root, &path.0, &mut self.work)?;
-                if place.equals(value, &mut self.work)? {
+                let target = resolve(&mut self.root, &path.0, &mut self.work)?;
+                if target.equals(value, &mut self.work)? {
                     Ok(())
                 } else {
                     Err(ApplyError::Reason("the test does not hold"))
@@ -243,9 +243,9 @@ impl<'a> PatchedDocument<'a> {
             self.bytes = 0;
             return self.account_growth(grown, path);
         };
-        let place = resolve(&mut self.root, before, &mut self.work)?;
-        let mut gone = 0;
-        match place {
+        let target = resolve(&mut self.root, before, &mut self.work)?;
+        let mut removed = 0;
+        match target {
             JsonNode::Array(items) => {
                 let at = match last.as_str() {
                     "-" => items.len(),
@@ -258,7 +258,7 @@ impl<'a> PatchedDocument<'a> {
                 self.work.spend(members.len())?;
                 match members.iter_mut().find(|member| member.name == *last) {
                     Some(member) => {
-                        gone = member.value.extent(&mut self.work)?.bytes;
+                        removed = member.value.extent(&mut self.work)?.bytes;
                         member.value = value;
                     }
                     None => members.push(JsonMember::new(last.clone(), value)),
@@ -266,14 +266,14 @@ impl<'a> PatchedDocument<'a> {
             }
             JsonNode::Scalar(_) => return Err(NOT_THERE),
         }
-        self.bytes = (self.bytes + last.len() + 4).saturating_sub(gone);
+        self.bytes = (self.bytes + last.len() + 4).saturating_sub(removed);
         self.account_growth(grown, path)
     }
 
     fn remove(&mut self, path: &JsonPointer) -> Result<JsonNode<'a>, ApplyError> {
         let (last, before) = path.0.split_last().ok_or(NOT_THERE)?;
-        let place = resolve(&mut self.root, before, &mut self.work)?;
-        let gone = match place {
+        let target = resolve(&mut self.root, before, &mut self.work)?;
+        let removed = match target {
             JsonNode::Array(items) => {
                 let at = parse_index(last, items.len())?;
                 self.work.spend(items.len() - at)?;
@@ -286,16 +286,16 @@ impl<'a> PatchedDocument<'a> {
             }
             JsonNode::Scalar(_) => return Err(NOT_THERE),
         };
-        let bytes = gone.extent(&mut self.work)?.bytes;
+        let bytes = removed.extent(&mut self.work)?.bytes;
         self.bytes = self.bytes.saturating_sub(bytes);
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Counts what was put at `path`.
+    /// Accounts for the value added at `path`.
     fn account_growth(&mut self, by: JsonExtent, path: &JsonPointer) -> Result<(), ApplyError> {
         self.bytes += by.bytes;
         if self.bytes > MAX_BYTES {
-            // What was counted is never too little; now it is counted anew.
+            // The count is an upper bound; measure again.
             self.bytes = self.root.extent(&mut self.work)?.bytes;
         }
         if self.bytes > MAX_BYTES {
@@ -309,15 +309,15 @@ impl<'a> PatchedDocument<'a> {
     }
 }
 
-/// The value at the end of this way.
+/// The value at this path.
 fn resolve<'n, 'a>(
     root: &'n mut JsonNode<'a>,
     names: &[String],
     work: &mut WorkBudget,
 ) -> Result<&'n mut JsonNode<'a>, ApplyError> {
-    let mut place = root;
+    let mut target = root;
     for name in names {
-        place = match place {
+        target = match target {
             JsonNode::Array(items) => {
                 let at = parse_index(name, items.len())?;
                 items.get_mut(at).ok_or(NOT_THERE)?
@@ -330,5 +330,5 @@ fn resolve<'n, 'a>(
             JsonNode::Scalar(_) => return Err(NOT_THERE),
         };
     }
-    Ok(place)
+    Ok(target)
 }

@@ -1,5 +1,5 @@
-//! What is written down of the trees of one server, in the order it happened. An entry of a journal is shorter than a
-//! state may be, so a record is cut into pieces.
+//! Journal records of one server's trees, in order. A journal entry is shorter than a state may be, so a record is
+//! split into pieces.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use serde_json::value::RawValue;
 
 use super::checkpoint_tree::{Checkpoint, TreeStep};
 
-/// Whose tree it is, at one server.
+/// Identifies a tree at one server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TreeKey {
     /// The feature set, by the server's own name.
     pub set: Arc<str>,
-    /// The agent; `None` where all share it.
+    /// The agent; `None` if all agents share the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// One session of the agent; `None` where all of its sessions share it.
+    /// The agent's session; `None` if all of its sessions share the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Arc<str>>,
 }
 
-/// One thing that happened to a tree.
+/// A change of a tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateRecord {
     /// A new checkpoint.
     Grown(GrownRecord),
-    /// It stands at another checkpoint.
+    /// The current checkpoint changed.
     Moved {
         /// Which tree.
         tree: TreeKey,
@@ -43,7 +43,7 @@ pub enum StateRecord {
         /// When, in milliseconds since 1970.
         at: u64,
     },
-    /// It was taken out.
+    /// The tree was removed.
     Dropped {
         /// Which tree.
         tree: TreeKey,
@@ -68,7 +68,7 @@ const BEGINS: u8 = 1;
 const ENDS: u8 = 2;
 
 impl StateRecord {
-    /// What is written down of a step; `None` of one that changes nothing.
+    /// The record of a step; `None` if it changes nothing.
     #[must_use]
     pub fn from_step(tree: &TreeKey, step: &TreeStep) -> Option<Self> {
         let tree = tree.clone();
@@ -95,7 +95,7 @@ impl StateRecord {
         })
     }
 
-    /// Which tree, and what happens to it.
+    /// The tree and its change.
     pub(super) fn into_parts(self) -> (TreeKey, TreeChange) {
         match self {
             Self::Grown(grown) => (
@@ -113,7 +113,7 @@ impl StateRecord {
         }
     }
 
-    /// As entries of a journal, to be appended together.
+    /// The journal entries, to be appended together.
     #[must_use]
     pub fn to_pieces(&self) -> Vec<Vec<u8>> {
         let text = serde_json::to_vec(self).expect("a record is always JSON");
@@ -130,20 +130,20 @@ impl StateRecord {
         pieces
     }
 
-    /// The records of these entries. One whose end never came was never acknowledged, and is left out; so is what no
-    /// version of this kernel has written.
+    /// The records of these entries. Incomplete ones were never acknowledged and are skipped, as are entries of unknown
+    /// form.
     #[must_use]
     pub fn from_entries(entries: &[Vec<u8>]) -> Vec<Self> {
         let (mut records, mut text) = (Vec::new(), Vec::new());
         for entry in entries {
-            let Some((mark, piece)) = entry.split_first() else {
+            let Some((flags, piece)) = entry.split_first() else {
                 continue;
             };
-            if mark & BEGINS != 0 {
+            if flags & BEGINS != 0 {
                 text.clear();
             }
             text.extend_from_slice(piece);
-            if mark & ENDS != 0 {
+            if flags & ENDS != 0 {
                 records.extend(serde_json::from_slice(&text).ok());
                 text.clear();
             }
@@ -152,7 +152,7 @@ impl StateRecord {
     }
 }
 
-/// What happens to a tree.
+/// A change, without its tree.
 pub(super) enum TreeChange {
     Step(TreeStep),
     Ended(u64),

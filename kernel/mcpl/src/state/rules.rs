@@ -1,4 +1,4 @@
-//! Whose a state is: `[mcpl.state]` of the configuration.
+//! `[mcpl.state]` of the configuration: who shares a state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,13 @@ use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::names;
 
-/// How long the state of a session is kept after its end, where the configuration says nothing: a person who
-/// finds that something is wrong can still look and go back the next day.
+/// Default time that the state of an ended session is kept: a person can still look and roll back the next day.
 const KEEP_ENDED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Who goes on from one state.
+/// Who shares a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedBy {
-    /// Nobody: nothing is kept, and calls carry nothing.
+    /// Nobody: no state is stored or carried.
     Nobody,
     /// One session of one agent.
     #[default]
@@ -26,7 +25,7 @@ pub enum SharedBy {
 }
 
 impl SharedBy {
-    /// Reads the word of the configuration.
+    /// Parses the configured value.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -42,13 +41,13 @@ impl SharedBy {
 /// `[mcpl.state]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRules {
-    /// Where nothing else is said.
+    /// The default.
     pub shared_by: SharedBy,
     /// By `SERVER.SET`.
     pub sets: BTreeMap<String, SharedBy>,
     /// How long the state of a session is kept after its end.
     pub keep_ended: Duration,
-    /// The agents that are given rolling back as a tool, `*` for all.
+    /// The agents that have rollback as a tool, `*` for all.
     pub tool_for: Vec<String>,
 }
 
@@ -64,14 +63,14 @@ impl Default for StateRules {
 }
 
 impl StateRules {
-    /// Who goes on from the states of this set.
+    /// Who shares the states of this set.
     #[must_use]
     pub fn shared_by(&self, server: &ServerId, set: &str) -> SharedBy {
-        let own = self.sets.get(&names::set_name(&server.server(), set));
-        own.copied().unwrap_or(self.shared_by)
+        let configured = self.sets.get(&names::set_name(&server.server(), set));
+        configured.copied().unwrap_or(self.shared_by)
     }
 
-    /// True when this agent is given rolling back as a tool.
+    /// True when this agent has rollback as a tool.
     #[must_use]
     pub fn has_tool(&self, agent: &AgentId) -> bool {
         let is = |one: &String| {

@@ -7,39 +7,42 @@ const LIMITS: FeedLimits = FeedLimits {
     bytes: 99,
 };
 
-/// A wake that is forgotten leaves the reader waiting for ever, which loom reports.
+/// A lost wakeup leaves the reader waiting for ever, which loom reports.
 #[test]
-fn whatever_is_pushed_is_read_or_told_as_overtaken() {
+fn each_event_is_read_or_reported_as_missed() {
     loom::model(|| {
         let all = Arc::new((Feed::new(), Wakeup::new(), Notify::new()));
         let writer = {
             let all = all.clone();
             thread::spawn(move || {
                 for event in 1..=3_u64 {
-                    let (feed, bell, woken) = &*all;
+                    let (feed, wakeup, woken) = &*all;
                     feed.push(event, 1, 0, LIMITS);
-                    if bell.signal() {
+                    if wakeup.signal() {
                         woken.notify();
                     }
                 }
             })
         };
-        let (feed, bell, woken) = &*all;
-        let mut place = 0;
-        while place < 3 {
+        let (feed, wakeup, woken) = &*all;
+        let mut cursor = 0;
+        while cursor < 3 {
             woken.wait();
-            bell.reset();
-            let read = feed.read(place, 9);
-            let first = read.events.first().map_or(place + 1, |(at, _)| *at);
+            wakeup.reset();
+            let read = feed.read(cursor, 9);
+            let first = read
+                .events
+                .first()
+                .map_or(cursor + 1, |(position, _)| *position);
             assert_eq!(
                 read.has_gap,
-                first > place + 1,
+                first > cursor + 1,
                 "a gap is told, and nothing else"
             );
-            for (at, event) in read.events {
-                assert_eq!(at, event);
-                assert!(at > place, "no event is read twice");
-                place = at;
+            for (position, event) in read.events {
+                assert_eq!(position, event);
+                assert!(position > cursor, "no event is read twice");
+                cursor = position;
             }
         }
         writer.join().unwrap();

@@ -17,7 +17,7 @@ fn read(feed: &Feed<char>, after: u64, most: usize) -> (String, bool) {
 }
 
 #[test]
-fn each_reader_reads_from_its_own_place() {
+fn each_reader_reads_from_its_own_position() {
     let feed = Feed::new();
     for item in ['a', 'b', 'c'] {
         feed.push(item, 1, 0, LIMITS);
@@ -31,7 +31,7 @@ fn each_reader_reads_from_its_own_place() {
 }
 
 #[test]
-fn the_oldest_go_by_number_and_by_weight_and_that_is_told() {
+fn the_oldest_are_evicted_by_count_and_weight_and_readers_learn_it() {
     let feed = Feed::new();
     for item in ['a', 'b', 'c', 'd'] {
         feed.push(item, 1, 0, LIMITS);
@@ -46,7 +46,7 @@ fn the_oldest_go_by_number_and_by_weight_and_that_is_told() {
 }
 
 #[test]
-fn places_of_lost_events_are_passed_over() {
+fn positions_of_lost_events_are_skipped() {
     let feed = Feed::new();
     feed.push('a', 1, 0, LIMITS);
     assert_eq!(feed.push('b', 1, 5, LIMITS), 7);
@@ -56,9 +56,9 @@ fn places_of_lost_events_are_passed_over() {
 }
 
 #[test]
-fn a_bell_wakes_once_until_it_is_settled() {
-    let bell = Wakeup::new();
-    assert_eq!([bell.signal(), bell.signal()], [true, false]);
-    bell.reset();
-    assert!(bell.signal());
+fn a_signal_wakes_once_until_reset() {
+    let wakeup = Wakeup::new();
+    assert_eq!([wakeup.signal(), wakeup.signal()], [true, false]);
+    wakeup.reset();
+    assert!(wakeup.signal());
 }

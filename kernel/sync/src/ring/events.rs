@@ -1,4 +1,4 @@
-//! The events held: a run of consecutive numbers, each with its lane.
+//! Held events with consecutive numbers, each with its lane.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ pub(super) struct RingEvent<T> {
     pub(super) item: T,
 }
 
-/// Grows at the newest end and shrinks at the oldest; the last one held is number `newest`.
+/// Grows at the newest end and shrinks at the oldest; the last event is number `newest`.
 pub(super) struct RingEvents<T> {
     events: VecDeque<RingEvent<T>>,
     newest_seq: u64,
@@ -26,12 +26,12 @@ impl<T> RingEvents<T> {
         self.events.len()
     }
 
-    /// The last number given, 0 before the first.
+    /// The last number assigned, 0 before the first.
     pub(super) fn newest_seq(&self) -> u64 {
         self.newest_seq
     }
 
-    /// The number of the oldest event held, or of the next one when none is.
+    /// The number of the oldest event, or of the next one if none is held.
     fn oldest_seq(&self) -> u64 {
         self.newest_seq + 1 - self.events.len() as u64
     }
@@ -41,7 +41,7 @@ impl<T> RingEvents<T> {
         self.newest_seq += 1;
     }
 
-    /// Takes the newest back: it was never there.
+    /// Undoes the latest push.
     pub(super) fn pop_newest(&mut self) -> Option<RingEvent<T>> {
         let event = self.events.pop_back()?;
         self.newest_seq -= 1;
@@ -53,14 +53,14 @@ impl<T> RingEvents<T> {
         self.events.pop_front().map(|event| (oldest, event))
     }
 
-    /// The weight of the event at a place, 0 being the oldest.
-    pub(super) fn weight_at(&self, place: usize) -> usize {
-        self.events[place].weight
+    /// The weight of the event at an index, 0 being the oldest.
+    pub(super) fn weight_at(&self, index: usize) -> usize {
+        self.events[index].weight
     }
 
     pub(super) fn lane_for_seq(&self, seq: u64) -> Option<u64> {
-        let place = usize::try_from(seq.checked_sub(self.oldest_seq())?).ok()?;
-        self.events.get(place).map(|event| event.lane)
+        let index = usize::try_from(seq.checked_sub(self.oldest_seq())?).ok()?;
+        self.events.get(index).map(|event| event.lane)
     }
 
     /// All events with their numbers, oldest first.
@@ -68,13 +68,13 @@ impl<T> RingEvents<T> {
         (self.oldest_seq()..).zip(&self.events)
     }
 
-    /// The first event of a lane after number `cursor`, which is none to come. Passes over what
-    /// other lanes had in between, so a reader passes over each event once.
+    /// The first event of a lane after `cursor`, which is not in the future. Skips events of other lanes; a reader
+    /// skips each event once.
     pub(super) fn first_after(&self, lane: u64, cursor: u64) -> Option<(u64, &T)> {
         let oldest = self.oldest_seq();
         let start = (cursor + 1).max(oldest);
-        let place = usize::try_from(start - oldest).expect("it is within what is held");
-        let mut rest = (start..).zip(self.events.range(place..));
+        let index = usize::try_from(start - oldest).expect("it is within what is held");
+        let mut rest = (start..).zip(self.events.range(index..));
         let (seq, event) = rest.find(|(_, event)| event.lane == lane)?;
         Some((seq, &event.item))
     }

@@ -1,6 +1,6 @@
-//! What lies under the ring's lock: the events held, and how far each lane and its reader has come.
+//! The state under the ring's lock: held events, lanes, and the cursors of readers.
 //!
-//! Nothing here wakes anyone: wakers come out, for the ring to wake once the lock is free.
+//! Methods return wakers, which the ring wakes after it has released the lock.
 
 use std::task::Waker;
 
@@ -10,14 +10,13 @@ use crate::number_map::NumberMap;
 
 pub(super) struct RingLog<T> {
     events: RingEvents<T>,
-    /// How many of the oldest are past the limits, held only because the first is awaited.
+    /// Count of the oldest beyond the limits, held only because a reader awaits the first.
     over_limit: usize,
-    /// The weight of those that are not.
+    /// Weight of the events within the limits.
     bytes: usize,
     lanes: NumberMap<RingLane>,
-    /// The newest event of all lanes that were forgotten.
+    /// The newest event of all forgotten lanes.
     removed_through: u64,
-    /// The number of the last reader.
     last_reader_id: u64,
     closed: bool,
 }
@@ -27,15 +26,15 @@ struct RingLane {
     reader: Option<ReaderSlot>,
     /// Its newest event, 0 before the first.
     newest_seq: u64,
-    /// The newest of its events that are gone; when that is `newest`, none is left.
+    /// Its newest evicted event; equal to `newest` if none is left.
     evicted_through: u64,
     closed: bool,
 }
 
-/// The place of the one reader of a lane.
+/// The only reader of a lane.
 struct ReaderSlot {
     reader_id: u64,
-    /// Up to here everything of the lane was taken, or is told as lost.
+    /// Up to here everything of the lane was taken or reported as lost.
     cursor: u64,
     has_lost_events: bool,
     waker: Option<Waker>,
@@ -58,7 +57,7 @@ impl<T> RingLog<T> {
         self.events.lane_for_seq(seq)
     }
 
-    /// Gives the event's number and the waker of who waits for it.
+    /// Returns the event's number and the waker of its waiting reader.
     pub(super) fn push(
         &mut self,
         event: RingEvent<T>,
@@ -77,12 +76,12 @@ impl<T> RingLog<T> {
         (self.over_limit, self.bytes) = (overdue, bytes);
         let lane = self.lanes.entry(key).or_default();
         lane.newest_seq = self.events.newest_seq();
-        let waker = lane.reader.as_mut().and_then(|seat| seat.waker.take());
+        let waker = lane.reader.as_mut().and_then(|slot| slot.waker.take());
         self.evict();
         Ok((self.events.newest_seq(), waker))
     }
 
-    /// How many are past the limits, and the weight of the rest, now that `weight` has come in.
+    /// The count beyond the limits, and the weight of the rest, after an event of `weight` arrived.
     fn over_limit_after(&self, weight: usize, limits: &RingLimits) -> (usize, usize) {
         let (mut overdue, mut bytes) = (self.over_limit, self.bytes + weight);
         while self.events.len() - overdue > limits.events || bytes > limits.bytes {
@@ -92,18 +91,18 @@ impl<T> RingLog<T> {
         (overdue, bytes)
     }
 
-    /// How many of the `overdue` oldest can go before the first that has to stay.
+    /// How many of the `overdue` oldest can be evicted before the first awaited one.
     fn evictable_count(&self, overdue: usize) -> usize {
         let overdue = self.events.iter_numbered().take(overdue);
         let free = overdue.take_while(|&(seq, event)| !self.is_awaited(seq, event));
         free.count()
     }
 
-    /// True while the reader of its lane has not taken it.
+    /// True until the reader of its lane has taken it.
     fn is_awaited(&self, seq: u64, event: &RingEvent<T>) -> bool {
         let lane = self.lanes.get(&event.lane);
-        let seat = lane.and_then(|lane| lane.reader.as_ref());
-        seat.is_some_and(|seat| seat.cursor < seq)
+        let slot = lane.and_then(|lane| lane.reader.as_ref());
+        slot.is_some_and(|slot| slot.cursor < seq)
     }
 
     fn evict(&mut self) {
@@ -127,15 +126,15 @@ impl<T> RingLog<T> {
         }
     }
 
-    /// Gives the reader's number and the waker of the one before it.
+    /// Returns the reader's number and the waker of its predecessor.
     pub(super) fn attach(&mut self, key: u64, after: u64) -> (u64, Option<Waker>) {
         self.last_reader_id += 1;
         let forgotten = (1..=self.events.newest_seq()).contains(&after);
-        let gone = if forgotten { self.removed_through } else { 0 };
+        let evicted_through = if forgotten { self.removed_through } else { 0 };
         let lane = self.lanes.entry(key).or_insert_with(|| RingLane {
             reader: None,
-            newest_seq: gone,
-            evicted_through: gone,
+            newest_seq: evicted_through,
+            evicted_through,
             closed: forgotten || self.closed,
         });
         let after = after.min(self.events.newest_seq());
@@ -146,54 +145,54 @@ impl<T> RingLog<T> {
             waker: None,
         });
         self.evict();
-        (self.last_reader_id, former.and_then(|seat| seat.waker))
+        (self.last_reader_id, former.and_then(|slot| slot.waker))
     }
 
-    /// What the reader finds; `None` when it has to wait.
+    /// The reader's next item; `None` if it has to wait.
     pub(super) fn take_next(&mut self, key: u64, reader: u64) -> Option<RingNext<T>>
     where
         T: Clone,
     {
         let lane = self.lanes.get_mut(&key);
-        let seated =
+        let attached =
             lane.and_then(|lane| Some((lane.newest_seq, lane.closed, lane.reader_slot(reader)?)));
-        let Some((newest, closed, seat)) = seated else {
+        let Some((newest, closed, slot)) = attached else {
             return Some(RingNext::Detached);
         };
-        if std::mem::take(&mut seat.has_lost_events) {
+        if std::mem::take(&mut slot.has_lost_events) {
             return Some(RingNext::Lost);
         }
-        if newest <= seat.cursor {
+        if newest <= slot.cursor {
             return closed.then_some(RingNext::End);
         }
-        let found = self.events.first_after(key, seat.cursor);
-        let (seq, item) = found.expect("what a reader has not taken is held");
+        let next = self.events.first_after(key, slot.cursor);
+        let (seq, item) = next.expect("what a reader has not taken is held");
         let item = item.clone();
-        seat.cursor = seq;
+        slot.cursor = seq;
         self.evict();
         Some(RingNext::Event { seq, item })
     }
 
-    /// Leaves the waker of a reader that found nothing and gives the one it left before.
+    /// Registers the waker of a reader that found nothing, and returns its previous one.
     pub(super) fn register_waker(&mut self, key: u64, waker: &Waker) -> Option<Waker> {
-        let seat = self
+        let slot = self
             .lanes
             .get_mut(&key)
             .and_then(|lane| lane.reader.as_mut());
-        let seat = seat.expect("only the reader of a lane waits there");
-        seat.waker.replace(waker.clone())
+        let slot = slot.expect("only the reader of a lane waits there");
+        slot.waker.replace(waker.clone())
     }
 
-    /// Gives the waker it left, unless a newer reader sits in its place.
+    /// Returns its waker, unless a newer reader replaced it.
     pub(super) fn detach(&mut self, key: u64, reader: u64) -> Option<Waker> {
         let lane = self.lanes.get_mut(&key)?;
-        let seat = lane.reader.take_if(|seat| seat.reader_id == reader)?;
+        let slot = lane.reader.take_if(|slot| slot.reader_id == reader)?;
         self.evict();
         self.remove_finished_lane(key);
-        seat.waker
+        slot.waker
     }
 
-    /// Gives the lane of the slowest reader and the waker it left.
+    /// Returns the lane of the slowest reader and its waker.
     pub(super) fn detach_slowest(&mut self) -> Option<(u64, Option<Waker>)> {
         let awaited = |&(seq, event): &(u64, &RingEvent<T>)| self.is_awaited(seq, event);
         let key = self.events.iter_numbered().find(awaited)?.1.lane;
@@ -201,11 +200,11 @@ impl<T> RingLog<T> {
         Some((key, self.detach(key, reader)))
     }
 
-    /// Gives the waker of the reader that now finds the end.
+    /// Returns the waker of the lane's reader.
     pub(super) fn close_lane(&mut self, key: u64) -> Option<Waker> {
         let lane = self.lanes.get_mut(&key)?;
         lane.closed = true;
-        let waker = lane.reader.as_mut().and_then(|seat| seat.waker.take());
+        let waker = lane.reader.as_mut().and_then(|slot| slot.waker.take());
         self.remove_finished_lane(key);
         waker
     }
@@ -220,13 +219,13 @@ impl<T> RingLog<T> {
 
 impl RingLane {
     fn reader_slot(&mut self, reader: u64) -> Option<&mut ReaderSlot> {
-        self.reader.as_mut().filter(|seat| seat.reader_id == reader)
+        self.reader.as_mut().filter(|slot| slot.reader_id == reader)
     }
 }
 
 #[cfg(test)]
 impl<T> RingLog<T> {
-    /// How many events are held, and how many lanes remembered.
+    /// The counts of held events and known lanes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.events.len(), self.lanes.len())
     }

@@ -16,7 +16,7 @@ fn next(reader: &mut RingReader<()>) -> RingNext<()> {
     block_on(|cx| reader.poll_next(cx))
 }
 
-/// The numbers of all events to the end, and whether any were told as lost before them.
+/// The numbers of all events to the end, and whether a loss was reported first.
 fn read_to_the_end(reader: &mut RingReader<()>) -> (bool, Vec<u64>) {
     let (mut lost, mut found) = (false, Vec::new());
     loop {
@@ -25,7 +25,7 @@ fn read_to_the_end(reader: &mut RingReader<()>) -> (bool, Vec<u64>) {
             RingNext::Lost => {
                 assert!(
                     !lost && found.is_empty(),
-                    "a gap is told once, and before what is left"
+                    "a gap is reported once, and before what is left"
                 );
                 lost = true;
             }
@@ -35,7 +35,7 @@ fn read_to_the_end(reader: &mut RingReader<()>) -> (bool, Vec<u64>) {
     }
 }
 
-/// PRJ-010, CMCP-029: a reader comes while its lane, and another, are being pushed to.
+/// PRJ-010, CMCP-029: a reader attaches during pushes to its lane and another one.
 #[test]
 fn a_reader_gets_replay_then_live_without_gap_or_duplicate() {
     loom::model(|| {
@@ -54,26 +54,25 @@ fn a_reader_gets_replay_then_live_without_gap_or_duplicate() {
     });
 }
 
-/// A reader comes while events are already being evicted: it gets all, or is told and gets the rest.
+/// A reader attaches during evictions: it gets all events, or a report of the loss and the rest.
 #[test]
-fn a_gap_is_always_told() {
+fn a_gap_is_always_reported() {
     loom::model(|| {
         let ring = ring(1, 1);
         let pushes = Arc::clone(&ring);
         let pusher = thread::spawn(move || {
-            let taken_in: Vec<u64> = (0..3).filter_map(|_| pushes.push(1, (), 1).ok()).collect();
+            let accepted: Vec<u64> = (0..3).filter_map(|_| pushes.push(1, (), 1).ok()).collect();
             pushes.close_lane(1);
-            taken_in
+            accepted
         });
         let (lost, found) = read_to_the_end(&mut ring.attach(1, 0));
-        let taken_in = pusher.join().unwrap();
-        assert!(taken_in.ends_with(&found), "{taken_in:?} {found:?}");
-        assert_eq!(lost, found.len() < taken_in.len());
+        let accepted = pusher.join().unwrap();
+        assert!(accepted.ends_with(&found), "{accepted:?} {found:?}");
+        assert_eq!(lost, found.len() < accepted.len());
     });
 }
 
-/// The reader is there before the first event: each is delivered or refused, and the ring holds no
-/// more than it may.
+/// With a reader from the start, each event is delivered or rejected, and the ring stays within its limits.
 #[test]
 fn nothing_is_evicted_before_its_reader_took_it() {
     loom::model(|| {
@@ -82,21 +81,21 @@ fn nothing_is_evicted_before_its_reader_took_it() {
         let pushes = Arc::clone(&ring);
         let pusher = thread::spawn(move || {
             let push = |_| {
-                let taken_in = pushes.push(1, (), 1);
+                let accepted = pushes.push(1, (), 1);
                 assert!(pushes.log.lock().size().0 <= 2);
-                taken_in.ok()
+                accepted.ok()
             };
-            let taken_in: Vec<u64> = (0..3).filter_map(push).collect();
+            let accepted: Vec<u64> = (0..3).filter_map(push).collect();
             pushes.close_lane(1);
-            taken_in
+            accepted
         });
         let found = read_to_the_end(&mut reader);
         assert_eq!(found, (false, pusher.join().unwrap()));
     });
 }
 
-/// A reader waits, another takes its lane over from where it was: the first is told, the second
-/// gets everything from there on.
+/// A second reader takes the lane over at the cursor of a waiting one: the first is detached, the second gets
+/// everything from there on.
 #[test]
 fn a_lane_is_taken_over_without_gap_or_duplicate() {
     bounded(4, || {
@@ -110,7 +109,7 @@ fn a_lane_is_taken_over_without_gap_or_duplicate() {
                     RingNext::Event { seq, .. } => {
                         assert_eq!(last.swap(seq, Ordering::AcqRel) + 1, seq)
                     }
-                    told @ (RingNext::End | RingNext::Detached | RingNext::Lost) => return told,
+                    last @ (RingNext::End | RingNext::Detached | RingNext::Lost) => return last,
                 }
             }
         });
@@ -123,36 +122,34 @@ fn a_lane_is_taken_over_without_gap_or_duplicate() {
         let found = read_to_the_end(&mut ring.attach(1, after));
         assert_eq!(found, (false, (after + 1..=2).collect()));
         pusher.join().unwrap();
-        let told = reader.join().unwrap();
-        let at_the_end = told == RingNext::End && seen.load(Ordering::Acquire) == 2;
-        assert!(told == RingNext::Detached || at_the_end, "{told:?}");
+        let last = reader.join().unwrap();
+        let at_the_end = last == RingNext::End && seen.load(Ordering::Acquire) == 2;
+        assert!(last == RingNext::Detached || at_the_end, "{last:?}");
     });
 }
 
-/// Two readers wait while the ring is closed, one of them after a last push to the other: what was
-/// taken in comes, then the end.
+/// Two readers wait while the ring closes, after a last push to one of them: accepted events come, then the end.
 #[test]
 fn closing_the_ring_ends_every_lane() {
     loom::model(|| {
         let ring = ring(4, 4);
-        let (mut one, mut two) = (ring.attach(1, 0), ring.attach(2, 0));
+        let (mut first, mut second) = (ring.attach(1, 0), ring.attach(2, 0));
         let pushes = Arc::clone(&ring);
         let pusher = thread::spawn(move || {
-            let taken_in: Vec<u64> = pushes.push(2, (), 1).into_iter().collect();
-            assert_eq!(read_to_the_end(&mut one), (false, vec![]));
-            taken_in
+            let accepted: Vec<u64> = pushes.push(2, (), 1).into_iter().collect();
+            assert_eq!(read_to_the_end(&mut first), (false, vec![]));
+            accepted
         });
-        let reader = thread::spawn(move || read_to_the_end(&mut two));
+        let reader = thread::spawn(move || read_to_the_end(&mut second));
         ring.close();
-        let taken_in = pusher.join().unwrap();
-        assert_eq!(reader.join().unwrap(), (false, taken_in));
+        let accepted = pusher.join().unwrap();
+        assert_eq!(reader.join().unwrap(), (false, accepted));
     });
 }
 
-/// A reader goes while its lane is pushed to and closed: then nobody awaits anything, and neither
-/// event nor lane is left.
+/// A reader is dropped while its lane is pushed to and closed: neither event nor lane is left.
 #[test]
-fn what_nobody_awaits_is_let_go() {
+fn events_that_nobody_awaits_are_evicted() {
     loom::model(|| {
         let ring = ring(0, 2);
         let reader = ring.attach(1, 0);

@@ -12,7 +12,7 @@ fn ring(limits: RingLimits) -> Arc<Ring<u64>> {
     Arc::new(Ring::new(limits))
 }
 
-/// Pushes event number `seq`, which says so and weighs 10.
+/// Pushes event number `seq`, with its number as content and a weight of 10.
 fn push(ring: &Ring<u64>, lane: u64, seq: u64) {
     assert_eq!(ring.push(lane, seq, 10).unwrap(), seq);
 }
@@ -21,7 +21,7 @@ fn event(seq: u64) -> RingNext<u64> {
     RingNext::Event { seq, item: seq }
 }
 
-/// All there is to read for now; ends with the first `End` or `Detached`.
+/// Everything available now; ends with the first `End` or `Detached`.
 fn read(reader: &mut RingReader<u64>) -> Vec<RingNext<u64>> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut found = Vec::new();
@@ -35,7 +35,7 @@ fn read(reader: &mut RingReader<u64>) -> Vec<RingNext<u64>> {
     found
 }
 
-/// Leaves the bell with a reader that has nothing to read.
+/// Registers a waker with a reader that has nothing to read.
 fn leave(reader: &mut RingReader<u64>) -> Arc<Bell> {
     let bell = Arc::new(Bell::default());
     let waker = bell.waker();
@@ -47,7 +47,7 @@ fn leave(reader: &mut RingReader<u64>) -> Arc<Bell> {
     bell
 }
 
-/// CMCP-027, CMCP-029: one count through all lanes; what was missed comes before what is new.
+/// CMCP-027, CMCP-029: one count across all lanes; missed events come before new ones.
 #[test]
 fn replay_comes_first_and_live_follows() {
     let ring = ring(ROOMY);
@@ -69,9 +69,9 @@ fn replay_comes_first_and_live_follows() {
     assert_eq!((ring.lane_for_seq(0), ring.lane_for_seq(7)), (None, None));
 }
 
-/// CMCP-028: the last 256 of 300 are left, and the reader is told so.
+/// CMCP-028: the last 256 of 300 are left, and the loss is reported.
 #[test]
-fn what_is_past_the_limit_is_told_as_lost() {
+fn events_beyond_the_limit_are_reported_as_lost() {
     let ring = ring(ROOMY);
     (1..=300).for_each(|seq| push(&ring, 7, seq));
     assert_eq!(
@@ -85,9 +85,9 @@ fn what_is_past_the_limit_is_told_as_lost() {
     assert_eq!(read(&mut ring.attach(7, 44))[0], event(45));
 }
 
-/// CMCP-030: a number not given yet asks for no replay.
+/// CMCP-030: a number not assigned yet means no replay.
 #[test]
-fn a_number_not_given_yet_reads_only_what_comes() {
+fn a_number_not_assigned_yet_reads_only_future_events() {
     let ring = ring(ROOMY);
     push(&ring, 7, 1);
     let (mut known, mut unknown) = (ring.attach(7, 2), ring.attach(8, LIVE));
@@ -150,7 +150,7 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
 }
 
 #[test]
-fn a_kept_event_has_room_that_others_cannot_take() {
+fn a_reserved_event_has_capacity_that_others_cannot_use() {
     let limits = RingLimits {
         events: 1,
         max_undelivered: 1,
@@ -240,7 +240,7 @@ fn a_closed_ring_is_read_to_its_end() {
 }
 
 #[test]
-fn lanes_that_are_over_are_forgotten_and_known_as_over() {
+fn finished_lanes_are_forgotten_and_read_as_ended() {
     let ring = ring(ROOMY);
     for lane in 1..=10_000 {
         push(&ring, lane, lane);
@@ -252,7 +252,7 @@ fn lanes_that_are_over_are_forgotten_and_known_as_over() {
     assert_eq!(ring.log.lock().size(), (256, 256));
 }
 
-/// Ten thousand sessions that say nothing cost little more than their names.
+/// Ten thousand idle sessions cost little more than their names.
 #[test]
 fn an_idle_ring_is_tiny() {
     let ring = ring(ROOMY);

@@ -10,17 +10,17 @@ mod crowd;
 mod deaths;
 mod graceful_stop;
 mod isolation;
+mod lossy_links;
 mod node;
 mod owner_restart;
 mod partitions;
 mod questions;
 mod regrants;
 mod relay;
-mod rough_ways;
-mod standing;
+mod share_and_revoke;
 mod steadiness;
+mod three_nodes;
 mod times;
-mod trio;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -179,13 +179,13 @@ async fn measure(options: &Options) -> (Report, Vec<&'static str>) {
 
 async fn part_of(part: &str, options: &Options) -> Table {
     match part {
-        "standing" => Box::pin(standing::table(options)).await,
+        "standing" => Box::pin(share_and_revoke::table(options)).await,
         "deaths" => Box::pin(deaths::table(options)).await,
         "partitions" => Box::pin(partitions::table(options)).await,
         "graceful-stop" => Box::pin(graceful_stop::table(options)).await,
         "regrant" => Box::pin(regrants::table(options)).await,
         "elicitation" => Box::pin(questions::table(options)).await,
-        "rough" => Box::pin(rough_ways::table(options)).await,
+        "rough" => Box::pin(lossy_links::table(options)).await,
         "steady" => Box::pin(steadiness::table(options)).await,
         "relay" => Box::pin(relay::table(options)).await,
         "crowd" => Box::pin(crowd::table(options)).await,

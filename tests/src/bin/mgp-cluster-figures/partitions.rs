@@ -6,8 +6,8 @@ use mgp_tests::load::{Cell, Table};
 
 use crate::Options;
 use crate::node::linked;
+use crate::three_nodes::ThreeNodes;
 use crate::times::{COLUMNS, Rounds, Times, until};
-use crate::trio::Trio;
 
 /// A cluster that was cut in two is whole within this time.
 const WHOLE: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const NOTICED: Duration = Duration::from_secs(3);
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
 pub(crate) async fn table(options: &Options) -> Table {
-    let mut trio = Trio::start().await;
+    let mut cluster = ThreeNodes::start().await;
     let rounds = Rounds {
         most: options.rounds(20),
         time: options.time(150),
@@ -25,16 +25,16 @@ pub(crate) async fn table(options: &Options) -> Table {
     Table {
         title: "Cables that are pulled",
         columns: COLUMNS,
-        rows: rows(&mut trio, rounds).await,
+        rows: rows(&mut cluster, rounds).await,
     }
 }
 
 /// `desk` is cut off, for a longer time in each round; meanwhile `nas` shares a tool or shares it no longer.
-pub(crate) async fn rows(trio: &mut Trio, rounds: Rounds) -> Vec<Vec<Cell>> {
+pub(crate) async fn rows(cluster: &mut ThreeNodes, rounds: Rounds) -> Vec<Vec<Cell>> {
     let [mut noticed, mut whole, mut news] = [(); 3].map(|()| Times::default());
     for round in rounds.each() {
         let shared = round % 2 == 0;
-        let Trio { network, nodes } = trio;
+        let ThreeNodes { network, nodes } = cluster;
         network.cut(1);
         let since = Instant::now();
         let [nas, desk, den] = &mut *nodes;

@@ -9,8 +9,8 @@ use mgp_tests::load::{Cell, Table};
 use serde_json::json;
 
 use crate::Options;
+use crate::lossy_links::is_supported;
 use crate::node::{Node, unite};
-use crate::rough_ways::can_be_made;
 use crate::times::{MISSED, not_run};
 
 const COLUMNS: &[&str] = &[
@@ -42,7 +42,7 @@ pub(crate) async fn table(options: &Options) -> Table {
         "8 MiB answers without a pause",
         "the same, 5 % lost each way",
     );
-    let rows = match can_be_made() {
+    let rows = match is_supported() {
         // Both at the same time: they have the machine's cores to share as well.
         Ok(_) => {
             let both = tokio::join!(watched(time, None), watched(time, Some(LOSSY)));

@@ -25,16 +25,16 @@ fn text(position: &str, text: &str) -> String {
     format!(r#"{{"namespace":"n","position":"{position}","content":"{text}"}}"#)
 }
 
-/// MCPL-088, MCPL-090, MCPL-091: the answer of §15.1 is taken, fenced, with its metadata as they are.
+/// MCPL-088, MCPL-090, MCPL-091: the answer of §15.1 is accepted, fenced, with unchanged metadata.
 #[test]
 fn the_answer_of_the_document_is_taken() {
     let answer = r#"{ "featureSet": "memory.retrieval", "contextInjections": [{
         "namespace": "memory", "position": "system",
         "content": [{ "type": "text", "text": "<memories>\nScaling mannequin installation to 8-10 units. DMX lighting, X32 audio routing.\n</memories>" }],
         "metadata": { "memoryIds": ["mem_a1", "mem_a2"] } }] }"#;
-    let judged = before("memory", answer).unwrap();
-    assert_eq!((judged.injections.len(), judged.omitted.len()), (1, 0));
-    let one = &judged.injections[0];
+    let accepted = before("memory", answer).unwrap();
+    assert_eq!((accepted.injections.len(), accepted.omitted.len()), (1, 0));
+    let one = &accepted.injections[0];
     assert_eq!(one.position, Position::System);
     assert!(
         one.content
@@ -48,10 +48,10 @@ fn the_answer_of_the_document_is_taken() {
     assert_eq!(json["position"], "system");
 }
 
-/// MCPL-040: an answer in the name of a set that is disabled, unknown, missing or no text is discarded.
+/// MCPL-040: an answer of a set that is disabled, unknown, missing or no text is discarded.
 #[test]
 fn an_answer_of_a_forged_set_is_discarded() {
-    let good = text("system", "x");
+    let valid = text("system", "x");
     for (set, why) in [
         (r#""featureSet":"memory.off","#, "not enabled"),
         (r#""featureSet":"other.set","#, "Unknown"),
@@ -63,7 +63,7 @@ fn an_answer_of_a_forged_set_is_discarded() {
             "duplicate",
         ),
     ] {
-        let answer = format!(r#"{{{set}"contextInjections":[{good}]}}"#);
+        let answer = format!(r#"{{{set}"contextInjections":[{valid}]}}"#);
         let words = before("memory", &answer).unwrap_err();
         assert!(words.contains(why), "{answer}: {words}");
     }
@@ -78,7 +78,7 @@ fn an_answer_of_a_forged_set_is_discarded() {
     }
 }
 
-/// MCPL-089, MCPL-091, MCPL-139: what is wrong is left out, with a reason, and the others stay.
+/// MCPL-089, MCPL-091, MCPL-139: invalid injections are omitted with a reason, the others stay.
 #[test]
 fn a_bad_injection_takes_no_other_one_away() {
     for bad in [
@@ -97,35 +97,35 @@ fn a_bad_injection_takes_no_other_one_away() {
         "7".to_owned(),
         text("system", "0707070707070707"),
     ] {
-        let good = text("system", "good");
-        let judged = before("memory", &result(&format!("{good},{bad},{good}"))).unwrap();
+        let valid = text("system", "good");
+        let accepted = before("memory", &result(&format!("{valid},{bad},{valid}"))).unwrap();
         assert_eq!(
-            (judged.injections.len(), judged.omitted.len()),
+            (accepted.injections.len(), accepted.omitted.len()),
             (2, 1),
             "{bad}"
         );
-        assert!(judged.omitted[0].starts_with("injection 1: "));
+        assert!(accepted.omitted[0].starts_with("injection 1: "));
     }
 }
 
-/// 10 MiB, or thousands of small ones, are not taken; what is small beside them is.
+/// 10 MiB, or thousands of small ones, are rejected; a small one beside them is accepted.
 #[test]
 fn an_injection_of_ten_mebibytes_is_left_out() {
     let (small, huge) = (
         text("system", "small"),
         text("system", &"x".repeat(10 << 20)),
     );
-    let judged = before("memory", &result(&format!("{huge},{small}"))).unwrap();
-    assert_eq!((judged.injections.len(), judged.omitted.len()), (1, 1));
+    let accepted = before("memory", &result(&format!("{huge},{small}"))).unwrap();
+    assert_eq!((accepted.injections.len(), accepted.omitted.len()), (1, 1));
     let many = vec![small; 5000].join(",");
-    let judged = before("memory", &result(&many)).unwrap();
+    let accepted = before("memory", &result(&many)).unwrap();
     assert_eq!(
-        (judged.injections.len(), judged.omitted.len()),
+        (accepted.injections.len(), accepted.omitted.len()),
         (INJECTIONS_MAX, REASONS_MAX)
     );
 }
 
-/// MCPL-100: by position, then by server, then as written; the same whoever answers first.
+/// MCPL-100: by position, then by server, then as written, whoever answers first.
 #[test]
 fn injections_have_one_order() {
     let of = |server: &str, answer: &str| before(server, answer).unwrap();
@@ -152,7 +152,7 @@ fn injections_have_one_order() {
     assert_eq!(forth, back);
 }
 
-/// All together are bounded: the last servers in order give way, and it is told whose.
+/// The total is bounded: injections of the last servers in order are omitted and reported.
 #[test]
 fn all_injections_together_are_bounded() {
     let policy = HookPolicy {
@@ -162,28 +162,28 @@ fn all_injections_together_are_bounded() {
     let answer = result(&text("system", &"x".repeat(40_000)));
     let all = ["c", "a", "b"].map(|server| before(server, &answer).unwrap());
     let merged = merge(all.into(), &policy);
-    let kept: Vec<_> = merged
+    let merged_ids: Vec<_> = merged
         .injections
         .iter()
         .map(|of| of.server.as_str())
         .collect();
     assert_eq!(
-        (kept, merged.over_limit),
+        (merged_ids, merged.over_limit),
         (vec!["a", "b"], vec![ServerId::new("c")])
     );
 }
 
-/// MCPL-093, MCPL-094: §15.2 is taken as it stands; in the name of another set it is not.
+/// MCPL-093, MCPL-094: the answer of §15.2 is accepted of an enabled set only.
 #[test]
 fn an_answer_behind_an_inference_is_taken_of_an_enabled_set_only() {
     let answer = r#"{ "featureSet": "memory.retrieval", "modifiedResponse": "The API key is [REDACTED]...",
         "metadata": { "redactions": [{ "type": "api_key" }] } }"#;
-    let judged = evaluate_after(answer, &enabled).unwrap();
+    let accepted = evaluate_after(answer, &enabled).unwrap();
     assert_eq!(
-        judged.modified.as_deref(),
+        accepted.modified.as_deref(),
         Some("The API key is [REDACTED]...")
     );
-    assert!(judged.metadata.unwrap().contains("api_key"));
+    assert!(accepted.metadata.unwrap().contains("api_key"));
     assert_eq!(
         evaluate_after(r#"{"featureSet":"memory.retrieval"}"#, &enabled)
             .unwrap()

@@ -14,24 +14,24 @@ fn body(params: &str) -> EventBody {
     EventBody::from_event(&Event::parse(params).unwrap())
 }
 
-fn one() -> EventBody {
+fn sample() -> EventBody {
     body(&event("e", "one"))
 }
 
-/// MCPL-082: done once, and each retry has the answer of the first.
+/// MCPL-082: processed once, and each retry gets the first answer.
 #[test]
 fn an_event_is_new_once_and_then_has_its_answer() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    let new = memory.begin_event(&server, "e1", one(), 0);
+    let new = memory.begin_event(&server, "e1", sample(), 0);
     assert!(matches!(new, PushLookup::New(_)));
     assert_eq!(
-        memory.begin_event(&server, "e1", one(), 1),
+        memory.begin_event(&server, "e1", sample(), 1),
         PushLookup::InFlight
     );
     let answer = PushAnswer::accept(Some("inf_1".into()));
     assert!(memory.set_answer(&server, "e1", &answer).is_some());
     assert_eq!(
-        memory.begin_event(&server, "e1", one(), 2),
+        memory.begin_event(&server, "e1", sample(), 2),
         PushLookup::Answered(answer)
     );
 }
@@ -41,14 +41,14 @@ fn an_event_is_new_once_and_then_has_its_answer() {
 fn ids_are_those_of_one_server() {
     let mut memory = PushMemory::default();
     for server in ["git", "mail"] {
-        let new = memory.begin_event(&ServerId::new(server), "e1", one(), 0);
+        let new = memory.begin_event(&ServerId::new(server), "e1", sample(), 0);
         assert!(matches!(new, PushLookup::New(_)), "{server}");
     }
 }
 
-/// However long, and whatever bytes an id has: two ids are two events.
+/// Different ids never collide, whatever their length and bytes.
 #[test]
-fn no_two_ids_are_one() {
+fn ids_never_collide() {
     let ids = [
         "a",
         "b",
@@ -67,13 +67,13 @@ fn no_two_ids_are_one() {
 /// The same event in another spelling, or with a new timestamp, is the same; another content, origin or set is
 /// not.
 #[test]
-fn another_event_under_an_id_is_told_apart() {
+fn another_event_with_the_same_id_is_detected() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    memory.begin_event(&server, "e", one(), 0);
-    let said = event("e", "one");
+    memory.begin_event(&server, "e", sample(), 0);
+    let params = event("e", "one");
     for same in [
-        said.replace("10:30", "10:31"),
-        said.replace(r#"{"a":1,"b":2}"#, r#"{ "b" : 2, "a" : 1 }"#),
+        params.replace("10:30", "10:31"),
+        params.replace(r#"{"a":1,"b":2}"#, r#"{ "b" : 2, "a" : 1 }"#),
     ] {
         assert_eq!(
             memory.begin_event(&server, "e", body(&same), 1),
@@ -82,10 +82,10 @@ fn another_event_under_an_id_is_told_apart() {
         );
     }
     for other in [
-        said.replace("one", "two"),
-        said.replace(r#""a":1"#, r#""a":2"#),
-        said.replace("s.a", "s.b"),
-        said.replace(r#""origin":{"a":1,"b":2},"#, ""),
+        params.replace("one", "two"),
+        params.replace(r#""a":1"#, r#""a":2"#),
+        params.replace("s.a", "s.b"),
+        params.replace(r#""origin":{"a":1,"b":2},"#, ""),
     ] {
         assert_eq!(
             memory.begin_event(&server, "e", body(&other), 1),
@@ -95,13 +95,13 @@ fn another_event_under_an_id_is_told_apart() {
     }
 }
 
-/// What was under way when the kernel ended is unknown, and not done again; what was answered has its answer.
+/// After a restart, events in flight are unknown and not processed again; answered ones keep their answer.
 #[test]
-fn a_restart_knows_what_was_answered_and_what_was_not() {
+fn a_restart_keeps_answers_and_reports_events_in_flight_as_unknown() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
     let mut journal = Vec::new();
     for id in ["answered", "under way", "released"] {
-        let PushLookup::New(entry) = memory.begin_event(&server, id, one(), 5) else {
+        let PushLookup::New(entry) = memory.begin_event(&server, id, sample(), 5) else {
             panic!("{id} is not new");
         };
         journal.push(entry.to_bytes());
@@ -117,15 +117,15 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
     let (mut again, unread) = PushMemory::restore(&journal, 6);
     assert_eq!((again.len(), unread), (2, 1));
     assert_eq!(
-        again.begin_event(&server, "answered", one(), 7),
+        again.begin_event(&server, "answered", sample(), 7),
         PushLookup::Answered(answer)
     );
-    let PushLookup::Answered(unknown) = again.begin_event(&server, "under way", one(), 7) else {
+    let PushLookup::Answered(unknown) = again.begin_event(&server, "under way", sample(), 7) else {
         panic!("it is done again");
     };
     assert!(!unknown.accepted && unknown.reason.unwrap().contains("not known"));
     assert!(matches!(
-        again.begin_event(&server, "released", one(), 7),
+        again.begin_event(&server, "released", sample(), 7),
         PushLookup::New(_)
     ));
 }
@@ -135,7 +135,7 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
 #[test]
 fn a_million_ids_are_bounded() {
     let mut memory = PushMemory::default();
-    let (mut journal, mut most, body) = (0_usize, 0_usize, one());
+    let (mut journal, mut most, body) = (0_usize, 0_usize, sample());
     let answer = PushAnswer::accept(None);
     let ids: u64 = if cfg!(debug_assertions) {
         200_000
@@ -170,7 +170,7 @@ fn a_million_ids_are_bounded() {
             .all(|of| of.order.len() == of.by_id.len())
     );
     assert!(most <= 2 * TOTAL_MAX + 20_002, "{most} entries");
-    let newest = memory.begin_event(&ServerId::new("s0"), &(ids - 2).to_string(), one(), ids);
+    let newest = memory.begin_event(&ServerId::new("s0"), &(ids - 2).to_string(), sample(), ids);
     assert_eq!(newest, PushLookup::Answered(answer));
 }
 
@@ -180,53 +180,53 @@ fn a_noisy_server_forgets_its_own_first() {
     let mut memory = PushMemory::default();
     let (quiet, noisy) = (ServerId::new("quiet"), ServerId::new("noisy"));
     let answer = PushAnswer::accept(None);
-    memory.begin_event(&quiet, "e", one(), 0);
+    memory.begin_event(&quiet, "e", sample(), 0);
     memory.set_answer(&quiet, "e", &answer);
-    let body = one();
+    let body = sample();
     for n in 0..50_000 {
         memory.begin_event(&noisy, &n.to_string(), body, 1);
         memory.set_answer(&noisy, &n.to_string(), &answer);
     }
     assert_eq!(
-        memory.begin_event(&quiet, "e", one(), 2),
+        memory.begin_event(&quiet, "e", sample(), 2),
         PushLookup::Answered(answer)
     );
     assert!(matches!(
-        memory.begin_event(&noisy, "0", one(), 2),
+        memory.begin_event(&noisy, "0", sample(), 2),
         PushLookup::New(_)
     ));
 }
 
 #[test]
-fn what_is_old_is_forgotten_and_what_is_under_way_is_not() {
+fn old_ids_expire_and_events_in_flight_do_not() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
-    memory.begin_event(&server, "under way", one(), 0);
-    memory.begin_event(&server, "answered", one(), 0);
+    memory.begin_event(&server, "under way", sample(), 0);
+    memory.begin_event(&server, "answered", sample(), 0);
     memory.set_answer(&server, "answered", &PushAnswer::accept(None));
     let later = AGE_MAX_MS + 1;
     assert!(matches!(
-        memory.begin_event(&server, "answered", one(), later),
+        memory.begin_event(&server, "answered", sample(), later),
         PushLookup::New(_)
     ));
     assert_eq!(
-        memory.begin_event(&server, "under way", one(), later),
+        memory.begin_event(&server, "under way", sample(), later),
         PushLookup::InFlight
     );
 }
 
 #[test]
-fn events_under_way_are_bounded() {
+fn events_in_flight_are_bounded() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
     for n in 0..IN_FLIGHT_MAX {
-        memory.begin_event(&server, &n.to_string(), one(), 0);
+        memory.begin_event(&server, &n.to_string(), sample(), 0);
     }
     assert_eq!(
-        memory.begin_event(&server, "more", one(), 0),
+        memory.begin_event(&server, "more", sample(), 0),
         PushLookup::Full
     );
     memory.set_answer(&server, "0", &PushAnswer::accept(None));
     assert!(matches!(
-        memory.begin_event(&server, "more", one(), 0),
+        memory.begin_event(&server, "more", sample(), 0),
         PushLookup::New(_)
     ));
 }
@@ -251,21 +251,21 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Whatever the order, and however often the kernel ends: no id is new twice, but one that was released.
     #[test]
-    fn no_event_is_handed_on_twice(steps in prop::collection::vec(step(), 1..60)) {
+    fn no_event_is_delivered_twice(steps in prop::collection::vec(step(), 1..60)) {
         let server = ServerId::new("git");
         let (mut memory, mut journal) = (PushMemory::default(), Vec::new());
-        // What was handed on, with its answer.
+        // Delivered events, with their answers.
         let mut handed: BTreeMap<u8, Option<PushAnswer>> = BTreeMap::new();
         for step in steps {
             match step {
-                Step::Begin(id) => match memory.begin_event(&server, &id.to_string(), one(), 0) {
+                Step::Begin(id) => match memory.begin_event(&server, &id.to_string(), sample(), 0) {
                     PushLookup::New(entry) => {
                         prop_assert!(handed.insert(id, None).is_none(), "{} twice", id);
                         journal.push(entry.to_bytes());
                     }
                     PushLookup::Answered(answer) => {
-                        let kept = handed.get(&id).cloned().flatten();
-                        prop_assert_eq!(Some(answer), kept);
+                        let expected = handed.get(&id).cloned().flatten();
+                        prop_assert_eq!(Some(answer), expected);
                     }
                     PushLookup::InFlight => prop_assert_eq!(handed.get(&id), Some(&None)),
                     PushLookup::Conflict | PushLookup::Full => prop_assert!(false, "neither was done"),

@@ -1,4 +1,4 @@
-//! Patches that are made to do harm.
+//! Malicious patches.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ fn operations(list: &[String]) -> String {
     format!("[{}]", list.join(","))
 }
 
-/// MCPL-065: a patch that doubles its document with each operation ends before it is large.
+/// MCPL-065: a patch that doubles its document with each operation is stopped early.
 #[test]
 fn a_patch_that_copies_itself_to_gigabytes_ends_at_the_bound() {
     let doubles: Vec<String> = (0..64)
@@ -28,7 +28,7 @@ fn a_patch_that_copies_itself_to_gigabytes_ends_at_the_bound() {
     }
 }
 
-/// MCPL-065: no place is deeper than the bound, however it comes there.
+/// MCPL-065: no value is nested deeper than the bound, by any operation.
 #[test]
 fn nothing_is_nested_deeper_than_the_bound() {
     let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
@@ -43,11 +43,14 @@ fn nothing_is_nested_deeper_than_the_bound() {
         Err(PatchError::TooDeep)
     );
     let within = format!(r#"{{"a":{},"b":{{}}}}"#, nested(40));
-    let at = |path: &str| format!(r#"[{{"op":"move","from":"/a","path":"{path}"}}]"#);
-    assert!(apply_patch(&within, &at("/b/c")).is_ok());
+    let move_to = |path: &str| format!(r#"[{{"op":"move","from":"/a","path":"{path}"}}]"#);
+    assert!(apply_patch(&within, &move_to("/b/c")).is_ok());
     let deep = format!(r#"{{"a":{},"b":{}}}"#, nested(40), nested(40));
     let path = format!("/b{}", "/0".repeat(39));
-    assert_eq!(apply_patch(&deep, &at(&path)), Err(PatchError::TooDeep));
+    assert_eq!(
+        apply_patch(&deep, &move_to(&path)),
+        Err(PatchError::TooDeep)
+    );
     let long = format!(
         r#"[{{"op":"add","path":"{}","value":1}}]"#,
         "/a".repeat(100_000)
@@ -55,7 +58,7 @@ fn nothing_is_nested_deeper_than_the_bound() {
     assert_eq!(apply_patch("{}", &long), Err(PatchError::TooDeep));
 }
 
-/// MCPL-065: what is huge, or takes for ever, is refused by its size or its work.
+/// MCPL-065: patches are rejected by size or by work.
 #[test]
 fn huge_patches_are_refused_by_size_and_by_work() {
     let large = format!("\"{}\"", "x".repeat(MAX_BYTES));
@@ -92,7 +95,7 @@ fn a_value_does_not_move_into_itself() {
     let into = r#"[{"op":"move","from":"/a","path":"/a/b"}]"#;
     assert!(apply_patch(r#"{"a":{}}"#, into).is_err());
     assert!(apply_patch(r#"{"a":{}}"#, r#"[{"op":"move","from":"","path":"/a"}]"#).is_err());
-    // A copy into itself is one of what was there before.
+    // Copying into itself copies the former value.
     let copy = r#"[{"op":"copy","from":"/a","path":"/a/b"}]"#;
     assert_eq!(
         apply_patch(r#"{"a":{}}"#, copy).unwrap(),
@@ -100,7 +103,7 @@ fn a_value_does_not_move_into_itself() {
     );
 }
 
-/// A patch that adds and removes for long is counted by what is there, not by what went through.
+/// The size limit applies to the current document, not to the sum of all additions.
 #[test]
 fn many_small_changes_of_a_large_document_are_applied() {
     let mut data = String::from("{");

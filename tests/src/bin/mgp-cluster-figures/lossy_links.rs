@@ -1,14 +1,14 @@
-//! The same over bad ways: slow ones that lose packets and bring them in another order.
+//! The same over slow links that lose and reorder packets.
 
 use mgp_tests::harness::kernel::network::{BadCable, Network};
 use mgp_tests::load::Table;
 
+use crate::three_nodes::ThreeNodes;
 use crate::times::{COLUMNS, Rounds, not_run};
-use crate::trio::Trio;
 use crate::{Options, partitions};
 
-/// What is wrong with them, each way: some of the packets overtake those that are held up.
-const ROUGH: BadCable = BadCable {
+/// In each direction; some packets overtake the delayed ones.
+const LOSSY: BadCable = BadCable {
     delay_ms: 50,
     spread_ms: 10,
     lost: 5,
@@ -17,20 +17,20 @@ const ROUGH: BadCable = BadCable {
 const TITLE: &str = "Bad ways: 50 ms each way, 5 % lost, a quarter overtakes";
 
 pub(crate) async fn table(options: &Options) -> Table {
-    let rows = match can_be_made() {
+    let rows = match is_supported() {
         Err(why) => vec![not_run("all of it", &why, COLUMNS.len())],
         Ok(_) => {
-            let mut trio = Trio::start().await;
+            let mut cluster = ThreeNodes::start().await;
             for machine in 0..3 {
-                trio.network.worsen(machine, ROUGH).await;
+                cluster.network.worsen(machine, LOSSY).await;
             }
             let rounds = |most, seconds| Rounds {
                 most: options.rounds(most),
                 time: options.time(seconds),
             };
-            let mut rows = trio.shares(rounds(50, 45)).await;
-            rows.extend(trio.revokes(rounds(50, 45)).await);
-            rows.extend(partitions::rows(&mut trio, rounds(10, 60)).await);
+            let mut rows = cluster.shares(rounds(50, 45)).await;
+            rows.extend(cluster.revokes(rounds(50, 45)).await);
+            rows.extend(partitions::rows(&mut cluster, rounds(10, 60)).await);
             rows
         }
     };
@@ -41,7 +41,7 @@ pub(crate) async fn table(options: &Options) -> Table {
     }
 }
 
-/// Whether this machine can make ways bad.
-pub(crate) fn can_be_made() -> Result<&'static str, String> {
+/// Whether this machine can degrade links.
+pub(crate) fn is_supported() -> Result<&'static str, String> {
     Network::new(1)?.can_worsen()
 }

@@ -2,7 +2,7 @@
 //! under kernels of every kind: of whoever runs the tests, of a user without rights, and of one whom the
 //! machine gives no namespaces.
 
-mod planted;
+mod leftovers;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

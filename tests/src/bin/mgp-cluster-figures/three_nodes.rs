@@ -1,4 +1,4 @@
-//! A standing cluster of three, and what is done to it again and again.
+//! A cluster of three nodes, with the operations that are measured on it.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,29 @@ use serde_json::{Value, json};
 use crate::node::{Node, unite};
 use crate::times::{Rounds, Times, never, until};
 
-/// Joined nodes see a shared tool within this time.
+/// Other nodes see a shared tool within this time.
 const SHARE: Duration = Duration::from_secs(2);
-/// What is revoked is refused within this time, where there are links.
+/// Connected nodes reject revoked calls within this time.
 const REVOKE: Duration = Duration::from_secs(1);
-/// When a round is given up.
-const GIVEN_UP: Duration = Duration::from_secs(30);
+/// Time limit of a round.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The tool as the others call it.
-const OF_NAS: &str = "nas__demo__echo";
-const OF_DESK: &str = "desk__demo__echo";
+/// The tool's name on the other nodes.
+const NAS_TOOL: &str = "nas__demo__echo";
+const DESK_TOOL: &str = "desk__demo__echo";
 
 /// `nas` is the admin, `nas` and `desk` have a server, and `den` has agents.
-pub(crate) struct Trio {
+pub(crate) struct ThreeNodes {
     pub(crate) network: Network,
     /// nas, desk and den.
     pub(crate) nodes: [Node; 3],
 }
 
-impl Trio {
+impl ThreeNodes {
     /// A cluster of three.
     ///
     /// # Panics
-    /// When it does not come about.
+    /// When the cluster does not form.
     pub(crate) async fn start() -> Self {
         let network = Network::new(3).expect("a network was made a moment ago");
         let demo = Program::fixture(&[]).entry("demo");
@@ -48,17 +48,19 @@ impl Trio {
         Self { network, nodes }
     }
 
-    /// A tool of `nas` is shared and unshared: how soon the agents of the two others see that.
+    /// Shares and unshares a tool of `nas`: how soon agents of the two others see it.
     pub(crate) async fn shares(&mut self, rounds: Rounds) -> Vec<Vec<Cell>> {
         let [nas, desk, den] = &mut self.nodes;
-        let (mut seen, mut gone) = (Times::default(), Times::default());
+        let (mut seen, mut hidden) = (Times::default(), Times::default());
         for _ in rounds.each() {
-            for (shared, times) in [(true, &mut seen), (false, &mut gone)] {
+            for (shared, times) in [(true, &mut seen), (false, &mut hidden)] {
                 let since = Instant::now();
                 let (_, at_desk, at_den) = tokio::join!(
                     nas.share("demo", shared),
-                    until(since, GIVEN_UP, async || desk.shows(OF_NAS).await == shared),
-                    until(since, GIVEN_UP, async || den.shows(OF_NAS).await == shared),
+                    until(since, ROUND_TIMEOUT, async || desk.shows(NAS_TOOL).await
+                        == shared),
+                    until(since, ROUND_TIMEOUT, async || den.shows(NAS_TOOL).await
+                        == shared),
                 );
                 times.add(at_desk);
                 times.add(at_den);
@@ -66,39 +68,40 @@ impl Trio {
         }
         vec![
             seen.row("shared, until another node's agents see it", Some(SHARE)),
-            gone.row("unshared, until they do not", Some(SHARE)),
+            hidden.row("unshared, until they do not", Some(SHARE)),
         ]
     }
 
-    /// `nas` lets agents of `den` call a tool of `desk`, and takes that back while they do.
+    /// `nas` grants agents of `den` a tool of `desk`, and revokes it while they call.
     pub(crate) async fn revokes(&mut self, rounds: Rounds) -> Vec<Vec<Cell>> {
         let [nas, desk, den] = &mut self.nodes;
         desk.share("demo", true).await;
-        let [mut granted, mut confirmed, mut refused] = [(); 3].map(|()| Times::default());
+        let [mut granted, mut confirmed, mut rejected] = [(); 3].map(|()| Times::default());
         let (mut unconfirmed, mut too_late) = (0, 0);
         for _ in rounds.each() {
             let since = Instant::now();
             nas.ask("mgp/access/grant", grant()).await;
-            let called = until(since, GIVEN_UP, async || echo(den).await);
+            let called = until(since, ROUND_TIMEOUT, async || echo(den).await);
             granted.add(called.await);
             let since = Instant::now();
             let revoking = async {
                 let revoked = nas.ask("mgp/access/revoke", revoke()).await;
                 (since.elapsed(), revoked["confirmed"].clone())
             };
-            let refusing = until(since, GIVEN_UP, async || !echo(den).await);
-            let ((took, told), at_owner) = tokio::join!(revoking, refusing);
-            let by_all = told["nodes"] == told["of"] && told["nodes"] != Value::Null;
+            let refusing = until(since, ROUND_TIMEOUT, async || !echo(den).await);
+            let ((took, confirmation), at_owner) = tokio::join!(revoking, refusing);
+            let by_all =
+                confirmation["nodes"] == confirmation["of"] && confirmation["nodes"] != Value::Null;
             unconfirmed += usize::from(!by_all);
             confirmed.add(by_all.then_some(took));
-            refused.add(at_owner);
+            rejected.add(at_owner);
             too_late += usize::from(by_all && echo(den).await);
         }
         desk.share("demo", false).await;
         vec![
             granted.row("granted, until the tool is called", None),
             confirmed.row("revoked, until all have confirmed", Some(REVOKE)),
-            refused.row("revoked, until a call is refused", Some(REVOKE)),
+            rejected.row("revoked, until a call is rejected", Some(REVOKE)),
             never("revoked, and not all have confirmed", unconfirmed),
             never("calls that passed after all had confirmed", too_late),
         ]
@@ -106,7 +109,7 @@ impl Trio {
 }
 
 async fn echo(caller: &mut Node) -> bool {
-    caller.call(OF_DESK, json!({"text": "x"})).await
+    caller.call(DESK_TOOL, json!({"text": "x"})).await
 }
 
 fn grant() -> Value {
