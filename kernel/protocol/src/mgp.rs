@@ -7,13 +7,13 @@ pub mod callback;
 pub mod discovery;
 pub mod events;
 pub mod health;
+pub mod index;
 pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;
 pub mod permission;
 pub mod servers;
 pub mod stream;
-pub mod index;
 pub mod tools;
 
 use std::borrow::Cow;

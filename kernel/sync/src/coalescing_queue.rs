@@ -19,10 +19,7 @@ struct QueueState<T> {
 impl<T> Default for CoalescingQueue<T> {
     fn default() -> Self {
         let (items, receiver) = (VecDeque::new(), None);
-        Self(Mutex::new(QueueState {
-            items,
-            receiver: receiver,
-        }))
+        Self(Mutex::new(QueueState { items, receiver }))
     }
 }
 

@@ -33,7 +33,11 @@ fn generated_code_matches_the_document() {
             fs::copy(&made, &kept).unwrap();
         }
         let is_same = fs::read(&made).unwrap() == fs::read(&kept).unwrap();
-        assert!(is_same, "{} is out of date: run this test with MGP_GENERATE=1", kept.display());
+        assert!(
+            is_same,
+            "{} is out of date: run this test with MGP_GENERATE=1",
+            kept.display()
+        );
     }
     fs::remove_dir_all(&out).unwrap();
 }

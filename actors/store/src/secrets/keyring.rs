@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use dbus_secret_service::{Collection, EncryptionType, Error, SecretService};
+use secrecy::SecretString;
 
 /// The timeout of a request, which is answered by a local program without user interaction.
 const TIMEOUT: Duration = Duration::from_secs(5);

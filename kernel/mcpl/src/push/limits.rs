@@ -126,9 +126,7 @@ impl PushRates {
             self.sets.retain(|_, window| !left(window).is_zero());
             self.servers.retain(|_, window| !left(window).is_zero());
             if self.sets.len() >= COUNTED_MAX {
-                return Err(
-                    "too many feature sets push at once: send it again in a minute".into(),
-                );
+                return Err("too many feature sets push at once: send it again in a minute".into());
             }
         }
         let new = PushWindow {

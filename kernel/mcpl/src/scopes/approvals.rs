@@ -108,8 +108,7 @@ mod tests {
         let mut all = ApprovedScopes::new([scope("/good", None)]);
         all.approve(scope("/a", Some("agent.one")));
         assert!(
-            all.contains(&scope("/a", Some("agent.one")))
-                && all.contains(&scope("/good", None))
+            all.contains(&scope("/a", Some("agent.one"))) && all.contains(&scope("/good", None))
         );
         for other in [
             scope("/a", Some("agent.two")),

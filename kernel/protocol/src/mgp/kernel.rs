@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;
-use super::servers::Server;
 use super::index::IndexCoverage;
+use super::servers::Server;
 use crate::mcp::methods;
 
 methods! {

@@ -8,8 +8,8 @@ pub(super) mod top;
 mod tree;
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use mgp_protocol::mgp::index::IndexCoverage;
+use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
 use super::servers::state;

@@ -91,7 +91,9 @@ async fn instructions() -> Vec<Figure> {
         };
         let load = HttpLoad::open(&url, 1, request.talk()).await;
         let mut load = load.expect("the endpoint answers");
-        load.run(&request, bounds).await.expect("calls are answered");
+        load.run(&request, bounds)
+            .await
+            .expect("calls are answered");
         control(&kernel, "--zero");
         let run = load.run(&request, bounds).await;
         let calls = run.expect("calls are answered").latencies.calls();
@@ -117,7 +119,11 @@ fn control(kernel: &Kernel, what: &str) {
 /// The total of the dump that was written last.
 fn newest_total(folder: &Path) -> u64 {
     let dumps = fs::read_dir(folder).expect("the folder is there").flatten();
-    let dumps = dumps.filter(|file| file.file_name().to_string_lossy().starts_with("callgrind.out"));
+    let dumps = dumps.filter(|file| {
+        file.file_name()
+            .to_string_lossy()
+            .starts_with("callgrind.out")
+    });
     let written = |file: &fs::DirEntry| file.metadata().and_then(|data| data.modified()).ok();
     let newest = dumps.max_by_key(written).expect("a dump was written");
     let text = fs::read_to_string(newest.path()).expect("it is text");
@@ -144,10 +150,16 @@ fn report(figures: &[Figure]) -> ExitCode {
         let is_grown = change > TOLERANCE;
         is_over |= is_grown;
         let note = if is_grown { "  GREW" } else { "" };
-        println!("{name:<16} {value:>12} {known:>12}  {:+.1} % {unit}{note}", change * 100.0);
+        println!(
+            "{name:<16} {value:>12} {known:>12}  {:+.1} % {unit}{note}",
+            change * 100.0
+        );
     }
     if is_over {
-        println!("grown by more than {:.0} %: make it smaller, or change expected.txt and say why", TOLERANCE * 100.0);
+        println!(
+            "grown by more than {:.0} %: make it smaller, or change expected.txt and say why",
+            TOLERANCE * 100.0
+        );
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

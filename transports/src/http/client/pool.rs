@@ -109,7 +109,9 @@ impl Pool {
         let url = request.uri().clone();
         let origin = Origin(
             url.scheme().cloned().unwrap_or(Scheme::HTTP),
-            url.authority().cloned().unwrap_or_else(|| Authority::from_static("localhost")),
+            url.authority()
+                .cloned()
+                .unwrap_or_else(|| Authority::from_static("localhost")),
         );
         // After a restart of the server every idle connection may be a closed one.
         while let Some(idle) = self.take(&origin) {
@@ -138,7 +140,9 @@ impl Pool {
         let mut idle = self.lock();
         let connections = idle.by_origin.get_mut(origin)?;
         // Those before it have waited longer.
-        let last = connections.pop().filter(|last| last.expires > Instant::now());
+        let last = connections
+            .pop()
+            .filter(|last| last.expires > Instant::now());
         if last.is_none() {
             idle.by_origin.remove(origin);
         }
