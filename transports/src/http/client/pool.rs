@@ -216,13 +216,18 @@ impl OpenConnection {
     }
 
     async fn send(
-        mut self,
+        self,
         mut request: Request<Full<Bytes>>,
         url: &Uri,
         pool: &Arc<Pool>,
         origin: &Origin,
     ) -> Result<Response<ResponseBody>, Attempt> {
-        if !self.is_via_proxy {
+        let Self {
+            mut sender,
+            moving,
+            is_via_proxy,
+        } = self;
+        if !is_via_proxy {
             let path = url.path_and_query().map_or("/", |path| path.as_str());
             *request.uri_mut() = path.parse().unwrap_or_default();
         }
@@ -231,21 +236,24 @@ impl OpenConnection {
         {
             request.headers_mut().insert(HOST, host);
         }
-        let mut sent = pin!(self.sender.try_send_request(request));
-        let moving = &mut self.moving;
-        let mut is_over = false;
+        let mut sent = pin!(sender.try_send_request(request));
+        let mut moving = Some(moving);
         let sent = poll_fn(|cx| {
             if let Poll::Ready(sent) = sent.as_mut().poll(cx) {
                 return Poll::Ready(sent);
             }
-            // An error of the connection is the request's.
-            is_over = is_over || moving.as_mut().poll(cx).is_ready();
+            // What is over is dropped: that gives a request back which it has not taken.
+            moving.take_if(|moving| moving.as_mut().poll(cx).is_ready());
             sent.as_mut().poll(cx)
         });
         match sent.await {
             Ok(response) => Ok(response.map(|incoming| ResponseBody {
                 incoming,
-                connection: (!is_over).then_some(self),
+                connection: moving.map(|moving| Self {
+                    sender,
+                    moving,
+                    is_via_proxy,
+                }),
                 home: Some((pool.clone(), origin.clone())),
             })),
             Err(mut failed) => {
@@ -313,11 +321,10 @@ impl ResponseBody {
         match open.poll_reusable(&mut cx) {
             Poll::Ready(true) => pool.put(origin, open),
             Poll::Ready(false) => {}
-            // The response came before the whole request was written.
-            Poll::Pending => pool.clone().finish_in_background(async move {
-                if poll_fn(|cx| open.poll_reusable(cx)).await {
-                    pool.put(origin, open);
-                }
+            // The response came before the whole request was written. The server may answer once more when it has read
+            // it, so no other request follows on this connection.
+            Poll::Pending => pool.finish_in_background(async move {
+                poll_fn(|cx| open.poll_reusable(cx)).await;
             }),
         }
     }
