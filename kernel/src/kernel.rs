@@ -95,6 +95,7 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
     let mut missing_files = data_folder::missing_files(&options);
     let WitnessReport {
         witnesses,
+        has_accepted_grants,
         failures: missing_witnessed,
         audit_notes: notes,
     } = witnessed_files::open_and_check(data_dir)?;
@@ -123,7 +124,9 @@ pub(crate) fn run(mut options: KernelOptions) -> Result<(), String> {
         witnesses,
     };
     stored.report(&notes);
-    if stored.audit.is_enabled() {
+    if has_accepted_grants {
+        stored.audit.record(stored.replicas.accepted_event());
+    } else if stored.audit.is_enabled() {
         let log = LogFolder::new(&options.data_dir);
         stored.unaudited_decisions = stored.replicas.find_unaudited(&log)?;
     }

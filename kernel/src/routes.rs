@@ -10,7 +10,6 @@ use bytes::Bytes;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent_tap::AgentTap;
 use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
-use mgp_calls::capabilities::{Capability, is_offered};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
@@ -20,6 +19,7 @@ use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
 use mgp_calls::mgp::events::EventsTool;
 use mgp_calls::mgp::stream::StreamTool;
+use mgp_calls::unoffered_capabilities::{Capability, is_offered};
 use mgp_calls::{Context, empty_result};
 use mgp_calls::{mcpl, mgp};
 use mgp_engine::doors::suggestions::nearest_name;

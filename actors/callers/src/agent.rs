@@ -1,8 +1,8 @@
 //! One connection of one agent: its state, and the way to send to it.
 
-pub mod activity;
 pub mod caller;
 mod channel;
+pub mod client_activity;
 mod inference;
 pub mod stateless_clients;
 pub mod supervisor;
@@ -33,8 +33,8 @@ use mgp_sync::pending_requests::{AdmissionError, PendingRequests};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
-use self::activity::ClientActivity;
 use self::caller::{Caller, CallerSession};
+use self::client_activity::ClientActivity;
 use crate::in_flight_call::callback::MAX_ASKED;
 use crate::in_flight_call::streams::{GET_LANE, Lane};
 use crate::in_flight_call::{Delivery, Flag, InFlightCall, ReplyPath};

@@ -2,7 +2,7 @@
 
 mod answer;
 pub mod background_call;
-pub mod input_required;
+pub mod server_input_required;
 pub mod suspended_calls;
 mod tap;
 

@@ -5,7 +5,6 @@
 
 mod answer;
 mod audit;
-pub mod capabilities;
 pub mod checks;
 pub mod confirmations;
 pub mod listener;
@@ -13,6 +12,7 @@ pub mod name_sources;
 pub mod rates;
 mod replicas;
 mod result_pages;
+pub mod unoffered_capabilities;
 
 /// The methods of MCP that agents call.
 pub mod mcp {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use mgp_callers::agent;
-use mgp_callers::agent::activity::ClientActivity;
+use mgp_callers::agent::client_activity::ClientActivity;
 use mgp_callers::agent_tap::AgentTap;
 use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
 use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};

@@ -1,7 +1,7 @@
 //! Ids as types, so that an agent cannot be passed where a server is meant.
 
 pub mod hex;
-mod node;
+mod node_scoped_names;
 mod set_name;
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::node::{NodeAgent, NodeId, NodeServer};
+pub use self::node_scoped_names::{NodeAgent, NodeId, NodeServer};
 pub use self::set_name::{BadSetName, SetName};
 
 macro_rules! text_id {

@@ -93,7 +93,7 @@ Options (for every command)
 
 /// One kernel per machine: runs every MCP server and gives agents one endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "mgp", version, help_template = TOP_HELP, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "mgp", version, help_template = TOP_HELP, after_help = EXIT_CODES, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]

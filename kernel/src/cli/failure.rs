@@ -37,7 +37,7 @@ pub(super) enum Failure {
     #[error("the audit log is damaged")]
     AuditLogDamaged,
     /// `mgp doctor` found problems, which have been printed.
-    #[error("something is broken; what stands behind each arrow above mends it")]
+    #[error("some checks failed; the command after an arrow fixes the problem before it")]
     ChecksFailed,
     /// Ctrl-C.
     #[error("interrupted")]

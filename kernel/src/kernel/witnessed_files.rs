@@ -1,6 +1,7 @@
 //! The files of the data folder that have a witness, with the effect and remedy of their loss. Journals check their
 //! own witnesses; the other files are checked here, before replacements are created.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use mgp_cluster::replication;
@@ -74,7 +75,7 @@ const WATCHED_FILES: [WatchedFile; 9] = [
         "node.key",
         WatchMode::Presence,
         OnLoss::Abort,
-        "it is who this node is, and signs what it decides",
+        "it is who this node is, and it signed grants.journal, which has to be moved away and accepted, too",
     ),
     watched_file(
         "seal.key",
@@ -131,7 +132,13 @@ impl WatchedFile {
     fn read_witnessed(&self, data_dir: &Path) -> Option<String> {
         let path = data_dir.join(self.name);
         match self.watch {
-            WatchMode::Presence => path.try_exists().unwrap_or(true).then(String::new),
+            // What cannot be examined is there; an empty file holds as little as a missing one.
+            WatchMode::Presence => {
+                let has_contents = path.metadata().map(|file| file.len() > 0);
+                let is_there =
+                    has_contents.unwrap_or_else(|error| error.kind() != ErrorKind::NotFound);
+                is_there.then(String::new)
+            }
             WatchMode::Contents => {
                 let bytes = regular_file::read(&path).ok()?;
                 let hash = blake3::derive_key("mgp 2026-11 witness of a key", &bytes);
@@ -145,6 +152,7 @@ impl WatchedFile {
         let before = witnesses.witness(self.name).contents()?;
         let now = self.read_witnessed(data_dir);
         let how = match (&now, self.watch) {
+            (None, _) if data_dir.join(self.name).exists() => "is empty",
             (None, _) => "is missing",
             (Some(_), WatchMode::Presence) => return None,
             (Some(now), WatchMode::Contents) if before.possible_contents().any(|it| it == now) => {
@@ -178,6 +186,8 @@ impl WatchedFile {
 /// The result of the check at the start.
 pub(super) struct WitnessReport {
     pub(super) witnesses: Witnesses,
+    /// The operator accepted the journal of grants as it is.
+    pub(super) has_accepted_grants: bool,
     /// Problems, with remedies.
     pub(super) failures: Vec<String>,
     /// Notes for the audit log that are no problems.
@@ -205,8 +215,9 @@ pub(super) fn open_and_check(data_dir: &Path) -> Result<WitnessReport, String> {
             (Some(why), OnLoss::Abort) => return Err(why),
         }
     }
-    let accepted = witnesses.take_accepted().into_iter();
+    let accepted = witnesses.take_accepted();
     let mut notes: Vec<String> = accepted
+        .iter()
         .map(|name| format!("the operator accepted {name} as it is"))
         .collect();
     let restored = witnesses.witness(RESTORED);
@@ -222,6 +233,7 @@ pub(super) fn open_and_check(data_dir: &Path) -> Result<WitnessReport, String> {
     }
     Ok(WitnessReport {
         witnesses,
+        has_accepted_grants: accepted.iter().any(|name| name == GRANTS_JOURNAL),
         failures: faults,
         audit_notes: notes,
     })

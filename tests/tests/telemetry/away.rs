@@ -134,7 +134,7 @@ async fn in_part_and_too_late(collector: &Collector, kernel: &mut Kernel, agent:
     })
     .await;
     let said = kernel.process().stderr();
-    let line = said.lines().find(|line| line.contains("does not take all"));
+    let line = said.lines().find(|line| line.contains("rejected a part"));
     let line = line.unwrap_or_else(|| panic!("{said}"));
     assert!(
         line.contains("too\\u{a}old") && !line.contains('\u{1b}'),

@@ -21,7 +21,7 @@ async fn each_line_of_the_log_is_an_object() {
     let text = json!({"text": "a-secret"});
     agent.call("it:echo", text).await.result();
     wait_until("the collector is missed", DEADLINE, async || {
-        kernel.process().stderr().contains("collector of telemetry")
+        kernel.process().stderr().contains("telemetry collector")
     })
     .await;
     let said = kernel.process().stderr();

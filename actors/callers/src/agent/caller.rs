@@ -12,7 +12,7 @@ use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::Negotiated;
 
 use super::Agent;
-use super::activity::ClientActivity;
+use super::client_activity::ClientActivity;
 use crate::in_flight_call::InFlightCall;
 
 /// The sender of a request. Filled in at the door: from the session of a legacy client, from `_meta` of a

@@ -9,7 +9,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::kernel;
 
-use super::activity::ClientActivity;
+use super::client_activity::ClientActivity;
 
 /// Milliseconds without a request after which a client counts as gone; a model may think for minutes.
 const IDLE_MS_MAX: u64 = 5 * 60 * 1000;

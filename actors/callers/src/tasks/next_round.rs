@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::in_flight_call::InFlightCall;
 use crate::request::background_call::BackgroundCall;
-use crate::request::input_required::{
+use crate::request::server_input_required::{
     InputRequired, MAX_ROUNDS, parse_input_required, render_next_round,
 };
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};

@@ -2,7 +2,7 @@
 //! repeated call with this token resumes the suspended one; nothing is done twice.
 
 use bytestring::ByteString;
-use mgp_callers::request::input_required::render_next_round;
+use mgp_callers::request::server_input_required::render_next_round;
 use mgp_engine::callers::request_state::RequestState;
 use mgp_engine::callers::seal::Purpose;
 use mgp_json::quote;

@@ -38,7 +38,9 @@ pub(super) struct BatchWrite {
 impl BatchWrite {
     pub(super) async fn run(self, entries: Vec<Vec<u8>>, events: Vec<Event>) {
         if let Err(error) = self.journal.append_all(entries).await {
-            let why = format!("{error}. The outcome is known once the disk works again");
+            let why = format!(
+                "{error}. Once the disk works again, `mgp grants list` shows whether it took effect"
+            );
             self.send(AccessMsg::Committed(Err(why)));
             return self.roll_back().await;
         }

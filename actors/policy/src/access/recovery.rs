@@ -4,10 +4,11 @@ use std::fs;
 
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::store::audit::reader::{LogItem, LogReader};
-use mgp_protocol::mgp::audit::{Event, EventType};
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
+use serde_json::Value;
 
 use super::GrantStore;
-use mgp_store::audit::LogFolder;
+use mgp_store::audit::{LogFolder, state_accepted_event};
 
 impl GrantStore {
     /// The operations without an audit record, in order. Decisions are recorded in their order, so these follow the last
@@ -24,25 +25,48 @@ impl GrantStore {
         let last = newest_first
             .filter_map(|number| fs::read(log.file_path(*number)).ok())
             .find_map(|bytes| find_last_decision(&bytes));
-        let (end, _) = self.grants.next_position(self.key.node_id());
-        if let Some(lost) = last.filter(|last| *last >= end) {
-            let (path, log) = (self.journal.path().display(), log.file_path(0));
-            let log = log.parent().unwrap_or(&log).display();
+        let end = self.operation_count();
+        if let Some(LastDecision(Some(lost))) = last
+            && lost >= end
+        {
             return Err(format!(
-                "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away and run `mgp accept grants.journal`",
-                end.saturating_sub(1)
+                "{} has been shortened: it has {end} operations, and the audit log knows of {}. What is missing was acknowledged, denials perhaps: put a whole copy of the file back; or, to go on without it, run `mgp accept grants.journal`",
+                self.journal.path().display(),
+                lost + 1
             ));
         }
         Ok(match last {
-            Some(last) => self.take_operations(last + 1),
+            Some(LastDecision(Some(last))) => self.take_operations(last + 1),
             None if trimmed => self.take_operations(u64::MAX),
-            None => self.take_operations(0),
+            Some(LastDecision(None)) | None => self.take_operations(0),
         })
+    }
+
+    /// The event for a journal that the operator accepted as it is. Later starts compare the journal with this event, and
+    /// not with the decisions before it.
+    #[must_use]
+    pub fn accepted_event(&self) -> Event {
+        let count = self.operation_count();
+        let mut event = state_accepted_event(&format!(
+            "grants.journal was accepted with {count} operations"
+        ));
+        let last = count.checked_sub(1);
+        event.details.insert("operation".into(), last.into());
+        event
+    }
+
+    /// How many operations this node has signed.
+    fn operation_count(&self) -> u64 {
+        self.grants.next_position(self.key.node_id()).0
     }
 }
 
-/// The sequence number of the last decision in the bytes of a log.
-fn find_last_decision(bytes: &[u8]) -> Option<u64> {
+/// The operation that the journal has at least, by the log; none where it was accepted without any.
+#[derive(Clone, Copy)]
+struct LastDecision(Option<u64>);
+
+/// What the bytes of a log say last about the end of the journal.
+fn find_last_decision(bytes: &[u8]) -> Option<LastDecision> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;
     for item in LogReader::new(bytes) {
@@ -52,12 +76,22 @@ fn find_last_decision(bytes: &[u8]) -> Option<u64> {
         if memchr::memmem::find(record.event.as_bytes(), b"\"operation\":").is_none() {
             continue;
         }
-        let event = serde_json::from_str::<Event>(record.event).ok();
-        let decided = event.filter(|event| is_decision(&event.event_type));
-        let sequence = decided.and_then(|event| event.details.get("operation")?.as_u64());
-        last = last.max(sequence);
+        let Ok(event) = serde_json::from_str::<Event>(record.event) else {
+            continue;
+        };
+        let sequence = event.details.get("operation").and_then(Value::as_u64);
+        if is_acceptance(&event) {
+            last = Some(LastDecision(sequence));
+        } else if is_decision(&event.event_type) {
+            let known = last.and_then(|LastDecision(known)| known);
+            last = Some(LastDecision(known.max(sequence)));
+        }
     }
     last
+}
+
+fn is_acceptance(event: &Event) -> bool {
+    event.event_type == EventType::STATE_DAMAGED && event.result == Outcome::Success
 }
 
 fn is_decision(event: &EventType) -> bool {

@@ -17,7 +17,7 @@ use super::tasks::add_related_task;
 use super::to_stateless::{self, ask_client};
 use super::{HeaderParams, Outgoing, send_translated, translate_refusal};
 use crate::link::{FinalCheck, Link};
-use mgp_callers::request::input_required::InputRequired;
+use mgp_callers::request::server_input_required::InputRequired;
 use mgp_callers::request::{Outcome, Request};
 
 /// Bounds of the time between two polls of a task whose result a client waits for; the server names the

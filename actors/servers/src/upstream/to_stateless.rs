@@ -22,7 +22,7 @@ use crate::link::{Link, Wire};
 use crate::negotiation;
 use mgp_callers::agent::CallbackResult;
 use mgp_callers::negotiation::render_kernel_info;
-use mgp_callers::request::input_required::{
+use mgp_callers::request::server_input_required::{
     InputRequest, InputRequired, MAX_ROUNDS, parse_input_required, render_next_round,
 };
 use mgp_callers::request::{Outcome, Request};

@@ -15,7 +15,7 @@ pub enum Audit {
     Find(FindAudit),
     /// Verify every record of the log, with or without a running kernel.
     #[command(after_help = "\
-Names each record that was changed, removed, moved or put in, and what is missing beside the log. A
+Names each record that was changed, removed, moved or put in, and what is missing beside the log. A \
 kernel that runs on the data folder is asked for its last record.
 Exits with 0 when the log is whole or the operator has acknowledged what is wrong, with 4 otherwise.
 
@@ -25,7 +25,7 @@ Examples:
     Verify,
     /// Acknowledge damage of the log, so that `verify` passes again.
     #[command(after_help = "\
-Looks at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as
+Looks at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as \
 they are. The kernel must be running.
 
 Examples:
@@ -62,10 +62,10 @@ pub struct TailAudit {
 /// `mgp audit find`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An event has to be all of what is asked. Names are read as everywhere; one that does not exist now is looked
+An event has to be all of what is asked. Names are read as everywhere; one that does not exist now is looked \
 for all the same, because the log is about what was. With --server, --tool is that server's own name.
 
-The kernel finds events without reading the whole log. Where it is still building what it needs for that, what
+The kernel finds events without reading the whole log. Where it is still building what it needs for that, what \
 is found may not be all, which is said.
 
 Examples:

@@ -17,7 +17,7 @@ The outcome is one of:
   not executed  it reached no server: make it again
   unknown       it was sent and not answered: look at what it would have changed
 
-The id stands in the error of the call (`call_id` or `callId`); a client that gives its requests
+The id stands in the error of the call (`call_id` or `callId`); a client that gives its requests \
 a `trace_id` knows it before. A call has its record when it ends.
 
 Examples:

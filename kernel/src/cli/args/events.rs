@@ -13,7 +13,7 @@ pub enum Events {
     Tail(TailEvents),
     /// List channels.
     #[command(after_help = "\
-The kernel's own, and those that servers said they have to somebody who subscribed. Events of channels that
+The kernel's own, and those that servers said they have to somebody who subscribed. Events of channels that \
 are in the audit log can be read later, too: `mgp events tail --since`.
 
 Examples:
@@ -25,8 +25,8 @@ Examples:
 /// `mgp events tail`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-CHANNEL is a name, or a pattern that ends in `*`; every channel when none is given. Each event that is in the
-audit log has a cursor, which --json shows as \"_mgp.cursor\"; --since goes on after it, also when the kernel
+CHANNEL is a name, or a pattern that ends in `*`; every channel when none is given. Each event that is in the \
+audit log has a cursor, which --json shows as \"_mgp.cursor\"; --since goes on after it, also when the kernel \
 was started again meanwhile. Runs until it is interrupted.
 
 Examples:

@@ -7,8 +7,8 @@ use clap::Args;
 /// `mgp trust`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A ./mgp.toml comes with whatever was cloned or unpacked into its folder, and can start any program.
-It counts once you have seen what it would start, and again after each change. Until then
+A ./mgp.toml comes with whatever was cloned or unpacked into its folder, and can start any program. \
+It counts once you have seen what it would start, and again after each change. Until then \
 `mgp status` names it. A file that is named with --config is trusted.
 
 Examples:

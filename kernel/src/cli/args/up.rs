@@ -47,8 +47,8 @@ pub enum LogLineFormat {
 /// `mgp accept`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A file that is missing or shorter than it was is reported at the start of the kernel, and what it decided stays
-closed. Put a copy of the file back if there is one. This command is for when there is none: the kernel takes the
+A file that is missing or shorter than it was is reported at the start of the kernel, and what it decided stays \
+closed. Put a copy of the file back if there is one. This command is for when there is none: the kernel takes the \
 file as it is from its next start on, and records that in the audit log.
 
 Examples:
@@ -64,8 +64,8 @@ pub struct Accept {
 /// `mgp backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Copies the data folder: keys, grants, the logs of the cluster, the audit log, what is shared and registered.
-mgp.toml is copied, too. Left out is what is made again (views, the index of tools), the folders of sandboxed
+Copies the data folder: keys, grants, the logs of the cluster, the audit log, what is shared and registered. \
+mgp.toml is copied, too. Left out is what is made again (views, the index of tools), the folders of sandboxed \
 servers, and named secrets.
 The file has the node's key in it: whoever reads it can be this node.
 
@@ -84,8 +84,8 @@ pub struct Backup {
 /// `mgp restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The data folder is the usual one, or that of --data-dir. It must be empty, or not be there yet.
-The node that was backed up must not run any more: two of them are one key in two places, and are cut off.
+The data folder is the usual one, or that of --data-dir. It must be empty, or not be there yet. \
+The node that was backed up must not run any more: two of them are one key in two places, and are cut off. \
 In a cluster, agents of other nodes may do nothing here until every other node has confirmed this one's log.
 
 Examples:
@@ -100,7 +100,7 @@ pub struct Restore {
 /// `mgp stdio`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Finds the running kernel of this user whatever the environment, and starts one when none runs.
+Finds the running kernel of this user whatever the environment, and starts one when none runs. \
 It stays when the kernel is restarted. Everything on stdout is JSON-RPC; messages go to stderr.
 
 Example, in a client's configuration:

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mgp_tests::harness::program::{find, remote_entry};
 use mgp_tests::harness::{Kernel, Upstream};
@@ -83,6 +83,7 @@ async fn instructions() -> Vec<Figure> {
         ("list", Request::list(Talk::Session, "tools/list")),
     ];
     let url = kernel.server_url("s");
+    wait_until_connected(&url, &cells[0].1).await;
     let mut figures = Vec::new();
     for (name, request) in cells {
         let bounds = Bounds {
@@ -105,6 +106,24 @@ async fn instructions() -> Vec<Figure> {
         });
     }
     figures
+}
+
+/// Calls until the server behind the endpoint answers.
+async fn wait_until_connected(url: &str, request: &Request) {
+    let end = Instant::now() + CELL;
+    loop {
+        let load = HttpLoad::open(url, 1, request.talk()).await;
+        let mut load = load.expect("the endpoint answers");
+        let one_call = Bounds {
+            calls: 1,
+            time: CELL,
+        };
+        match load.run(request, one_call).await {
+            Ok(_) => return,
+            Err(why) if Instant::now() > end => panic!("the server is not connected: {why}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
 }
 
 fn control(kernel: &Kernel, what: &str) {

@@ -231,6 +231,38 @@ async fn shortened_grants_stop_the_start_without_an_audit_log() {
     );
 }
 
+/// The audit log knows of decisions that an accepted journal lacks. They are not missed again at later starts, and new
+/// ones are.
+#[tokio::test]
+async fn accepted_grants_are_not_compared_with_older_decisions() {
+    let mut folder = used().await;
+    let path = file(&folder, "grants.journal");
+    for round in 0..2 {
+        let kernel = Kernel::again(folder).await;
+        for verb in ["add", "remove"] {
+            kernel.mgp_json(&["grants", verb, "local", "it"]).await;
+        }
+        folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+        if round == 0 {
+            fs::write(&path, b"").unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        let (started, words) = mgp(folder.path(), &["up"]).await;
+        assert!(
+            !started && words.contains("mgp accept grants.journal"),
+            "{words}"
+        );
+        let (done, words) = mgp(folder.path(), &["accept", "grants.journal"]).await;
+        assert!(done, "{words}");
+        for _ in 0..2 {
+            let kernel = Kernel::again(folder).await;
+            assert_eq!(troubles(&kernel).await, Vec::<String>::new());
+            folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+        }
+    }
+}
+
 /// A folder of a kernel that knew of no witnesses opens: they are begun, and that is recorded. One of the two that is
 /// lost later is reported, and made again.
 #[tokio::test]

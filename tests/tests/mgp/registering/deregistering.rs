@@ -142,7 +142,7 @@ async fn what_the_operator_configured_stays() {
     for (id, words) in [
         (
             "files",
-            "is configured by the operator in a file, and agents may not take it out",
+            "is configured by the operator in a file; agents may remove only servers that they registered",
         ),
         (TURNER, "was registered by agent.local"),
     ] {

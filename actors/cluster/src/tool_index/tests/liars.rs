@@ -119,7 +119,7 @@ async fn a_bad_entry_is_refused_with_its_reason_on_both_sides() {
     let all = said.join("; ");
     assert!(all.contains("names another tool"), "{all}");
     // What it told has not the hash that it told either, so that the copy is not whole.
-    assert!(all.contains("its hash is of"), "{all}");
+    assert!(all.contains("do not match its hash"), "{all}");
     let held = desk.sees(|held| !held.servers.is_empty()).await;
     assert_eq!(tools(&held), ["demo:time"]);
     let ToolIndexEvent::Refused(_, told) = desk.report().await else {

@@ -389,7 +389,7 @@ impl ErrorBody {
         // What these two refuse is not carried out (RFC 9110, section 15.5.14; RFC 6585, section 4).
         match status {
             StatusCode::PAYLOAD_TOO_LARGE => Refusal::BadParams(format!(
-                "server {server} takes no request as large as this one ({said})"
+                "server {server} takes no request as large as this one, and did not execute it ({said})"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
                 let after = self
@@ -397,7 +397,7 @@ impl ErrorBody {
                     .map(|after| format!("; Retry-After: {after}"));
                 Refusal::Overloaded {
                     what: format!(
-                        "the number of requests that server {server} takes ({said}{})",
+                        "the number of requests that server {server} takes ({said}{}; not executed)",
                         after.unwrap_or_default()
                     ),
                 }

@@ -7,8 +7,8 @@ use clap::Args;
 /// `mgp replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Plays the calls, lists and reads of the recording one after the other, and compares each answer with the recorded
-one, as JSON values. What a server asks meanwhile is answered as it was. What changes by its nature (cursors, ids
+Plays the calls, lists and reads of the recording one after the other, and compares each answer with the recorded \
+one, as JSON values. What a server asks meanwhile is answered as it was. What changes by its nature (cursors, ids \
 and times of tasks, request states) counts as the same. Exit code 0 when all answers are the same, 1 when not.
 
 Examples:

@@ -9,8 +9,8 @@ use super::super::time_values;
 /// `mgp trace`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One line for each message: when, from whom, what it is, its method and tool, the id of its request, its length,
-and of an answer how long after its request it came. What passes before the command runs is not shown. Secrets
+One line for each message: when, from whom, what it is, its method and tool, the id of its request, its length, \
+and of an answer how long after its request it came. What passes before the command runs is not shown. Secrets \
 are masked as [redacted] before they leave the kernel; headers are never shown.
 
 Ends with Ctrl-C, or by itself after --for or --count. docs/recorder.md describes the file of --save.

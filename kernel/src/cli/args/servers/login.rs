@@ -16,9 +16,9 @@ pub enum Logins {
 /// `mgp logins add`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A server that wants a login says so in `mgp servers list` and `mgp pending`, and takes no calls until
-then. The address to sign in at is printed, and opened in a browser where this is a terminal; the
-browser comes back to an address of this machine. Tokens are kept like secrets, and renewed by the
+A server that wants a login says so in `mgp servers list` and `mgp pending`, and takes no calls until \
+then. The address to sign in at is printed, and opened in a browser where this is a terminal; the \
+browser comes back to an address of this machine. Tokens are kept like secrets, and renewed by the \
 kernel until they are taken back.
 
 Examples:

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// `mgp secrets`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A secret is kept in the keyring of the desktop where there is one and it is unlocked, else in a file
+A secret is kept in the keyring of the desktop where there is one and it is unlocked, else in a file \
 that is encrypted with a key of this machine. An entry of mgp.toml has it by its name:
 
   [servers.env]
@@ -32,7 +32,7 @@ pub enum Secrets {
 /// `mgp secrets set`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The value is asked for at the terminal, or read from stdin where that is no terminal; the last line
+The value is asked for at the terminal, or read from stdin where that is no terminal; the last line \
 end is taken off. It is never taken from the command line, which every user of the machine can read.
 
 Examples:

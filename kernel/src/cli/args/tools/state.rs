@@ -14,7 +14,7 @@ pub enum State {
 /// `mgp state log`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A state belongs to a feature set of a server, and to one session, one agent or everybody, as
+A state belongs to a feature set of a server, and to one session, one agent or everybody, as \
 [mcpl.state] of mgp.toml says. `*` marks where its next call goes on from.
 
 Examples:

@@ -14,7 +14,7 @@ Once, for the shell that is open:
 
 For every one: the same line in ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish.
 
-Names of servers, tools, agents and nodes come from the kernel that runs, within 200 ms; where none
+Names of servers, tools, agents and nodes come from the kernel that runs, within 200 ms; where none \
 answers by then, there are none. Names with characters that no terminal shows are left out.")]
 pub struct Completions {
     /// The shell.

@@ -10,7 +10,7 @@ Examples:
   mgp console --print     # shows the link instead: over ssh, or for another browser
   mgp console --sign-out  # ends it in every browser
 
-The link is good once, and for a minute: whoever opens it first is the operator. A browser stays
+The link is good once, and for a minute: whoever opens it first is the operator. A browser stays \
 signed in for 12 hours, until it is signed out, or until the kernel ends.")]
 pub struct OpenConsole {
     /// Show the link, and open no browser.

@@ -7,8 +7,8 @@ use clap::Args;
 /// `mgp doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One line for each thing that was looked at, the worst first, with the command that mends it. It works
-whether or not a kernel runs.
+Prints one line for each check, failed ones first, with the command that fixes it where there is one. It \
+works whether or not a kernel runs.
 
 Exit codes: 0 nothing is broken (there may be warnings), 4 something is broken, 1 it could not look.
 

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 /// `mgp service`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-The kernel as a service of your session: systemd holds its socket and starts it when a client connects
+The kernel as a service of your session: systemd holds its socket and starts it when a client connects \
 for the first time, again when it fails, and keeps its log in the journal.
 
 Examples:

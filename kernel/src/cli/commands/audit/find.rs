@@ -34,7 +34,7 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
             }
         }
         let nothing = (shown == 0 && said.is_none())
-            .then(|| "no record of the audit log is all of that".to_owned());
+            .then(|| "no record of the audit log matches all of these filters".to_owned());
         let notes: Vec<String> = said.into_iter().chain(nothing).collect();
         name_resolution::print_notes(&notes);
         Ok(())

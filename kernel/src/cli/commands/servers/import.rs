@@ -79,7 +79,15 @@ pub(in crate::cli::commands) fn import(
         writing.write(context)?;
     }
     if context.json {
-        return print_line(report::to_json(&sources, &plan, &writing, done));
+        print_line(report::to_json(&sources, &plan, &writing, done))?;
+    }
+    // Without names every file of the clients is tried.
+    if !typed.from.is_empty() && !sources.unreadable.is_empty() {
+        let count = pluralize(sources.unreadable.len(), "file");
+        return Err(Failure::Other(format!("{count} could not be read")));
+    }
+    if context.json {
+        return Ok(());
     }
     match (done, none || typed.dry_run) {
         (true, _) => report_done(context, &writing, status.is_some()),
@@ -102,7 +110,7 @@ impl ActiveServers {
                 let read = LocalServer::read_all(&text, &file);
                 let broken = |why| {
                     Failure::Other(format!(
-                        "{}: {why}; which servers are here is not known until it is mended: `mgp doctor` shows where",
+                        "{}: {why}; the current servers are not known until this is fixed: `mgp doctor` shows where",
                         file.display()
                     ))
                 };
