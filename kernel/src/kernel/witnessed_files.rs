@@ -134,7 +134,9 @@ impl WatchedFile {
         match self.watch {
             // What cannot be examined is there; an empty file holds as little as a missing one.
             WatchMode::Presence => {
-                let has_contents = path.metadata().map(|file| file.len() > 0);
+                let has_contents = path
+                    .metadata()
+                    .map(|file| file.len() > 0 || !file.is_file());
                 let is_there =
                     has_contents.unwrap_or_else(|error| error.kind() != ErrorKind::NotFound);
                 is_there.then(String::new)
