@@ -20,6 +20,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::causes;
@@ -65,12 +66,23 @@ struct Idle {
     /// Of each origin the one used last stands last.
     by_origin: HashMap<Origin, Vec<IdleConnection>>,
     is_sweeping: bool,
-    rests: usize,
 }
 
 /// The idle connections of one client.
-#[derive(Default)]
-pub(super) struct Pool(Mutex<Idle>);
+pub(super) struct Pool {
+    idle: Mutex<Idle>,
+    /// For [`RESTS_MAX`].
+    rests: Arc<Semaphore>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            idle: Mutex::default(),
+            rests: Arc::new(Semaphore::new(RESTS_MAX)),
+        }
+    }
+}
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,7 +126,10 @@ impl Pool {
                 .unwrap_or_else(|| Authority::from_static("localhost")),
         );
         // After a restart of the server every idle connection may be a closed one.
-        while let Some(idle) = self.take(&origin) {
+        for _ in 0..IDLE_PER_SERVER_MAX {
+            let Some(idle) = self.take(&origin) else {
+                break;
+            };
             match idle.send(request.clone(), &url, self, &origin).await {
                 Err(Attempt::Unsent(_)) => {}
                 Err(Attempt::Failed(error)) => return Err(error.into()),
@@ -128,7 +143,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Idle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
@@ -167,17 +182,13 @@ impl Pool {
     }
 
     /// Moves the rest of a message without anybody waiting for it.
-    fn finish_in_background(self: &Arc<Self>, rest: impl Future<Output = ()> + Send + 'static) {
-        let mut idle = self.lock();
-        if idle.rests >= RESTS_MAX {
-            return;
+    fn finish_in_background(&self, rest: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(permit) = self.rests.clone().try_acquire_owned() {
+            tokio::spawn(async move {
+                let _permit = permit;
+                let _ = timeout(REST_TIMEOUT, rest).await;
+            });
         }
-        idle.rests += 1;
-        let pool = self.clone();
-        tokio::spawn(async move {
-            let _ = timeout(REST_TIMEOUT, rest).await;
-            pool.lock().rests -= 1;
-        });
     }
 
     /// Closes what has expired; returns when to look again, `None` once nothing is idle.
@@ -228,8 +239,8 @@ impl OpenConnection {
             is_via_proxy,
         } = self;
         if !is_via_proxy {
-            let path = url.path_and_query().map_or("/", |path| path.as_str());
-            *request.uri_mut() = path.parse().unwrap_or_default();
+            let path = url.path_and_query().cloned();
+            *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
         }
         if !request.headers().contains_key(HOST)
             && let Ok(host) = HeaderValue::from_str(host_header(origin))
