@@ -5,7 +5,6 @@ use std::fs;
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::store::audit::reader::{LogItem, LogReader};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
-use serde_json::Value;
 
 use super::GrantStore;
 use mgp_store::audit::{LogFolder, state_accepted_event};
@@ -79,10 +78,13 @@ fn find_last_decision(bytes: &[u8]) -> Option<LastDecision> {
         let Ok(event) = serde_json::from_str::<Event>(record.event) else {
             continue;
         };
-        let sequence = event.details.get("operation").and_then(Value::as_u64);
+        let Some(operation) = event.details.get("operation") else {
+            continue;
+        };
+        let sequence = operation.as_u64();
         if is_acceptance(&event) {
             last = Some(LastDecision(sequence));
-        } else if is_decision(&event.event_type) {
+        } else if sequence.is_some() && is_decision(&event.event_type) {
             let known = last.and_then(|LastDecision(known)| known);
             last = Some(LastDecision(known.max(sequence)));
         }

@@ -186,9 +186,22 @@ async fn a_kernel_without_its_key_does_not_start() {
     let (started, told) = mgp(folder.path(), &["up"]).await;
     assert!(!started && told.contains("mgp accept node.key"), "{told}");
     assert!(!path.exists(), "no other one was made");
+    fs::write(&path, b"").unwrap();
+    let (whole, words) = mgp(folder.path(), &["doctor"]).await;
+    assert!(!whole && words.contains("node.key is empty"), "{words}");
     fs::write(&path, &copy).unwrap();
     let kernel = Kernel::again(folder).await;
     assert_eq!(troubles(&kernel).await, Vec::<String>::new());
+
+    // Without a copy: what the lost key signed is given up with it.
+    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    for name in ["node.key", "grants.journal"] {
+        fs::remove_file(file(&folder, name)).unwrap();
+        let (done, words) = mgp(folder.path(), &["accept", name]).await;
+        assert!(done, "{words}");
+    }
+    let kernel = Kernel::again(folder).await;
+    kernel.mgp_json(&["grants", "add", "local", "it"]).await;
 }
 
 /// Decisions are compared with their witness also where no audit log is kept.
