@@ -31,7 +31,7 @@ use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::GrantStore;
 use mgp_runtime::randomness;
-use mgp_runtime::task;
+use mgp_runtime::{task, time};
 use mgp_store::audit::{self, AuditHandle, LogFolder};
 use mgp_store::health::StorageHealth;
 use mgp_store::witnesses::Witnesses;
@@ -264,6 +264,8 @@ async fn serve(
             config_source::watch_certificates(listeners.tls()),
         ),
         task::spawn_supervised("marks.sweep", marks.clone().resweep()),
+        task::spawn_supervised("timers.near", time::keep_timer_near()),
+        task::spawn_supervised("memory.return", machine::return_freed_memory()),
     ];
     settle();
     let ends_with_stdin = options.stop_on_stdin_close;

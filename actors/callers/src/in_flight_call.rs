@@ -35,7 +35,7 @@ use self::rounds::CallRounds;
 use self::stop::Stop;
 use self::streams::{Lane, Streams};
 use crate::agent_tap::AgentTap;
-use mgp_runtime::time::monotonic_now;
+use mgp_runtime::time::{monotonic_now, report_call};
 
 pub use self::delivery::{Delivery, send_line, send_line_as};
 pub use self::flag::Flag;
@@ -181,6 +181,7 @@ impl InFlightCall {
     }
 
     fn build(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
+        report_call();
         Arc::new(Self {
             id,
             started_at: monotonic_now(),

@@ -59,6 +59,8 @@ struct CallFacts {
     destination: Option<CallDestination>,
     /// What was decided about its scope.
     scope: Option<Value>,
+    /// Whether its result has `isError`, once that is known.
+    is_error_result: Option<bool>,
 }
 
 /// The last route of a call to one of several replicas.
@@ -109,6 +111,11 @@ impl PendingCallRecord {
         if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
             self.lock().continued_as.get_or_insert(id.into());
         }
+    }
+
+    /// Whether the server's result has `isError`.
+    pub(crate) fn set_error_result(&self, is_error: bool) {
+        self.lock().is_error_result = Some(is_error);
     }
 
     /// The call is routed to this replica; the record names the last one.
@@ -264,7 +271,10 @@ impl Drop for CountedCall<'_> {
 
 fn call_ending(facts: &PendingCallRecord, outcome: &Outcome) -> CallEnding {
     match outcome {
-        Ok(result) => Ending::from_result(is_error_result(result)),
+        Ok(result) => {
+            let known = facts.lock().is_error_result;
+            Ending::from_result(known.unwrap_or_else(|| is_error_result(result)))
+        }
         // "Unknown tool" for a tool that exists: the caller must not learn that it does.
         Err(Refusal::UnknownTool(_)) if facts.has_tool() => (Ending::Denied, None),
         Err(refusal) => Ending::from_refusal(refusal),
@@ -600,7 +610,7 @@ fn refusal_details(refusal: &Refusal) -> Map<String, Value> {
 }
 
 /// True for a result with `isError`.
-fn is_error_result(result: &[u8]) -> bool {
+pub(crate) fn is_error_result(result: &[u8]) -> bool {
     can_contain_string(result, "\"isError\"")
         && serde_json::from_slice::<CallResult<'_>>(result).is_ok_and(|called| called.is_error)
 }

@@ -11,6 +11,7 @@ pub mod listener;
 pub mod name_sources;
 pub mod rates;
 mod replicas;
+mod result_names;
 mod result_pages;
 pub mod unoffered_capabilities;
 

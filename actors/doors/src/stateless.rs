@@ -458,7 +458,8 @@ struct Params<'a> {
     task_id: Option<&'a RawValue>,
 }
 
-/// Parses a request's description of its client, and what its headers must repeat.
+/// Parses a request's description of its client, and what its headers must repeat. The params are of a message that
+/// was parsed.
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.
@@ -466,7 +467,7 @@ pub(crate) fn parse_request_meta<'a>(
     method: &'a str,
     params: Option<&'a str>,
 ) -> Result<(RequestMeta, RequestHeaders<'a>), Refusal> {
-    let said: Params<'_> = mcp::parse_params(params)?;
+    let said: Params<'_> = mcp::parse_accepted_params(params)?;
     let meta = said.meta.ok_or_else(|| missing_field("_meta"))?;
     if !meta.get().starts_with('{') {
         return Err(Refusal::BadMeta("`_meta` must be an object".into()));

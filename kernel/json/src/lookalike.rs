@@ -11,6 +11,7 @@ use serde::de::{Error as _, Unexpected};
 use serde_json::value::RawValue;
 
 use self::strict_deserializer::Strict;
+use crate::accepted::Accepted;
 
 /// Prefix of the error message about a lookalike.
 const MESSAGE_PREFIX: &str = "member ";
@@ -83,6 +84,15 @@ pub fn from_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_jso
     parse(text, false)
 }
 
+/// The same as [`from_str`] for text that serde_json has accepted before, as part of a larger message. It costs little
+/// where long values are not read. Of other text the result is unspecified.
+///
+/// # Errors
+/// As [`from_str`].
+pub fn from_accepted<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
+    T::deserialize(Strict::new(Accepted(text), true))
+}
+
 fn parse<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = T::deserialize(Strict::new(&mut json, names))?;
@@ -153,6 +163,8 @@ pub fn as_lookalike_message(error: &serde_json::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[derive(Debug, Deserialize)]
@@ -242,5 +254,59 @@ mod tests {
         }
         assert!(find_lookalike("m\u{308}", &["name"]).is_none());
         assert!(are_alike("Stra\u{df}e", "stra\u{df}E") && !are_alike("\u{ff4e}", "n"));
+    }
+
+    /// JSON values in which the names of [`Outer`] are frequent.
+    fn json() -> impl Strategy<Value = String> {
+        let name = prop::sample::select(vec![
+            r#""name""#,
+            r#""arguments""#,
+            r#""ref""#,
+            r#""task""#,
+            r#""taskId""#,
+            r#""Name""#,
+            r#""n\u0061me""#,
+            r#""\\""#,
+            r#""other""#,
+            r#""\ud83d\ude00""#,
+            r#""{""#,
+        ]);
+        let leaf = prop_oneof![
+            name.clone().prop_map(String::from),
+            prop::sample::select(vec!["null", "true", "-1.0e+2", "7", "\"\"", "[]", "{}"])
+                .prop_map(String::from),
+            "[a-z\"\\\\{}\\[\\],:é]{0,40}".prop_map(|text| crate::quote(&text)),
+        ];
+        let space = prop::sample::select(vec!["", "", " ", "\n\t"]);
+        leaf.prop_recursive(4, 40, 5, move |inner| {
+            let member = (name.clone(), space.clone(), inner.clone(), space.clone());
+            let member =
+                member.prop_map(|(name, a, value, b)| format!("{a}{name}{b}:{a}{value}{b}"));
+            let members = prop::collection::vec(member, 0..5);
+            let items = prop::collection::vec(inner, 0..5);
+            prop_oneof![
+                members.prop_map(|members| format!("{{{}}}", members.join(","))),
+                items.prop_map(|items| format!("[{}]", items.join(", "))),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Text that serde_json accepts is read the same with and without validation.
+        #[test]
+        fn accepted_text_reads_the_same(text in json()) {
+            prop_assume!(serde_json::from_str::<&RawValue>(&text).is_ok());
+            let describe = |read: Result<Outer<'_>, serde_json::Error>| match read {
+                Ok(outer) => format!("{outer:?}"),
+                Err(error) => strip_position(&error),
+            };
+            prop_assert_eq!(describe(from_accepted(&text)), describe(from_str(&text)));
+        }
+
+        /// Other text is an error or is read somehow, without a panic.
+        #[test]
+        fn text_that_was_not_accepted_does_no_harm(text in "[a-z\"\\\\{}\\[\\],: é]{0,60}") {
+            let _ = from_accepted::<Outer<'_>>(&text);
+        }
     }
 }

@@ -17,6 +17,18 @@ pub fn can_contain_string(text: &[u8], word: &str) -> bool {
         || memchr::memchr_iter(b'\\', text).any(|at| is_escape_in(&text[at + 1..], word))
 }
 
+/// The same for several words, with one look for escapes.
+#[must_use]
+pub fn can_contain_strings<const N: usize>(text: &[u8], words: [&str; N]) -> [bool; N] {
+    let mut found = words.map(|word| memmem::find(text, word.as_bytes()).is_some());
+    for at in memchr::memchr_iter(b'\\', text) {
+        for (found, word) in found.iter_mut().zip(words) {
+            *found = *found || is_escape_in(&text[at + 1..], word);
+        }
+    }
+    found
+}
+
 /// Whether what follows a backslash names a character of the word.
 fn is_escape_in(escape: &[u8], word: &str) -> bool {
     let (high, low) = match *escape {
@@ -47,5 +59,23 @@ mod tests {
         ));
         assert!(!finds(r#""\u00"#));
         assert!(!can_contain_string(br#"{"url":"http:\/\/x"}"#, "isError"));
+    }
+
+    #[test]
+    fn several_words_are_found_as_each_alone() {
+        let words = ["\"isError\"", "\"taskId\"", "\"structuredContent\""];
+        let long = "x".repeat(1000);
+        for text in [
+            r#"{"isError":true}"#,
+            r#"{"content":[],"structuredContent":{},"task":{"taskId":"t"},"isError":false}"#,
+            r#"{"task\u0049d":1,"text":"a\nb"}"#,
+            r#"{"content":[{"type":"text","text":"isError"}]}"#,
+            r#"{"text":"\""#,
+            "",
+            &format!(r#"{{"a":"{long}","taskId":1,"b":"{long}"}}"#),
+        ] {
+            let alone = words.map(|word| can_contain_string(text.as_bytes(), word));
+            assert_eq!(can_contain_strings(text.as_bytes(), words), alone, "{text}");
+        }
     }
 }

@@ -176,6 +176,17 @@ pub fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T
         .map_err(|e| Refusal::BadParams(lookalike::strip_position(&e)))
 }
 
+/// The same for params of a message that was parsed: they are JSON, so what is not read costs little.
+///
+/// # Errors
+/// As [`parse_params`].
+pub fn parse_accepted_params<'a, T: Deserialize<'a>>(
+    params: Option<&'a str>,
+) -> Result<T, Refusal> {
+    lookalike::from_accepted(params.unwrap_or("{}"))
+        .map_err(|e| Refusal::BadParams(lookalike::strip_position(&e)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

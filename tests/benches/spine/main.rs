@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [mcpl] [hooks] [lite] [telemetry] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [mcpl] [hooks] [lite] [growth] [telemetry] [--quick]
 //! cargo bench -p mgp-tests --bench spine -- soak [--time 2h]
 //! ```
 //!
@@ -11,6 +11,7 @@
 mod calls;
 mod crowd;
 mod events;
+mod growth;
 mod guarded;
 mod hooks;
 mod lists;
@@ -34,7 +35,7 @@ use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm, streams, events, mcpl, hooks, lite, telemetry; all of these
+    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm, streams, events, mcpl, hooks, lite, growth, telemetry; all of these
     /// when none is named. And soak, only when it is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
@@ -155,6 +156,9 @@ async fn measure(options: &Options) -> Report {
     if options.wants("lite") && options.has_kernel() {
         add(lite::table(options).await);
         add(lite::streams(options).await);
+    }
+    if options.wants("growth") && options.has_kernel() {
+        add(growth::table(options).await);
     }
     if options.wants("telemetry") && options.has_kernel() {
         add(calls::telemetry::table(options).await);

@@ -105,6 +105,7 @@ mod tests {
 
     use super::*;
     use crate::checks::schema;
+    use crate::result_names::ResultNames;
 
     const ADD: &str = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"integer"}}},
         "outputSchema":{"type":"object","required":["sum"]}}"#;
@@ -142,7 +143,14 @@ mod tests {
         let wrong = bytes::Bytes::from_static(br#"{"content":[],"structuredContent":{"a":1}}"#);
         let mut refused = Vec::new();
         for tool in [&here, &there] {
-            let result = schema::check_result(&schemas, "add", tool, wrong.clone()).await;
+            let result = schema::check_result(
+                &schemas,
+                "add",
+                tool,
+                ResultNames::find(&wrong),
+                wrong.clone(),
+            )
+            .await;
             let Err(Refusal::BadResult { path, keyword, .. }) = result else {
                 panic!("{result:?}")
             };

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
-use mgp_json::{Splice, can_contain_string, lookalike, members, quote};
+use mgp_json::{Splice, lookalike, members, quote};
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::CompiledSchemas;
+use crate::result_names::ResultNames;
 use mgp_callers::request::Outcome;
 
 /// CMCP-009: checks the arguments before anything is sent. Absent arguments count as `{}`.
@@ -66,11 +67,11 @@ pub(crate) async fn check_result(
     schemas: &CompiledSchemas,
     tool: &str,
     route: &CatalogTool,
+    names: ResultNames,
     result: Bytes,
 ) -> Outcome {
-    let structured = can_contain_string(&result, "\"structuredContent\"");
     // Where there is a schema, also what some clients would take for structured content is checked.
-    if !structured && route.output.is_none() {
+    if !names.structured_content && route.output.is_none() {
         return Ok(result);
     }
     let Ok(text) = std::str::from_utf8(&result) else {

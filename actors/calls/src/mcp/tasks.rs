@@ -5,7 +5,7 @@ pub mod legacy;
 
 use mgp_engine::callers::tasks::{Maker, TaskHandle, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_json::{Splice, can_contain_string, member, quote};
+use mgp_json::{Splice, member, quote};
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
@@ -138,9 +138,6 @@ pub(crate) fn rename_created_task(
     tool: &CatalogTool,
     result: &[u8],
 ) -> Result<Option<bytes::Bytes>, Refusal> {
-    if !can_contain_string(result, "\"taskId\"") {
-        return Ok(None);
-    }
     if request.caller.version.is_legacy() {
         let result = std::str::from_utf8(result).unwrap_or_default();
         return Ok(legacy::rename_created_task(cx, request, tool, result)?.map(Into::into));

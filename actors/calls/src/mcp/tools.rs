@@ -24,6 +24,7 @@ use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
 use crate::mgp::kernel_tool::{self, KernelTool};
 use crate::mgp::tools::session;
+use crate::result_names::ResultNames;
 use crate::{Context, mcpl, mgp, result_pages};
 use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request};
 use mgp_runtime::time::monotonic_now;
@@ -96,7 +97,7 @@ async fn wait_for_newer_catalog(cx: &Context, generation: u64) {
 
 async fn call_once(cx: &Context, request: &Request, facts: &PendingCallRecord) -> Outcome {
     let params = require_params(request)?;
-    let call: tools::Call<'_> = mcp::parse_params(Some(params))?;
+    let call: tools::Call<'_> = mcp::parse_accepted_params(Some(params))?;
     let name = parse_string(call.name, "name")?;
     let token = mcp::Meta::parse(call.meta)?.progress_token;
     facts.set_request(&name, request, call.arguments.map(RawValue::get));
@@ -253,11 +254,16 @@ async fn prepare_result(
         Some(call) => mcpl::call::finish_result(cx, request, call, result).await?,
         None => result,
     };
-    if let Some(task) = tasks::rename_created_task(cx, request, tool, &result)? {
+    let names = ResultNames::find(&result);
+    let is_error = names.is_error && audit::is_error_result(&result);
+    if names.task_id
+        && let Some(task) = tasks::rename_created_task(cx, request, tool, &result)?
+    {
         facts.continues_as(&task);
         return Ok(task);
     }
-    let result = schema::check_result(&cx.policies.schemas, name, tool, result).await?;
+    let result = schema::check_result(&cx.policies.schemas, name, tool, names, result).await?;
+    facts.set_error_result(is_error);
     Ok(result_pages::first_page(cx, &request.caller, tool, result))
 }
 

@@ -12,11 +12,12 @@ use mgp_protocol::federation::call::{CallHeader, CallRejection};
 use mgp_protocol::federation::frames::StreamKind;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
-use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
+use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use serde_json::value::RawValue;
 
 use crate::endpoint_context::EndpointContext;
 use crate::stateless::{self, RequestMeta};
@@ -78,7 +79,9 @@ pub(super) fn authorize(
         return Authorization::RefusedByNode(CallRejection::Malformed { why });
     };
     let method = header.method.as_str();
-    let read = stateless::parse_request_meta(method, Some(&params));
+    // Nothing has parsed them before.
+    let read = mcp::parse_params::<&RawValue>(Some(&params))
+        .and_then(|_| stateless::parse_request_meta(method, Some(&params)));
     let dialect = match &read {
         Ok((stated, _)) => stated.dialect(),
         Err(_) => Version::STATELESS.into(),
