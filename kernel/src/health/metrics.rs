@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_callers::request::{AnswerFuture, Outcome, Request};
 use mgp_calls::{CallMetrics, Context};
-use mgp_doors::http_endpoint::ResponseCounts;
-use mgp_doors::message_budgets::MessageBudgets;
+use mgp_doors::{MessageBudgets, ResponseCounts};
 use mgp_engine::calls::telemetry::exposition::{TextFormat, render};
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
 use mgp_protocol::mcp;

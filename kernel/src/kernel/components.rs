@@ -29,11 +29,7 @@ use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists, Policies,
     Rates, ToolCounts, Validation,
 };
-use mgp_doors::console::Console;
-use mgp_doors::endpoint_context::EndpointContext;
-use mgp_doors::message_budgets::MessageBudgets;
-use mgp_doors::node_endpoint::NodeEndpoint;
-use mgp_doors::revocation::Revocation;
+use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
 use mgp_engine::calls::telemetry::otlp::TelemetryResource;
 use mgp_protocol::ids::AgentId;

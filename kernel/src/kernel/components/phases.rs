@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::tasks::TaskRecord;
+use mgp_doors::Revocation;
 use mgp_doors::agent_registry::AgentRegistryHandle;
-use mgp_doors::revocation::Revocation;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_policy::permissions::PermissionsHandle;
