@@ -29,7 +29,7 @@ use mgp_engine::doors::name_resolver::UnavailableNode;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::node_names::NodeNames;
 use mgp_engine::policy::access::Principal;
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ReportedRole, WireFeatures};
 use mgp_protocol::ids::NodeId;

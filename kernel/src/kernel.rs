@@ -29,7 +29,7 @@ use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_runtime::randomness;
 use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, LogFolder};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_cluster::replication::has_rekeyed;
 use mgp_engine::node_key::{NodeKey, PublicKey};
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_protocol::ids::hex::digit;
 use mgp_runtime::randomness;
 use mgp_store::atomic_file;

@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 
 use mgp_callers::directory::Directory;
 use mgp_callers::registered_agents::RegisteredAgents;
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_servers::server::ServerTable;
 
 /// Where the names are kept.

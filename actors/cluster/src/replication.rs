@@ -32,7 +32,7 @@ use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{ClusterId, GrantId, LogChange, SignedOperation};
 use mgp_engine::replication::remote_rules::LocalServers;
 use mgp_engine::replication::replica::{Confirmation, Replica};
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName};
 use mgp_protocol::federation::logs::{LogEntries, LogsDigest};

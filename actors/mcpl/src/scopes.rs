@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_mcpl_engine::scopes::approvals::{ApprovedScope, ApprovedScopes, LASTING_MAX};
 use mgp_mcpl_engine::scopes::{ScopeRules, ScopeVerdict};
-use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::ApprovalsHandle;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_runtime::task;

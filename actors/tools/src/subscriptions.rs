@@ -16,7 +16,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::published_catalog::PublishedCatalog;
 use mgp_callers::directory::Directory;
 use mgp_callers::in_flight_call::Delivery;
-use mgp_policy::approvals::kernel_owner;
+use mgp_policy::kernel_owner;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;

@@ -11,7 +11,7 @@ use mgp_mcpl::inference::UsedTokens;
 use mgp_mcpl::push::{JOURNAL as PUSHES, StoredPushes};
 use mgp_mcpl::scopes;
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_store::audit::{AuditHandle, LogFolder};
 use mgp_store::health::explain_io_error;
 use mgp_store::witnesses::{Witness, Witnesses};

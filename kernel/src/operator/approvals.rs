@@ -10,7 +10,7 @@ use mgp_engine::doors::permission_names::parse;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::sandbox_permissions;
 use mgp_engine::timestamps::parse_rfc3339;
-use mgp_policy::approvals::Decider;
+use mgp_policy::Decider;
 use mgp_protocol::mgp::approvals::{Answer, Approve, DecisionResult, Deny};
 use mgp_protocol::mgp::kernel::nodes::Role;
 use mgp_protocol::mgp::permission::{Grant, PermissionDecision, Revoke, Revoked, Verdict};

@@ -33,10 +33,10 @@ use mgp_kernel::cluster::{Cluster, ClusterDeps};
 use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
 use mgp_kernel::config_source::ConfigSource;
 use mgp_kernel::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
-use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, GrantStore};
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
+use mgp_policy::{
+    AccessActor, AccessHandle, AccessMsg, ApprovalsHandle, GrantStore, PermissionsHandle,
+    PinsHandle,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;

@@ -15,7 +15,7 @@ use mgp_engine::replication::remote_rules::{LocalServers, foreign_rules};
 use mgp_engine::replication::replica::{
     Confirmation, LogMessage, Replica, ReplicaConfig, ReplicaContext, ReplicaEffect,
 };
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::LogsDigest;

@@ -30,7 +30,7 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{AnswerFuture, Caller, Request, Routes};
 use mgp_callers::tasks::Tasks;
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::server::{ResourceMonitor, ServerTable};

@@ -17,7 +17,7 @@ use crate::audit_forwarding::{AUDIT_LOG, can_read_audit_log};
 use crate::link::LinkEvent;
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
-use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::PermissionsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task;

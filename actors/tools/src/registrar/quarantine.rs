@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::record::ConnectionMethod;
 use super::{Record, Registrar};
-use mgp_policy::approvals::{OperatorAnswer, PendingEntryGuard};
+use mgp_policy::{OperatorAnswer, PendingEntryGuard};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{find_change, pin_programs};

@@ -14,7 +14,7 @@ use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal, SharedT
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::replication::lease::DEFAULT_LEASE;
 use mgp_engine::replication::remote_rules::LocalServers;
-use mgp_policy::access::{AccessActor, AccessHandle, GrantStore};
+use mgp_policy::{AccessActor, AccessHandle, GrantStore};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName};
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
