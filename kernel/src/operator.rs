@@ -33,7 +33,7 @@ use mgp_calls::name_sources::NameSources;
 use mgp_doors::Console;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
-use mgp_mcpl::host::McplHost;
+use mgp_mcpl::McplHost;
 use mgp_policy::{ApprovalsHandle, PermissionsHandle, PinsHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;

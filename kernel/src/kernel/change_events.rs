@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::McplAgents;
 use mgp_protocol::ids::ServerId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::{ServerMsg, ServerTable};

@@ -9,7 +9,7 @@ use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::McplAgents;
 use mgp_policy::{AccessActor, AccessHandle, ApprovalsHandle, GrantStore};
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
