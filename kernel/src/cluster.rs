@@ -42,7 +42,7 @@ use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::{Credit, Snapshot};
-use mgp_tools::offering::OfferSources;
+use mgp_tools::OfferSources;
 use mgp_tools::search::RemoteTools;
 use ractor::SpawnErr;
 use tokio::sync::{Mutex, Notify};

@@ -53,7 +53,7 @@ use mgp_store::audit::AuditHandle;
 use mgp_store::health::StorageHealth;
 use mgp_store::views::AuditViews;
 use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
 use mgp_transports::log::Author;

@@ -37,7 +37,7 @@ use mgp_servers::server::{
     Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::CatalogHandle;
+use mgp_tools::CatalogHandle;
 use mgp_tools::registrar::{Names, ServerTree};
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};

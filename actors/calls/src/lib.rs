@@ -92,11 +92,9 @@ use mgp_servers::server::ServerTable;
 use mgp_servers::upstream::Upstream;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
-use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
-use mgp_tools::subscriptions::SubscriptionsHandle;
+use mgp_tools::{EventsHandle, PublishedCatalog, SubscriptionsHandle};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 

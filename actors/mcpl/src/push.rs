@@ -31,7 +31,7 @@ use mgp_servers::link::McplAnswer;
 use mgp_servers::server::ServerTable;
 use mgp_store::journal::{AppendError, Journal, JournalError};
 use mgp_store::witnesses::Witness;
-use mgp_tools::events::{EventsHandle, PushChannel};
+use mgp_tools::{EventsHandle, PushChannel};
 
 use self::delivery::DeliveryOutcome;
 use crate::agents::McplAgents;

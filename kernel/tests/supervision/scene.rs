@@ -48,15 +48,16 @@ use mgp_servers::server::{Connector, ResourceMonitor, ServerHandle, ServerTable,
 use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, PublishedCatalog};
-use mgp_tools::events::{AuditEvents, EventsHandle};
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, EmbeddingOptions, Program, SearchHandle, SearchOptions,
     ServerStatusFilter as SearchStatus, ToolQuery, ToolSearchResult,
 };
 use mgp_tools::server_events::forward_to;
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, CatalogActor, CatalogHandle, EventsHandle, PublishedCatalog, SubscriptionsActor,
+    SubscriptionsHandle,
+};
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorRef};
 use tempfile::TempDir;

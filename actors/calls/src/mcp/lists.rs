@@ -28,7 +28,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::monotonic_now;
 use mgp_servers::link::List;
 use mgp_servers::server::ServerHandle;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 
 /// The shortest time between two fetches of a stale list, however often clients ask and however short
 /// a time its server promised.

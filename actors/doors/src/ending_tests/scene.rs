@@ -35,9 +35,9 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::server::{ResourceMonitor, ServerTable};
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::PublishedCatalog;
-use mgp_tools::events::{AuditEvents, EventsHandle};
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 /// When a request ends in a panic that does so later.

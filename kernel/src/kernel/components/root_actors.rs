@@ -12,8 +12,8 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle};
 use mgp_tools::search::SearchHandle;
+use mgp_tools::{CatalogActor, CatalogHandle};
 use ractor::{Actor, ActorCell, SpawnErr};
 use std::sync::Arc;
 

@@ -17,9 +17,9 @@ use mgp_runtime::time::unix_ms;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
-use mgp_tools::events::{AuditEvents, EventsHandle};
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,
+};
 use ractor::{Actor, SpawnErr};
 use tokio_util::sync::CancellationToken;
 

@@ -16,7 +16,7 @@ use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_store::audit::{AuditHandle, agent_actor, new_event};
-use mgp_tools::events::{EventsRequest, FollowingAgent, FollowingEnd};
+use mgp_tools::{EventsRequest, FollowingAgent, FollowingEnd};
 
 /// Tells it the events of one channel; answered when there are none, or no more.
 ///
