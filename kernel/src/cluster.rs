@@ -17,14 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mgp_calls::name_sources::{self, NodeNaming};
-use mgp_cluster::lan::{LanHandle, LanStart};
 use mgp_cluster::links::{InboundNodeCall, LinkTimeouts, LinksActor, LinksHandle, LinksStart};
 use mgp_cluster::pairing::{PairingActor, PairingHandle, PairingStart};
 use mgp_cluster::replication::{
     ClusterView, ReplicationActor, ReplicationHandle, ReplicationStart, RequestedBy,
 };
-use mgp_cluster::shares::{SharesHandle, SharesStart};
-use mgp_cluster::tool_index::{PeerTools, PublishedNames, ToolIndexHandle, ToolIndexStart};
+use mgp_cluster::{
+    LanHandle, LanStart, PeerTools, PublishedNames, SharesHandle, SharesStart, ToolIndexHandle,
+    ToolIndexStart,
+};
 use mgp_engine::doors::name_resolver::UnavailableNode;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::node_names::NodeNames;

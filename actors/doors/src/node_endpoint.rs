@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
 use mgp_cluster::links::{InboundNodeCall, PeerLink};
+use mgp_cluster::{AgentPermit, needs_permit};
 use mgp_engine::clock::to_micros_rounded_up;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use mgp_cluster::tool_index::PeerServer;
+use mgp_cluster::PeerServer;
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
 use mgp_engine::tools::index::{Index, IndexDraft, ServerIndex};

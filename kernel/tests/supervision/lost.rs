@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mgp_callers::agent::shared_connection;
-use mgp_cluster::lan::LanMsg;
 use mgp_cluster::links::LinksMsg;
 use mgp_cluster::pairing::PairingMsg;
 use mgp_cluster::replication::ReplicationMsg;
-use mgp_cluster::shares::SharesMsg;
-use mgp_cluster::tool_index::ToolIndexMsg;
+use mgp_cluster::{LanMsg, SharesMsg, ToolIndexMsg};
 use mgp_doors::agent_registry::AgentRegistryMsg;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::servers::tree_plan::LossPolicy;

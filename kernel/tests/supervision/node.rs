@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mgp_cluster::links::{LinkTable, PeerLink};
-use mgp_cluster::tool_index::{PeerServer, PeerTool, PeerTools};
+use mgp_cluster::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::servers::spec::ServerSpec;

@@ -16,7 +16,7 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::{PeerTools, PublishedNames};
+use mgp_cluster::{PeerTools, PublishedNames};
 use mgp_discovery::config::ConfigLookup;
 use mgp_doors::Revocation;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_cluster::PeerTools;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::PeerTools;
 use mgp_engine::servers::health::HealthCheckConfig;
 use mgp_sync::snapshot::Snapshot;
 use mgp_transports::http::client::Client;

@@ -11,7 +11,7 @@ use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
 use mgp_callers::in_flight_call::{Delivery, InFlightCall, ReplyPath};
 use mgp_callers::request::{AnswerFuture, Caller, CallerSession, Outcome, Request, Routes};
 use mgp_cluster::links::{InboundNodeCall, LinkTable, PeerLink};
-use mgp_cluster::tool_index::{PeerServer, PeerTool, PeerTools};
+use mgp_cluster::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::Principal;

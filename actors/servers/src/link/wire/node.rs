@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
 use mgp_cluster::links::{LinkTable, PeerLink};
-use mgp_cluster::tool_index::{PeerServer, PeerTools};
+use mgp_cluster::{AgentPermit, PeerServer, PeerTools, needs_permit};
 use mgp_json::{can_contain_string, member, unquote};
 use mgp_protocol::federation::call::{CallHeader, CallRejection, CallTag, MAX_CALL_MS, MAX_HOPS};
 use mgp_protocol::federation::hello::LifeId;
