@@ -9,7 +9,7 @@ pub mod checks;
 pub mod confirmations;
 pub mod listener;
 pub mod name_sources;
-pub mod rates;
+mod rates;
 mod replicas;
 mod result_pages;
 pub mod unoffered_capabilities;
