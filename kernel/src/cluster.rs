@@ -39,7 +39,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::{boottime_now, unix_ms};
 use mgp_runtime::{randomness, task};
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::{Credit, Snapshot};

@@ -45,9 +45,8 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{CountedKind, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
-use mgp_servers::login::Logins;
-use mgp_servers::server::{
-    ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
+use mgp_servers::{
+    Logins, ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
 use mgp_store::health::StorageHealth;

@@ -32,9 +32,8 @@ use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::{task, time::monotonic_now};
-use mgp_servers::guard::GuardHandle;
-use mgp_servers::server::{
-    Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
+use mgp_servers::{
+    Connector, GuardHandle, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
 use mgp_tools::CatalogHandle;

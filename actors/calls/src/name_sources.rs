@@ -14,7 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_callers::directory::Directory;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_policy::AccessHandle;
-use mgp_servers::server::ServerTable;
+use mgp_servers::ServerTable;
 
 /// Where the names are kept.
 #[derive(Clone, Debug)]

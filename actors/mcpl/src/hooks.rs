@@ -22,7 +22,7 @@ use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
-use mgp_servers::server::ServerTable;
+use mgp_servers::ServerTable;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 

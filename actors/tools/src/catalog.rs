@@ -26,7 +26,7 @@ use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
-use mgp_servers::server::{FetchTimes, ServerMsg, ServerTable};
+use mgp_servers::{FetchTimes, ServerMsg, ServerTable};
 
 /// Changes within this time are published together: a kernel that starts 200 servers rebuilds its lists some ten
 /// times, not 200 times. Far below the 0.8 s within which a list_changed must arrive.

@@ -41,7 +41,7 @@ use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
-use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
+use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Bytes of servers' events that may wait in the mailbox, of all servers together. Further ones are dropped.
 const QUEUED_BYTES_MAX: u64 = 16 << 20;

@@ -13,7 +13,7 @@ use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector}
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Status;
 use mgp_runtime::event_sink::EventSink;
-use mgp_servers::server::ServerTable;
+use mgp_servers::ServerTable;
 use mgp_sync::Snapshot;
 
 use crate::published_catalog::PublishedCatalog;

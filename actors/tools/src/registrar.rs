@@ -42,7 +42,7 @@ use mgp_policy::{AccessHandle, ApprovalsHandle, PinsHandle};
 use mgp_runtime::task;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::trace::Trace;
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, agent_actor, new_event, operator_actor, state_damaged_event};
 
 /// How long a registration waits for its server to connect before it returns.

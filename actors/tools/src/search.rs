@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use crate::published_catalog::PublishedCatalog;
 use mgp_runtime::mailbox::{Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_servers::server::ServerTable;
+use mgp_servers::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
 use self::model::Models;

@@ -20,7 +20,7 @@ use mgp_policy::kernel_owner;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;
-use mgp_servers::server::{ResubscriptionGuard, ServerTable};
+use mgp_servers::{ResubscriptionGuard, ServerTable};
 use mgp_sync::snapshot::Snapshot;
 
 /// Handle of the actor.

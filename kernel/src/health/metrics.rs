@@ -18,7 +18,7 @@ use mgp_protocol::mgp::kernel::{Metrics, MetricsText};
 use mgp_runtime::mailbox::CountedKind;
 use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
-use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, ServerHandle};
+use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
 use mgp_store::health::StorageHealth;
 use mgp_store::{audit, journal};
 

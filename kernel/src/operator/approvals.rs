@@ -16,7 +16,7 @@ use mgp_protocol::mgp::kernel::nodes::Role;
 use mgp_protocol::mgp::permission::{Grant, PermissionDecision, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::ServerMsg;
+use mgp_servers::ServerMsg;
 use serde_json::json;
 
 use super::pairing::require_words;

@@ -10,7 +10,7 @@ use mgp_engine::servers::supervision::RollStatus;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
-use mgp_servers::server::{ResourceSnapshot, ServerHandle, ServerMsg, StartProgress, Status};
+use mgp_servers::{ResourceSnapshot, ServerHandle, ServerMsg, StartProgress, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE_TIMEOUT, json, read, send_to_server};

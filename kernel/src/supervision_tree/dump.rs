@@ -9,7 +9,7 @@ use mgp_doors::SessionMsg;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::mailbox::Queued;
-use mgp_servers::server::ServerMsg;
+use mgp_servers::ServerMsg;
 use ractor::{ActorCell, ActorId, Message};
 
 use super::RootActor;

@@ -19,7 +19,7 @@ use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Ask;
 use mgp_runtime::mailbox::Queued;
 use mgp_runtime::task_supervisor::TaskSupervisorMsg;
-use mgp_servers::guard::GuardMsg;
+use mgp_servers::GuardMsg;
 use mgp_store::audit::kernel_actor;
 use mgp_tools::registrar::ServerTree;
 use mgp_tools::search::SearchMsg;

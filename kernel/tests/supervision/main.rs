@@ -17,7 +17,7 @@ use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
 use mgp_policy::{AccessMsg, GrantQuery};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_runtime::mailbox::Reply;
-use mgp_servers::server::ServerMsg;
+use mgp_servers::ServerMsg;
 use mgp_tools::registrar::ServerTree;
 
 use self::scene::{DEADLINE, Kernel, Load, alive, call, connected, pid, spec, until};

@@ -43,8 +43,9 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::{Connector, ResourceMonitor, ServerHandle, ServerTable, Status};
+use mgp_servers::{
+    Connector, GuardActor, GuardHandle, ResourceMonitor, ServerHandle, ServerTable, Status,
+};
 use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
@@ -461,12 +462,10 @@ async fn start_access(
 fn connector(mark: String) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
-        logins: Arc::new(mgp_servers::login::Logins::new(
-            mgp_servers::login::LoginBackend {
-                store: None,
-                outbound: Tls::system().into(),
-            },
-        )),
+        logins: Arc::new(mgp_servers::Logins::new(mgp_servers::LoginBackend {
+            store: None,
+            outbound: Tls::system().into(),
+        })),
         version: "test".into(),
         mark,
         folder: std::env::temp_dir(),
@@ -474,7 +473,7 @@ fn connector(mark: String) -> Connector {
         shutdown_drain_timeout: std::sync::OnceLock::new(),
         health: mgp_engine::servers::health::HealthCheckConfig::default(),
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
-        spawner: mgp_servers::server::ProcessSpawner::default(),
+        spawner: mgp_servers::ProcessSpawner::default(),
         resource_usage: ResourceMonitor::new(),
         links: Arc::new(Snapshot::new(LinkTable::default())),
         peer_tools: Arc::new(Snapshot::new(PeerTools::default())),

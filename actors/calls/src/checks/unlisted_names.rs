@@ -16,7 +16,7 @@ use crate::Context;
 use crate::checks::access;
 use mgp_callers::request::{Caller, Request};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::ServerHandle;
+use mgp_servers::ServerHandle;
 use mgp_tools::PublishedCatalog;
 
 pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str) -> NamedItem<'a> {

@@ -33,7 +33,7 @@ use mgp_callers::tasks::Tasks;
 use mgp_policy::GrantStore;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::server::{ResourceMonitor, ServerTable};
+use mgp_servers::{ResourceMonitor, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::{
     AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,

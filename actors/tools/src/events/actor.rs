@@ -22,7 +22,7 @@ use super::{
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
+use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Fixed at construction.
 #[derive(Debug)]

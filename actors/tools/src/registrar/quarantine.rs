@@ -18,8 +18,8 @@ use super::{Record, Registrar};
 use mgp_policy::{OperatorAnswer, PendingEntryGuard};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
+use mgp_servers::ServerHandle;
 use mgp_servers::sandbox::{find_change, pin_programs};
-use mgp_servers::server::ServerHandle;
 
 /// Registrations that wait for the operator, each with the sender that ends its wait. Bounded by the records.
 pub type PendingApprovals = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;

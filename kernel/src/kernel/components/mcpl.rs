@@ -13,7 +13,7 @@ use mgp_mcpl::{
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
-use mgp_servers::server::ServerEvent;
+use mgp_servers::ServerEvent;
 
 use super::super::data_folder::StoredMcpl;
 use super::shared::SharedComponents;

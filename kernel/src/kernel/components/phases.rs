@@ -9,7 +9,7 @@ use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_policy::{PermissionsHandle, PinsHandle};
-use mgp_servers::server::Connector;
+use mgp_servers::Connector;
 use mgp_tools::CatalogHandle;
 use mgp_tools::registrar::{Names, PendingApprovals, Registrar, Registrations};
 use mgp_tools::search::SearchHandle;

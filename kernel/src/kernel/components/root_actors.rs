@@ -10,7 +10,7 @@ use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_servers::{GuardActor, GuardHandle};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::search::SearchHandle;
 use mgp_tools::{CatalogActor, CatalogHandle};

@@ -14,7 +14,7 @@ use mgp_policy::{AccessActor, AccessHandle, ApprovalsHandle, GrantStore};
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::{
