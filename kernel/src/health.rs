@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request};
 use mgp_engine::servers::health::PING_TIMEOUT;
 use mgp_engine::servers::lifecycle::LifecycleState;

@@ -26,9 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
+use mgp_callers::{Delivery, Directory};
 use mgp_calls::name_sources::NameSources;
 use mgp_doors::Console;
 use mgp_doors::agent_registry::AgentRegistryHandle;

@@ -20,7 +20,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::AnswerFuture;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::spec::ServerSpec;

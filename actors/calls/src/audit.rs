@@ -28,7 +28,7 @@ pub use self::call_metrics::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
 use self::call_times::CallTimeBreakdown;
 pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_store::audit::{

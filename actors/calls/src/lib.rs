@@ -76,8 +76,8 @@ pub use self::result_pages::TruncatedResults;
 
 use crate::checks::access;
 use crate::name_sources::NameSources;
+use mgp_callers::Directory;
 use mgp_callers::agent::supervisor::Agents;
-use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
 use mgp_cluster::pairing::PairingHandle;

@@ -11,8 +11,7 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
-use mgp_callers::directory::Directory;
-use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::{Directory, RegisteredAgents};
 use mgp_policy::AccessHandle;
 use mgp_servers::ServerTable;
 

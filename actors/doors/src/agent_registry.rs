@@ -19,7 +19,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
 use crate::revocation::Revocation;
-use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::RegisteredAgents;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;

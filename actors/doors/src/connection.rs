@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use crate::stateless::{self, StatelessRequest};
+use mgp_callers::Outlet;
 use mgp_callers::agent::{Agent, AgentChannel, send_line};
-use mgp_callers::in_flight_call::rounds::Outlet;
 use mgp_callers::request::{
     Caller, CallerSession, GuardedAnswer, Outcome, Request, identity, panic_refusal, render_answer,
 };

@@ -37,7 +37,7 @@ use crate::http_endpoint::{
     AuthError, HttpEndpoint, backpressure_message, run_until_credential_ends,
 };
 use crate::lite::Lite;
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 

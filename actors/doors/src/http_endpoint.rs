@@ -39,7 +39,7 @@ use crate::endpoint_context::EndpointContext;
 use crate::lite::Lite;
 use crate::oauth::{SET_PREFIX, WELL_KNOWN};
 use crate::session::{Session, Sessions};
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 
@@ -451,10 +451,7 @@ fn method_not_allowed(methods: &'static str) -> Response<ReplyBody> {
 }
 
 /// An event stream of a session that answers a request.
-fn event_stream_body(
-    session: &Arc<Session>,
-    stream: mgp_callers::in_flight_call::streams::Stream,
-) -> ReplyBody {
+fn event_stream_body(session: &Arc<Session>, stream: mgp_callers::Stream) -> ReplyBody {
     let beat: Bytes = sse::render_comment("");
     ReplyBody::stream(session.open_stream(stream)).with_heartbeat(HEARTBEAT_INTERVAL, beat)
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_callers::responses::AgentTable;
+use mgp_callers::AgentTable;
 use mgp_protocol::ids::AgentId;
 use mgp_sync::credit::Credit;
 use mgp_transports::budget::MessageBudget;

@@ -12,9 +12,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use mgp_callers::agent::{Agent, AgentChannel};
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
+use mgp_callers::{Credential, Stream, Streams};
 use mgp_runtime::ids::new_session_id;
 use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};

@@ -16,7 +16,7 @@ mod tokens;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_json::quote;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::InferenceRules;

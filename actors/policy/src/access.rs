@@ -33,7 +33,7 @@ pub use self::batch_write::RecoveryOutcome;
 pub use self::grant_store::{GrantStore, GrantStoreError};
 pub use self::queries::GrantQuery;
 pub use self::state::AccessState;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;

@@ -46,9 +46,8 @@ use mgp_transports::quic::MAX_FOLLOWS;
 use tokio::sync::oneshot;
 
 use crate::negotiation;
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
 use mgp_callers::request::Caller;
+use mgp_callers::{CallStreamHandle, InFlightCall};
 use mgp_runtime::event_sink::EventSink;
 
 use self::call_context::CallContext;

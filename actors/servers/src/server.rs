@@ -42,7 +42,7 @@ use self::rolling_restart::RollingRestart;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_policy::{PermissionsHandle, PinsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued, Reply};

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::EventsHandle;
 pub use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, TaskError};
 use mgp_runtime::time::unix_ms;

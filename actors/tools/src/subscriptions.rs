@@ -14,8 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::published_catalog::PublishedCatalog;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::Delivery;
+use mgp_callers::{Delivery, Directory};
 use mgp_policy::kernel_owner;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};

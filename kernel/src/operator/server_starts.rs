@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mgp_callers::in_flight_call::Delivery;
+use mgp_callers::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::supervision::RollStatus;

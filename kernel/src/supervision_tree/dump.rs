@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mgp_callers::in_flight_call::call_stream::CallStreamMsg;
+use mgp_callers::CallStreamMsg;
 use mgp_callers::tool_cache::ToolCacheMsg;
 use mgp_calls::listener::ListenerMsg;
 use mgp_doors::SessionMsg;

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_callers::Streams;
 use mgp_callers::agent::{Agent, AgentChannel};
-use mgp_callers::in_flight_call::streams::Streams;
 use mgp_engine::servers::spec::ServerTransport;
 use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
 use mgp_policy::{AccessMsg, GrantQuery};

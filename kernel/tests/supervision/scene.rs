@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
-use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
+use mgp_callers::{Directory, InFlightCall, RegisteredAgents, ReplyPath};
 use mgp_cluster::links::LinkTable;
 use mgp_cluster::{PeerTools, PublishedNames};
 use mgp_discovery::config::ConfigLookup;

@@ -14,9 +14,8 @@ use mgp_protocol::mgp::tools::Budget;
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, SessionMsg, Sessions};
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::tool_cache::{CallableTools, ToolCacheMsg};
+use mgp_callers::{Credential, Delivery};
 use mgp_runtime::mailbox::Queued;
 use ractor::ActorCell;
 

@@ -22,7 +22,7 @@ use super::reply::{error_status, new_status};
 use crate::http_endpoint::read_trace;
 use crate::lite::Lite;
 use crate::lite::call::{LiteAnswer, LiteCall, LiteEvent, RunningLiteCall};
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::ForwardedHeaders;
 
 /// Longest result on the wire, in bytes. A number takes eleven there, which may be two as text.
 const RESULT_LONGEST: usize = 64 << 20;

@@ -20,9 +20,8 @@ use super::call_context::{CallContext, FinalCheck};
 use super::call_queue::{CallPermit, party};
 use super::call_slots::CallSlotError;
 use super::{InFlight, Link, LinkEvent, List, request_meta};
-use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::{CallStreamHandle, InFlightCall, ReplyPath};
 use mgp_runtime::time::{monotonic_now, sleep_with_grace};
 use mgp_runtime::trace::{ChildSpan, Trace};
 

@@ -13,8 +13,8 @@ use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 
 use super::{Link, List};
+use mgp_callers::OpenCallbackGuard;
 use mgp_callers::agent::Agent;
-use mgp_callers::callbacks::OpenCallbackGuard;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 

@@ -36,7 +36,7 @@ use super::start_progress::StartProgress;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
 use crate::link::{Link, LinkEvent, LinkSettings, Wire};
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 use mgp_policy::{GateLease, PermissionsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;

@@ -16,7 +16,7 @@ use mgp_protocol::mgp::events::Severity;
 use mgp_sync::feed::{Feed, FeedLimits};
 
 use super::push_channel::PushedEvent;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::ReportedEvent;

@@ -6,7 +6,7 @@ use super::super::{SERVER_DRAIN_TIMEOUT, data_folder, machine};
 use super::shared::SharedComponents;
 use crate::cluster::ClusterDeps;
 use crate::config::KernelConfig;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};

@@ -4,7 +4,7 @@ use super::super::data_folder;
 use super::super::options::KernelOptions;
 use super::shared::SharedComponents;
 use crate::supervision_tree::RootActor;
-use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::RegisteredAgents;
 use mgp_doors::Revocation;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_engine::doors::agent_registry::AgentRegistry;

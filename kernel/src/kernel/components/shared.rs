@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::tools::catalog::cursor::CursorKey;

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use crate::answer::json_outcome;
 use crate::{Context, listener};
+use mgp_callers::Delivery;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_store::audit::{AuditHandle, agent_actor, new_event};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal, SharedTools};

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::in_flight_call::{Delivery, InFlightCall, ReplyPath};
 use mgp_callers::request::{AnswerFuture, Caller, CallerSession, Outcome, Request, Routes};
+use mgp_callers::{CallRound, CallRounds, Delivery, InFlightCall, Outlet, ReplyPath};
 use mgp_cluster::links::{InboundNodeCall, LinkTable, PeerLink};
 use mgp_cluster::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;

@@ -16,9 +16,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::link::{Call, InFlight, Link};
-use mgp_callers::in_flight_call::call_stream::{CallStreamNotice, PartialResult};
-use mgp_callers::in_flight_call::{Delivery, InFlightCall};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::{CallStreamNotice, Delivery, InFlightCall, PartialResult};
 use mgp_runtime::event_sink::EventSink;
 
 /// How long a server may take to answer `mgp/stream/cancel`; then the call is cancelled without it.

@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 
 use crate::link::{CallContext, Link, MetadataHeaders};
 use crate::login::ServerClient;
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 

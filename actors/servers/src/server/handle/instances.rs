@@ -22,7 +22,7 @@ use crate::link::{Link, List};
 use crate::login::ServerLogin;
 use crate::server::ServerMsg;
 use crate::server::resource_usage::ResourceSnapshot;
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 use mgp_runtime::metrics::Counter;
 use mgp_runtime::time::monotonic_now;

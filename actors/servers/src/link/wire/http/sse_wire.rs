@@ -16,7 +16,7 @@ use super::session::{HttpSessionState, is_session_refused};
 use super::{MAX_PENDING_POSTS, bare_status_refusal, wait_after_close};
 use crate::link::Link;
 use crate::login::ServerClient;
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
