@@ -25,7 +25,7 @@ use mgp_protocol::versions::to_legacy_result;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::{Connector, ServerHandle, ServerMsg, ServerTable};
-use mgp_store::health::StorageHealth;
+use mgp_store::StorageHealth;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;

@@ -48,8 +48,7 @@ use mgp_servers::{
     Logins, ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
-use mgp_store::health::StorageHealth;
-use mgp_store::views::AuditViews;
+use mgp_store::{AuditViews, StorageHealth};
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::PublishedCatalog;
 use mgp_tools::registrar::Registrar;

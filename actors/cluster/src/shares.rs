@@ -19,8 +19,8 @@ use mgp_protocol::mgp::audit::{Actor as AuditActor, EventType, Outcome, Target, 
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::{randomness, task};
+use mgp_store::Witness;
 use mgp_store::audit::{AuditHandle, AuditWriteError, new_event};
-use mgp_store::witnesses::Witness;
 use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;

@@ -29,8 +29,8 @@ use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::ServerTable;
 use mgp_servers::link::McplAnswer;
+use mgp_store::Witness;
 use mgp_store::journal::{AppendError, Journal, JournalError};
-use mgp_store::witnesses::Witness;
 use mgp_tools::{EventsHandle, PushChannel};
 
 use self::delivery::DeliveryOutcome;

@@ -19,8 +19,7 @@ use mgp_runtime::mailbox::CountedKind;
 use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
-use mgp_store::health::StorageHealth;
-use mgp_store::{audit, journal};
+use mgp_store::{StorageHealth, audit, journal};
 
 pub use self::requests::RequestCounts;
 use super::telemetry::TelemetryCounts;

@@ -36,7 +36,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_runtime::ids;
 use mgp_runtime::time::{monotonic_now, unix_ns};
 use mgp_servers::{Connector, GuardHandle};
-use mgp_store::health::StorageHealth;
+use mgp_store::StorageHealth;
 use mgp_tools::server_events::forward_to;
 use mgp_tools::{AuditEvents, OfferSources};
 use mgp_transports::http::client::Client;

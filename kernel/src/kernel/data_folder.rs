@@ -11,8 +11,7 @@ use mgp_mcpl::{FeatureSetStore, UsedTokens, scopes};
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
 use mgp_policy::GrantStore;
 use mgp_store::audit::{AuditHandle, LogFolder};
-use mgp_store::health::explain_io_error;
-use mgp_store::witnesses::{Witness, Witnesses};
+use mgp_store::{Witness, Witnesses, explain_io_error};
 use mgp_tools::registrar::Registrations;
 
 use super::options::KernelOptions;

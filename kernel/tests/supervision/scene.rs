@@ -44,8 +44,8 @@ use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::{
     Connector, GuardActor, GuardHandle, ResourceMonitor, ServerHandle, ServerTable, Status,
 };
+use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{

@@ -16,8 +16,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::{randomness, time};
-use mgp_store::atomic_file;
-use mgp_store::witnesses::Witness;
+use mgp_store::{Witness, atomic_file};
 use tokio::time::{sleep, timeout};
 
 use super::{LanAnnouncement, LanMsg, LanStart, LanStatus};

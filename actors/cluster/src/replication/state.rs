@@ -26,9 +26,9 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
+use mgp_store::Witness;
 use mgp_store::audit::{AuditHandle, state_damaged_event};
 use mgp_store::backup::RESTORED_LOGS;
-use mgp_store::witnesses::Witness;
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::{oneshot, watch};
 

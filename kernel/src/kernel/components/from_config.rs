@@ -24,7 +24,7 @@ use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::{Connector, LoginBackend, Logins, ProcessSpawner, ResourceMonitor};
-use mgp_store::witnesses::Witnesses;
+use mgp_store::Witnesses;
 use mgp_sync::Snapshot;
 use mgp_tools::registrar::RegistrationDefaults;
 use mgp_tools::search::{EmbeddingOptions, Program, SearchOptions};

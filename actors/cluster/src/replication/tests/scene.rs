@@ -23,8 +23,8 @@ use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
+use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_store::witnesses::Witnesses;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell};
 
