@@ -22,7 +22,7 @@ use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::versions::to_legacy_result;
-use mgp_runtime::mailbox::Reply;
+use mgp_runtime::Reply;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::{Connector, ServerHandle, ServerMsg, ServerTable};
 use mgp_store::StorageHealth;

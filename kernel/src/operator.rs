@@ -41,9 +41,8 @@ use mgp_protocol::mgp::audit::Verified;
 use mgp_protocol::mgp::kernel::{CLIENTS_MAX, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::mailbox::{CountedKind, Reply};
-use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{CountedKind, Reply, task};
 use mgp_servers::{
     Logins, ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
 };

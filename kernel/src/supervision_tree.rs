@@ -29,9 +29,8 @@ use mgp_mcpl_engine::rules::McplRules;
 use mgp_policy::{AccessHandle, PermissionsHandle, PinsHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::{task, time::monotonic_now};
+use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply, task};
 use mgp_servers::{
     Connector, GuardHandle, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
 };

@@ -40,7 +40,7 @@ use crate::in_flight_call::streams::{GET_LANE, Lane};
 use crate::in_flight_call::{Delivery, Flag, InFlightCall, ReplyPath};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_runtime::ids::new_request_ids;
 
 pub use self::channel::AgentChannel;

@@ -19,8 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply};
 
 /// The most cached tools reported for one session, and the most sessions in one report.
 const REPORTED_MAX: usize = 20;

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use mgp_callers::Directory;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
+use mgp_runtime::{ActorCountGuard, CountedKind};
 use mgp_tools::{EventsHandle, SubscriptionsHandle};
 
 /// Fixed at construction.

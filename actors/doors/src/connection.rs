@@ -36,9 +36,8 @@ use mgp_callers::agent::{Agent, AgentChannel, send_line};
 use mgp_callers::request::{
     Caller, CallerSession, GuardedAnswer, Outcome, Request, identity, panic_refusal, render_answer,
 };
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
-use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
+use mgp_runtime::{ActorCountGuard, CountedKind, task};
 
 /// An agent that does not read for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);

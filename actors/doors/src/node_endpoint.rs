@@ -41,9 +41,8 @@ use crate::endpoint_context::EndpointContext;
 use crate::stateless::{RunningCall, StatelessRequest};
 use mgp_callers::request::{Caller, CallerSession};
 use mgp_callers::{InFlightCall, Outlet, STREAM_QUEUE};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{EventSink, task};
 
 /// Events buffered for the reader of one channel: they are stored besides, and 128 channels of one node hold 36 MiB
 /// at most here.

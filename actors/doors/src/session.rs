@@ -15,9 +15,9 @@ use mgp_callers::agent::{Agent, AgentChannel};
 use mgp_callers::request::Caller;
 use mgp_callers::{Credential, Stream, Streams};
 use mgp_runtime::ids::new_session_id;
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{ActorCountGuard, CountedKind, Mailbox, Queued, task};
 
 /// Sessions of the operator, which are counted apart: whatever agents do, the console has its own. Each open
 /// page holds one.

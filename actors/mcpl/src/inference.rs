@@ -32,8 +32,7 @@ use mgp_protocol::mcpl::inference::{
 };
 use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::{randomness, task};
+use mgp_runtime::{EventSink, randomness, task};
 use serde_json::json;
 
 use self::inference_hooks::{AnswerVerdict, InferenceHooks};

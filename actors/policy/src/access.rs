@@ -34,10 +34,8 @@ pub use self::grant_store::{GrantStore, GrantStoreError};
 pub use self::queries::GrantQuery;
 pub use self::state::AccessState;
 use mgp_callers::Directory;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::randomness;
 use mgp_runtime::time::boottime_now;
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, randomness};
 use mgp_store::audit::{AuditHandle, state_damaged_event};
 
 /// Handle of the actor.
@@ -213,7 +211,7 @@ impl AccessHandle {
     }
 }
 
-fn unreachable_refusal(error: mgp_runtime::mailbox::AskError) -> Refusal {
+fn unreachable_refusal(error: mgp_runtime::AskError) -> Refusal {
     Refusal::Internal(format!("access control: {error}"))
 }
 

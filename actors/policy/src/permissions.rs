@@ -29,9 +29,9 @@ use self::records::DecisionStore;
 use crate::access::AccessHandle;
 use crate::approvals::{ApprovalsHandle, Decider, PendingEntryGuard};
 use mgp_callers::request::AnswerFuture;
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{TaskSupervisorHandle, task};
 use mgp_store::audit::AuditHandle;
 
 /// The published gates.

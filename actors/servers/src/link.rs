@@ -48,7 +48,7 @@ use tokio::sync::oneshot;
 use crate::negotiation;
 use mgp_callers::request::Caller;
 use mgp_callers::{CallStreamHandle, InFlightCall};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 
 use self::call_context::CallContext;
 pub use self::call_context::FinalCheck;

@@ -22,9 +22,9 @@ use crate::events::EventsHandle;
 pub use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
 use mgp_callers::Directory;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, TaskError};
+use mgp_runtime::task::TaskError;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{AskError, Mailbox, Queued, Reply, task};
 use mgp_servers::link::Peer;
 use mgp_servers::{FetchTimes, ServerMsg, ServerTable};
 

@@ -38,7 +38,7 @@ pub use self::push_channel::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
 use mgp_callers::request::Caller;
 use mgp_callers::{Directory, InFlightCall};
-use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
 use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
@@ -326,7 +326,7 @@ fn channel_bit(channel: KernelChannel) -> u64 {
     1 << position.unwrap_or_default()
 }
 
-fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
+fn unreachable(error: mgp_runtime::AskError) -> Refusal {
     Refusal::Internal(format!("events: {error}"))
 }
 

@@ -39,9 +39,8 @@ pub use self::registrations::{Names, Registrations};
 pub use self::server_status_lines::status_remarks;
 use mgp_callers::request::{AnswerFuture, Caller};
 use mgp_policy::{AccessHandle, ApprovalsHandle, PinsHandle};
-use mgp_runtime::task;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::trace::Trace;
+use mgp_runtime::{TaskSupervisorHandle, task};
 use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, agent_actor, new_event, operator_actor, state_damaged_event};
 

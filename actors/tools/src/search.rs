@@ -34,8 +34,8 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 
 use crate::published_catalog::PublishedCatalog;
-use mgp_runtime::mailbox::{Mailbox, Queued};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Queued, task};
 use mgp_servers::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;

@@ -15,9 +15,8 @@ use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_protocol::mgp::kernel::{Metrics, MetricsText};
-use mgp_runtime::mailbox::CountedKind;
-use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_runtime::{CountedKind, task};
 use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
 use mgp_store::{StorageHealth, audit, journal};
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_mcpl::McplAgents;
 use mgp_protocol::ids::ServerId;
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_servers::{ServerMsg, ServerTable};
 use mgp_tools::{EventsHandle, SubscriptionsHandle};
 

@@ -8,7 +8,7 @@ use mgp_calls::listener::ListenerMsg;
 use mgp_doors::SessionMsg;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
-use mgp_runtime::mailbox::Queued;
+use mgp_runtime::Queued;
 use mgp_servers::ServerMsg;
 use ractor::{ActorCell, ActorId, Message};
 

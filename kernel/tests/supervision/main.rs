@@ -16,7 +16,7 @@ use mgp_engine::servers::spec::ServerTransport;
 use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
 use mgp_policy::{AccessMsg, GrantQuery};
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_runtime::mailbox::Reply;
+use mgp_runtime::Reply;
 use mgp_servers::ServerMsg;
 use mgp_tools::registrar::ServerTree;
 

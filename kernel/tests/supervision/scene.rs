@@ -38,9 +38,7 @@ use mgp_policy::{
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, TaskSupervisorHandle};
 use mgp_servers::{
     Connector, GuardActor, GuardHandle, ResourceMonitor, ServerHandle, ServerTable, Status,
 };

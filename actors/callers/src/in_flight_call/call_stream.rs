@@ -23,10 +23,9 @@ use self::budget::AgentStreamBudget;
 use self::chunk::StreamChunk;
 use super::InFlightCall;
 use super::delivery::Receipt;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, task};
 
 pub use self::chunk::{ChunkForm, PartialResult};
 

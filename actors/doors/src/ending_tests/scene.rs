@@ -30,8 +30,7 @@ use mgp_callers::request::{AnswerFuture, Caller, Request, Routes};
 use mgp_callers::tasks::Tasks;
 use mgp_callers::{Directory, RegisteredAgents};
 use mgp_policy::GrantStore;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_runtime::{Mailbox, TaskSupervisorHandle};
 use mgp_servers::{ResourceMonitor, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::{

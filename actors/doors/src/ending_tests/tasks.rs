@@ -21,9 +21,8 @@ use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
 use mgp_callers::tasks::{LongCall, NextRound};
 use mgp_callers::{CallRound, CallRounds, InFlightCall, ReplyPath, agent};
-use mgp_runtime::mailbox::Queued;
-use mgp_runtime::task_supervisor::TaskSupervisorMsg;
 use mgp_runtime::trace::Trace;
+use mgp_runtime::{Queued, TaskSupervisorMsg};
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
     Arc::new(Caller {

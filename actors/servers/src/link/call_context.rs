@@ -76,7 +76,7 @@ impl CallContext<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_runtime::event_sink::EventSink;
+    use mgp_runtime::EventSink;
     use mgp_runtime::trace::RequestSpan;
 
     use super::*;

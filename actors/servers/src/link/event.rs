@@ -15,8 +15,8 @@ use mgp_protocol::refusal::Refusal;
 use super::{Link, List};
 use mgp_callers::OpenCallbackGuard;
 use mgp_callers::agent::Agent;
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Reply, task};
 
 /// Notifications and requests of the server that are for the kernel, and the fate of the connection.
 /// `params` are as sent.

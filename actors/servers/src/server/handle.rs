@@ -35,8 +35,8 @@ use super::resource_usage::ResourceSnapshot;
 use super::start_progress::StartProgress;
 use crate::link::call_slots::CallSlots;
 use crate::link::{Link, List};
-use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{AskError, Mailbox};
 
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;

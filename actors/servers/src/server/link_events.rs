@@ -18,9 +18,7 @@ use crate::link::LinkEvent;
 use mgp_callers::Directory;
 use mgp_callers::agent::Agent;
 use mgp_policy::PermissionsHandle;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task;
+use mgp_runtime::{EventSink, Mailbox, Reply, task};
 use mgp_store::audit::AuditHandle;
 
 /// Receives the events of the links of one life.

@@ -26,9 +26,8 @@ use super::head::HeadFiles;
 use super::queue::{LogQueue, QueuedEntry};
 use super::{AuditWriteError, kernel_actor, new_event};
 use crate::health::explain_io_error;
-use mgp_runtime::metrics::LatencyRecorder;
-use mgp_runtime::randomness;
 use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_runtime::{LatencyRecorder, randomness};
 
 /// How long unawaited records are gathered, so that the thread is not woken for each. A kernel that is killed
 /// loses those of this time and of the sync before.

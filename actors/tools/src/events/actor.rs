@@ -21,7 +21,7 @@ use super::{
 };
 use mgp_callers::Directory;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
+use mgp_runtime::{Mailbox, Queued, Reply};
 use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Fixed at construction.

@@ -18,8 +18,8 @@ use super::node_topics::NodeTopics;
 use super::push_channel::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
 use super::{AuditEvents, EventsMsg, FollowingEnd};
-use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
 
 /// The state of the events actor.

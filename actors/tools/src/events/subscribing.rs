@@ -22,9 +22,7 @@ use super::{EventsMsg, EventsRequest, FollowingEnd, log};
 use mgp_callers::InFlightCall;
 use mgp_callers::agent::Agent;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::randomness;
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, Reply, randomness, task};
 
 /// How long servers may take to report their channels. A server that takes longer counts as without channels.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

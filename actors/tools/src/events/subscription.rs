@@ -25,9 +25,9 @@ use super::entry::{EventAccess, EventEntry, EventFeed, render_head};
 use mgp_callers::agent::Agent;
 use mgp_callers::{Delivery, Directory, InFlightCall};
 use mgp_engine::timestamps::render_rfc3339_ms;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{Mailbox, Queued, Reply, task};
 
 /// Events of the subscriptions of one connection that may wait for its reader; more stay in their feeds.
 const QUEUE_LIMITS: QueueLimits = QueueLimits {

@@ -12,8 +12,7 @@ use mgp_protocol::mgp::events::{
 use mgp_protocol::mgp::negotiation::Features;
 
 use super::EventsMsg;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, task};
 use mgp_servers::link::Link;
 use mgp_servers::{ResubscriptionGuard, ServerTable};
 

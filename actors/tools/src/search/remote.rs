@@ -8,7 +8,7 @@ use mgp_cluster::{PeerServer, PeerTools, PublishedNames};
 use mgp_engine::tools::index::{ServerIndex, Vector};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::Mailbox;
 use mgp_sync::Snapshot;
 
 use super::SearchMsg;

@@ -11,8 +11,7 @@ use mgp_mcpl::{
     id_mapper,
 };
 use mgp_mcpl_engine::rules::McplRules;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
+use mgp_runtime::{EventSink, task};
 use mgp_servers::ServerEvent;
 
 use super::super::data_folder::StoredMcpl;

@@ -29,7 +29,7 @@ use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::negotiation::{self, Features, PLAIN};
 use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_servers::link::{
     Call, Link, LinkEvent, LinkSettings, MetadataHeaders, NodeWire, Peer, Wire,
 };

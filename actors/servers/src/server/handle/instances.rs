@@ -24,7 +24,7 @@ use crate::server::ServerMsg;
 use crate::server::resource_usage::ResourceSnapshot;
 use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
-use mgp_runtime::metrics::Counter;
+use mgp_runtime::Counter;
 use mgp_runtime::time::monotonic_now;
 
 /// Length of the hash that names an instance: enough that two agents never share one.
