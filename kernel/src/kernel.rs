@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mgp_callers::tasks::TaskRecord;
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;

@@ -15,7 +15,7 @@ use mgp_callers::tasks::Tasks;
 use mgp_callers::{Directory, InFlightCall, RegisteredAgents, ReplyPath};
 use mgp_cluster::links::LinkTable;
 use mgp_cluster::{PeerTools, PublishedNames};
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_doors::Revocation;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_engine::callers::seal::SealKey;

@@ -13,7 +13,7 @@ use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::ConfirmationRules;
 use mgp_cluster::links::LinkTable;
 use mgp_cluster::{PeerTools, PublishedNames};
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_doors::{Revocation, Stateless};
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
