@@ -26,8 +26,7 @@ use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
-use mgp_transports::sse;
-use mgp_transports::unread::ResponseBudget;
+use mgp_transports::{ResponseBudget, sse};
 
 use self::headers::{LAST_EVENT, SESSION};
 use self::lite::openapi::{self, ApiPath};

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
-use mgp_transports::fair_slots::{FairSlots, SlotAdmission, Usage};
+use mgp_transports::{FairSlots, SlotAdmission, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};

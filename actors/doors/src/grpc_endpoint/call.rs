@@ -13,7 +13,7 @@ use mgp_json::{Splice, member, quote};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::ResponseType;
 use mgp_runtime::trace::Trace;
-use mgp_transports::unread::UnreadResponse;
+use mgp_transports::UnreadResponse;
 use tokio::time::Instant;
 
 use super::listing;

@@ -13,7 +13,7 @@ use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_sync::pending_requests::AdmissionError;
-use mgp_transports::unread::ResponseBudget;
+use mgp_transports::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::call_context::{CallContext, FinalCheck};
