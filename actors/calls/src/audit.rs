@@ -21,7 +21,7 @@ use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
-use mgp_screening::validators::Validator;
+use mgp_screening::Validator;
 use serde_json::{Map, Value, json};
 
 pub use self::call_metrics::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
