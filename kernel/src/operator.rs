@@ -48,7 +48,7 @@ use mgp_servers::{
 };
 use mgp_store::audit::AuditHandle;
 use mgp_store::{AuditViews, StorageHealth};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use mgp_tools::PublishedCatalog;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;

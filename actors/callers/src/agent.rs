@@ -29,7 +29,7 @@ use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending_requests::{AdmissionError, PendingRequests};
+use mgp_sync::{AdmissionError, PendingRequests};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 

@@ -16,7 +16,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
 use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply};

@@ -90,7 +90,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_servers::upstream::Upstream;
 use mgp_servers::{Logins, ServerTable};
 use mgp_store::audit::AuditHandle;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
 use mgp_tools::{EventsHandle, PublishedCatalog, SubscriptionsHandle};

@@ -42,7 +42,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::{EventSink, Mailbox, Queued, Reply, task};
 use mgp_store::Witness;
 use mgp_store::audit::AuditHandle;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_callers::AgentTable;
 use mgp_protocol::ids::AgentId;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_transports::MessageBudget;
 
 /// One agent gets this fraction of the whole.

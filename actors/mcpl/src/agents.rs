@@ -17,7 +17,7 @@ use mgp_protocol::mcpl::HostCapabilities;
 use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
 use mgp_protocol::mcpl::negotiation::FeatureSetForm;
 use mgp_runtime::time::monotonic_now;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde::Serialize;
 use serde_json::json;
 

@@ -19,7 +19,7 @@ use mgp_runtime::{EventSink, task};
 use mgp_servers::ServerEvent;
 use mgp_servers::link::{Link, McplAnswer, McplMessage};
 use mgp_store::audit::AuditHandle;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 

@@ -25,7 +25,7 @@ use mgp_protocol::mgp::access::{Entry, Explanation, List};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 

@@ -22,7 +22,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use tokio::sync::watch;
 
 use self::records::DecisionStore;

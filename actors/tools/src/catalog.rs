@@ -12,7 +12,7 @@ use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, ch
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;
 use tokio::sync::oneshot;

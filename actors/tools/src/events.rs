@@ -26,7 +26,7 @@ use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::events::{Channel, Replay, Replayed, Subscribe, Subscribed};
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_sync::credit::{Charge, Credit};
+use mgp_sync::{Charge, Credit};
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::oneshot;
 

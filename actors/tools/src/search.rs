@@ -29,7 +29,7 @@ use mgp_engine::tools::index::{Index, IndexDraft, ServerIndex};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::Security;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 

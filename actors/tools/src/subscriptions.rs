@@ -20,7 +20,7 @@ use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::{Mailbox, Queued, Reply, task};
 use mgp_servers::link::Link;
 use mgp_servers::{ResubscriptionGuard, ServerTable};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::health::Health;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_tools::registrar::ServerTree;
 use mgp_transports::quic::{
     AcceptedPeer, InboundCall, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,

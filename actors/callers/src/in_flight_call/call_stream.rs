@@ -14,8 +14,7 @@ use std::time::Duration;
 use mgp_engine::callers::call_stream::{BUFFERED_BYTES_MAX, CallStream, CallStreamEffect};
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::mgp::stream::Chunk;
-use mgp_sync::credit::Credit;
-use mgp_sync::send_window::SendWindow;
+use mgp_sync::{Credit, SendWindow};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 use tokio::time::timeout;
 

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mgp_sync::AdmissionError;
-use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
+use mgp_sync::{AdmissionError, LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::lines::SendError;
 use mgp_transports::{ResponseBudget, UnreadResponse, sse};
 

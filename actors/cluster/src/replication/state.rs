@@ -27,7 +27,7 @@ use mgp_runtime::{EventSink, Mailbox, randomness, task};
 use mgp_store::Witness;
 use mgp_store::audit::{AuditHandle, state_damaged_event};
 use mgp_store::backup::RESTORED_LOGS;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use tokio::sync::{oneshot, watch};
 
 use super::disk::{LOGS_WITNESS, LoadedLogs, LogJournals, LogWriter, OpenedLogs};

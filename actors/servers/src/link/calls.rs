@@ -12,7 +12,7 @@ use mgp_engine::servers::attribution::CallOrigin;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
-use mgp_sync::pending_requests::AdmissionError;
+use mgp_sync::AdmissionError;
 use mgp_transports::ResponseBudget;
 use tokio::sync::oneshot;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_cluster::PeerTools;
 use mgp_cluster::links::LinkTable;
 use mgp_engine::servers::health::HealthCheckConfig;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 
 use super::resource_usage::ResourceMonitor;

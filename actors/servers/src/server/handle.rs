@@ -22,8 +22,7 @@ use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
 use mgp_protocol::mgp::servers::{NegotiatedMgp as SpokenMgp, Sandbox, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::slot::{FillToken, Slot};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::{FillToken, Slot, Snapshot};
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 

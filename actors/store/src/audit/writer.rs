@@ -16,7 +16,7 @@ use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -9,7 +9,7 @@ use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use ractor::ActorCell;
 use tokio::sync::oneshot;
 

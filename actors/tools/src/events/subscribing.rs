@@ -9,7 +9,7 @@ use mgp_engine::tools::events::{SubscriptionNumber, Topic, to_topics};
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use ractor::Actor;
 use tokio::sync::oneshot;
 

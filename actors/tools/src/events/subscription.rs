@@ -15,7 +15,7 @@ use mgp_protocol::jsonrpc;
 use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, REPLAY_DEFAULT, REPLAY_MAX, Replayed, Severity};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;

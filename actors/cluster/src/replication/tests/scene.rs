@@ -23,7 +23,7 @@ use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::{EventSink, Mailbox, randomness};
 use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell};
 
 use super::super::{

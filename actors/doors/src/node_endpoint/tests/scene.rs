@@ -33,8 +33,7 @@ use mgp_runtime::EventSink;
 use mgp_servers::link::{
     Call, Link, LinkEvent, LinkSettings, MetadataHeaders, NodeWire, Peer, Wire,
 };
-use mgp_sync::credit::Credit;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::{Credit, Snapshot};
 use mgp_transports::log::ServerLog;
 use mgp_transports::quic::{
     AcceptedPeer, CallOutput, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,

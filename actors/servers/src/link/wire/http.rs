@@ -19,7 +19,7 @@ use mgp_engine::servers::supervision::session_loss::{RefusalBody, can_retry, is_
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};

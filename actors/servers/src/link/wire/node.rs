@@ -26,7 +26,7 @@ use mgp_protocol::mgp::stream::{self, Cancel};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;
 use mgp_runtime::trace::Trace;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use mgp_transports::quic::{BeginCallError, CallFrame, CallInput, CallOutput, StreamFailure};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;

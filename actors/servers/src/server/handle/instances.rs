@@ -13,7 +13,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::Instance;
 use mgp_protocol::refusal::{Refusal, URL_ELICITATION_REQUIRED};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 

@@ -9,7 +9,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::supervision::session_loss::is_session_suspect;
 use mgp_protocol::mcp::{Method as _, Ping};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_transports::http::client::{EventsError, SseEvents};
 
 use super::session::{HttpSessionState, is_session_refused};
