@@ -12,7 +12,7 @@ use mgp_doors::agent_registry::AgentRegistryMsg;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::servers::tree_plan::LossPolicy;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_kernel::supervision_tree::{ROOT_ACTORS, RootActor};
+use mgp_kernel::{ROOT_ACTORS, RootActor};
 use mgp_policy::AccessMsg;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::audit::TraceId;

@@ -27,10 +27,10 @@ use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
 use mgp_engine::tools::index::{SearchFilter, Strategy};
-use mgp_kernel::cluster::{Cluster, ClusterDeps};
-use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
-use mgp_kernel::config_source::ConfigSource;
-use mgp_kernel::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
+use mgp_kernel::config::{ClusterConfig, LoadedConfig};
+use mgp_kernel::{
+    Cluster, ClusterDeps, ConfigSource, RootActor, ServerDeps, TreeActor, TreeHandle, config,
+};
 use mgp_policy::{
     AccessActor, AccessHandle, AccessMsg, ApprovalsHandle, GrantStore, PermissionsHandle,
     PinsHandle,
