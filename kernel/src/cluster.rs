@@ -17,32 +17,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mgp_calls::name_sources::{self, NodeNaming};
-use mgp_cluster::lan::{LanHandle, LanStart};
 use mgp_cluster::links::{InboundNodeCall, LinkTimeouts, LinksActor, LinksHandle, LinksStart};
 use mgp_cluster::pairing::{PairingActor, PairingHandle, PairingStart};
 use mgp_cluster::replication::{
     ClusterView, ReplicationActor, ReplicationHandle, ReplicationStart, RequestedBy,
 };
-use mgp_cluster::shares::{SharesHandle, SharesStart};
-use mgp_cluster::tool_index::{PeerTools, PublishedNames, ToolIndexHandle, ToolIndexStart};
+use mgp_cluster::{
+    LanHandle, LanStart, PeerTools, PublishedNames, SharesHandle, SharesStart, ToolIndexHandle,
+    ToolIndexStart,
+};
 use mgp_engine::doors::name_resolver::UnavailableNode;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::node_names::NodeNames;
 use mgp_engine::policy::access::Principal;
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ReportedRole, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
-use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::{boottime_now, unix_ms};
-use mgp_runtime::{randomness, task};
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_runtime::{EventSink, randomness, task};
+use mgp_servers::{Connector, ServerTable};
+use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_store::witnesses::Witnesses;
 use mgp_sync::{Credit, Snapshot};
-use mgp_tools::offering::OfferSources;
+use mgp_tools::OfferSources;
 use mgp_tools::search::RemoteTools;
 use ractor::SpawnErr;
 use tokio::sync::{Mutex, Notify};

@@ -21,9 +21,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use mgp_discovery::config::{
-    ConfigFile, ConfigKind, ConfigLookup, ConfigLookupError, config_files,
-};
+use mgp_discovery::{ConfigFile, ConfigKind, ConfigLookup, ConfigLookupError, config_files};
 use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::policy::access::ToolSets;
 use mgp_engine::servers::spec::{ServerSpec, ServerTransport};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::Untrusted;
 use mgp_transports::http::listener_tls::ListenerTls;

@@ -11,13 +11,10 @@ use std::path::{Path, PathBuf};
 
 use mgp_cluster::replication::has_rekeyed;
 use mgp_engine::node_key::{NodeKey, PublicKey};
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_protocol::ids::hex::digit;
 use mgp_runtime::randomness;
-use mgp_store::atomic_file;
-use mgp_store::health::{explain_io_error, with_path};
-use mgp_store::regular_file;
-use mgp_store::witnesses::Witness;
+use mgp_store::{Witness, atomic_file, explain_io_error, regular_file, with_path};
 
 /// The file of the node's key, in the data folder.
 pub(crate) const NODE_KEY: &str = "node.key";

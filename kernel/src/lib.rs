@@ -2,15 +2,24 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
-pub mod cluster;
+mod cluster;
 pub mod config;
-pub mod config_source;
-pub mod demo;
-pub mod health;
-pub mod kernel;
+mod config_source;
+mod demo;
+mod health;
+mod kernel;
 mod key_rotation;
-pub mod operator;
-pub mod paths;
-pub mod routes;
-pub mod supervision_tree;
-pub mod trust;
+mod operator;
+mod paths;
+mod routes;
+mod supervision_tree;
+mod trust;
+
+// Starts the actors of the cluster.
+pub use self::cluster::{Cluster, ClusterDeps};
+
+// The source of the configuration, and its current status.
+pub use self::config_source::ConfigSource;
+
+// The supervision tree: which actor supervises which, and what the failure of each means.
+pub use self::supervision_tree::{ROOT_ACTORS, RootActor, ServerDeps, TreeActor, TreeHandle};

@@ -26,17 +26,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
+use mgp_callers::{Delivery, Directory};
 use mgp_calls::name_sources::NameSources;
+use mgp_doors::Console;
 use mgp_doors::agent_registry::AgentRegistryHandle;
-use mgp_doors::console::Console;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
-use mgp_mcpl::host::McplHost;
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
+use mgp_mcpl::McplHost;
+use mgp_policy::{ApprovalsHandle, PermissionsHandle, PinsHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -44,18 +41,15 @@ use mgp_protocol::mgp::audit::Verified;
 use mgp_protocol::mgp::kernel::{CLIENTS_MAX, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::mailbox::{CountedKind, Reply};
-use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
-use mgp_servers::login::Logins;
-use mgp_servers::server::{
-    ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
+use mgp_runtime::{CountedKind, Reply, task};
+use mgp_servers::{
+    Logins, ResourceMonitor, ResourceSnapshot, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
-use mgp_store::health::StorageHealth;
-use mgp_store::views::AuditViews;
-use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_store::{AuditViews, StorageHealth};
+use mgp_sync::Snapshot;
+use mgp_tools::PublishedCatalog;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
 use mgp_transports::log::Author;

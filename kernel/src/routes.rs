@@ -7,8 +7,8 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_callers::AgentTap;
 use mgp_callers::agent::Agent;
-use mgp_callers::agent_tap::AgentTap;
 use mgp_callers::request::{AnswerFuture, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;

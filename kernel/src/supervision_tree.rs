@@ -20,26 +20,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::AnswerFuture;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_engine::servers::tree_plan::{Configuration, LossPolicy, TreeEffect, TreeEvent, TreePlan};
 use mgp_mcpl_engine::rules::McplRules;
-use mgp_policy::access::AccessHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
+use mgp_policy::{AccessHandle, PermissionsHandle, PinsHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::{task, time::monotonic_now};
-use mgp_servers::guard::GuardHandle;
-use mgp_servers::server::{
-    Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
+use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply, task};
+use mgp_servers::{
+    Connector, GuardHandle, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::CatalogHandle;
+use mgp_tools::CatalogHandle;
 use mgp_tools::registrar::{Names, ServerTree};
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_sync::credit::{Charge, Credit};
+use mgp_sync::{Charge, Credit};
 
 /// Short messages reserve pieces of this many bytes, so that many of them fit.
 const SHORT: usize = 16 << 10;

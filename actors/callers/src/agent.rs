@@ -29,7 +29,7 @@ use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending_requests::{AdmissionError, PendingRequests};
+use mgp_sync::{AdmissionError, PendingRequests};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
@@ -40,7 +40,7 @@ use crate::in_flight_call::streams::{GET_LANE, Lane};
 use crate::in_flight_call::{Delivery, Flag, InFlightCall, ReplyPath};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_runtime::ids::new_request_ids;
 
 pub use self::channel::AgentChannel;

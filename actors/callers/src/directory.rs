@@ -16,7 +16,7 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp;
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 
 use crate::agent::stateless_clients::StatelessClients;
 use crate::agent::{Agent, list_changed_method};

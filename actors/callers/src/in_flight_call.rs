@@ -23,7 +23,7 @@ use mgp_engine::clock::{MonotonicTime, to_micros_rounded_up};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_transports::lines::LineSink;
-use mgp_transports::unread::{ResponseBudget, UnreadResponse};
+use mgp_transports::{ResponseBudget, UnreadResponse};
 use serde_json::value::RawValue;
 
 use self::call_stream::CallStreamHandle;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mgp_protocol::ids::AgentId;
-use mgp_transports::unread::{ResponseBudget, UnreadBytes};
+use mgp_transports::{ResponseBudget, UnreadBytes};
 
 /// Bytes of all agents: four shares, so that three that read nothing leave room for the others.
 const TOTAL_BYTES_MAX: u64 = 4 * AGENT_BYTES_MAX;

@@ -23,9 +23,8 @@ use crate::directory::Directory;
 use crate::in_flight_call::Flag;
 use crate::request::Caller;
 use crate::request::background_call::BackgroundCall;
-use mgp_runtime::task;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{TaskSupervisorHandle, task};
 
 pub use crate::in_flight_call::rounds::LongCall;
 pub use next_round::NextRound;

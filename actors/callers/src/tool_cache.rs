@@ -16,11 +16,10 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply};
 
 /// The most cached tools reported for one session, and the most sessions in one report.
 const REPORTED_MAX: usize = 20;

@@ -21,14 +21,14 @@ use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::CallResult;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
-use mgp_screening::validators::Validator;
+use mgp_screening::Validator;
 use serde_json::{Map, Value, json};
 
 pub use self::call_metrics::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
 use self::call_times::CallTimeBreakdown;
 pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_store::audit::{

@@ -22,10 +22,7 @@ use self::validators::Validation;
 use crate::Context;
 use crate::rates::Rates;
 use mgp_callers::request::{Caller, Request};
-use mgp_policy::access::AccessHandle;
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
+use mgp_policy::{AccessHandle, ApprovalsHandle, PermissionsHandle, PinsHandle};
 use mgp_servers::link::FinalCheck;
 
 /// What the checks need.

@@ -8,12 +8,11 @@ use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
+use mgp_callers::Directory;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
-use mgp_callers::directory::Directory;
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
-use mgp_tools::events::EventsHandle;
-use mgp_tools::subscriptions::SubscriptionsHandle;
+use mgp_runtime::{ActorCountGuard, CountedKind};
+use mgp_tools::{EventsHandle, SubscriptionsHandle};
 
 /// Fixed at construction.
 #[derive(Debug)]

@@ -11,10 +11,9 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
-use mgp_callers::directory::Directory;
-use mgp_callers::registered_agents::RegisteredAgents;
-use mgp_policy::access::AccessHandle;
-use mgp_servers::server::ServerTable;
+use mgp_callers::{Directory, RegisteredAgents};
+use mgp_policy::AccessHandle;
+use mgp_servers::ServerTable;
 
 /// Where the names are kept.
 #[derive(Clone, Debug)]

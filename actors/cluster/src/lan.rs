@@ -13,9 +13,8 @@ use std::path::PathBuf;
 use mgp_discovery::lan::ReceivedAnnouncement;
 use mgp_engine::cluster::discovered_nodes::DiscoveredNode;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_store::witnesses::Witness;
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply};
+use mgp_store::Witness;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::state::LanState;

@@ -16,11 +16,9 @@ use mgp_engine::cluster::shares::{
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::audit::{Actor as AuditActor, EventType, Outcome, Target, TraceId};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::{randomness, task};
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply, randomness, task};
+use mgp_store::Witness;
 use mgp_store::audit::{AuditHandle, AuditWriteError, new_event};
-use mgp_store::witnesses::Witness;
 use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;

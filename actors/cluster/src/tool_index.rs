@@ -28,9 +28,7 @@ use mgp_protocol::federation::tool_index::{
     IndexDigest, IndexPage, IndexReport, PullFailure, PullIndex,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task;
+use mgp_runtime::{AskError, EventSink, Mailbox, Queued, Reply, task};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_transports::quic::SyncStream;

@@ -3,7 +3,8 @@
 
 mod file;
 
-use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_runtime::{AskError, Mailbox, Queued, Reply, randomness, task};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,10 +20,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
 use crate::revocation::Revocation;
-use mgp_callers::registered_agents::RegisteredAgents;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task;
-use mgp_runtime::time::unix_ms;
+use mgp_callers::RegisteredAgents;
 use mgp_store::audit::{self, AuditHandle, AuditWriteError};
 
 pub use self::file::{RegistryFileError, create_empty, load};

@@ -22,8 +22,8 @@ use mgp_protocol::mcp;
 use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::lines::{self, LineSink, QueueLimits};
-use mgp_transports::unread::ResponseBudget;
+use mgp_transports::lines::{LineSink, QueueLimits};
+use mgp_transports::{ResponseBudget, lines};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,14 +31,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use crate::stateless::{self, StatelessRequest};
+use mgp_callers::Outlet;
 use mgp_callers::agent::{Agent, AgentChannel, send_line};
-use mgp_callers::in_flight_call::rounds::Outlet;
 use mgp_callers::request::{
     Caller, CallerSession, GuardedAnswer, Outcome, Request, identity, panic_refusal, render_answer,
 };
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind};
-use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
+use mgp_runtime::{ActorCountGuard, CountedKind, task};
 
 /// An agent that does not read for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::uri::Authority;
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_engine::doors::agent_registry::TokenDigest;
 use mgp_engine::doors::console_sessions::{BadSignInLink, BrowserSecrets, ConsoleSessions};
 use mgp_protocol::ids::AgentId;

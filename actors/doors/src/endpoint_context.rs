@@ -6,9 +6,8 @@ use crate::message_budgets::MessageBudgets;
 use crate::stateless::Stateless;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
-use mgp_callers::directory::Directory;
-use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
+use mgp_callers::{Directory, RegisteredAgents};
 use mgp_runtime::task;
 
 /// What the actor of a connection or session needs.

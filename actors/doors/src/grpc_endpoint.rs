@@ -16,15 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_grpc::SERVICE;
-use mgp_grpc::builtin_services::{
-    BuiltinServices, HEALTH_PATH, REFLECTION_ALPHA_PATH, REFLECTION_PATH,
-};
 use mgp_grpc::mcplite::mcp_lite_server::McpLiteServer;
 use mgp_grpc::mcplite::{Empty, ToolRequest};
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::codegen::Service;
 use mgp_grpc::tonic::{Code, Status};
+use mgp_grpc::{BuiltinServices, HEALTH_PATH, REFLECTION_ALPHA_PATH, REFLECTION_PATH, SERVICE};
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
@@ -37,7 +34,7 @@ use crate::http_endpoint::{
     AuthError, HttpEndpoint, backpressure_message, run_until_credential_ends,
 };
 use crate::lite::Lite;
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 

@@ -26,8 +26,7 @@ use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
-use mgp_transports::sse;
-use mgp_transports::unread::ResponseBudget;
+use mgp_transports::{ResponseBudget, sse};
 
 use self::headers::{LAST_EVENT, SESSION};
 use self::lite::openapi::{self, ApiPath};
@@ -39,7 +38,7 @@ use crate::endpoint_context::EndpointContext;
 use crate::lite::Lite;
 use crate::oauth::{SET_PREFIX, WELL_KNOWN};
 use crate::session::{Session, Sessions};
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_callers::request::{identity, panic_refusal};
 use mgp_runtime::task;
 
@@ -451,10 +450,7 @@ fn method_not_allowed(methods: &'static str) -> Response<ReplyBody> {
 }
 
 /// An event stream of a session that answers a request.
-fn event_stream_body(
-    session: &Arc<Session>,
-    stream: mgp_callers::in_flight_call::streams::Stream,
-) -> ReplyBody {
+fn event_stream_body(session: &Arc<Session>, stream: mgp_callers::Stream) -> ReplyBody {
     let beat: Bytes = sse::render_comment("");
     ReplyBody::stream(session.open_stream(stream)).with_heartbeat(HEARTBEAT_INTERVAL, beat)
 }

@@ -3,16 +3,51 @@
 
 pub mod agent_registry;
 pub mod connection;
-pub mod console;
+mod console;
 #[cfg(test)]
 mod ending_tests;
-pub mod endpoint_context;
-pub mod grpc_endpoint;
-pub mod http_endpoint;
-pub mod lite;
-pub mod message_budgets;
-pub mod node_endpoint;
-pub mod oauth;
-pub mod revocation;
-pub mod session;
-pub mod stateless;
+mod endpoint_context;
+mod grpc_endpoint;
+mod http_endpoint;
+mod lite;
+mod message_budgets;
+mod node_endpoint;
+mod oauth;
+mod revocation;
+mod session;
+mod stateless;
+
+// The console: the operator's links, and the browsers that are signed in.
+pub use self::console::Console;
+
+// What all connections and sessions share.
+pub use self::endpoint_context::EndpointContext;
+
+// The gRPC endpoint: MCP-lite on the port of the HTTP endpoint (MCP-lite 0.042, section 5).
+pub use self::grpc_endpoint::GrpcEndpoint;
+
+// The HTTP endpoint: Streamable HTTP for agents, in both protocol families.
+pub use self::http_endpoint::{
+    Auth, HttpEndpoint, HttpSse, MetricsPage, MetricsPath, ResponseCounts, ResponseOptions, Tokens,
+};
+
+// MCP-lite: what its bindings share.
+pub use self::lite::{Lite, LiteSettings};
+
+// Memory for messages of agents being received or answered: limited in total and per agent.
+pub use self::message_budgets::MessageBudgets;
+
+// The endpoint for agents of other nodes: each call over a link is one stateless request.
+pub use self::node_endpoint::NodeEndpoint;
+
+// Tokens of an authorization server (OAuth 2.1): where its keys are, how long they are cached.
+pub use self::oauth::{KeySource, OAuth, ProtectedResource};
+
+// Ends everything an agent has under way when its credential is revoked.
+pub use self::revocation::Revocation;
+
+// The actor of one legacy HTTP session: from `initialize` to DELETE, its idle timeout or the end of the kernel.
+pub use self::session::{SessionLimits, SessionMsg, Sessions};
+
+// Stateless requests of 2026-07-28, which carry in `_meta` what a session would know of the client.
+pub use self::stateless::Stateless;

@@ -19,10 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
-use mgp_callers::in_flight_call::rounds::Outlet;
 use mgp_callers::request::{CallerSession, Outcome, principal};
+use mgp_callers::{Directory, ForwardedHeaders, Outlet};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_json::{can_contain_string, member, quote};
 use mgp_protocol::ids::AgentId;

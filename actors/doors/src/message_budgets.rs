@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mgp_callers::responses::AgentTable;
+use mgp_callers::AgentTable;
 use mgp_protocol::ids::AgentId;
-use mgp_sync::credit::Credit;
-use mgp_transports::budget::MessageBudget;
+use mgp_sync::Credit;
+use mgp_transports::MessageBudget;
 
 /// One agent gets this fraction of the whole.
 const SHARES: u64 = 4;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_cluster::agent_limits::{AgentPermit, needs_permit};
 use mgp_cluster::links::{InboundNodeCall, PeerLink};
+use mgp_cluster::{AgentPermit, needs_permit};
 use mgp_engine::clock::to_micros_rounded_up;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
@@ -39,12 +39,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use self::authorization::{Authorization, AuthorizedCall};
 use crate::endpoint_context::EndpointContext;
 use crate::stateless::{RunningCall, StatelessRequest};
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{Caller, CallerSession};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
+use mgp_callers::{InFlightCall, Outlet, STREAM_QUEUE};
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{EventSink, task};
 
 /// Events buffered for the reader of one channel: they are stored besides, and 128 channels of one node hold 36 MiB
 /// at most here.

@@ -17,7 +17,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use mgp_protocol::ids::AgentId;
 
 use crate::session::Sessions;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 

@@ -7,18 +7,17 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
-use mgp_transports::fair_slots::{FairSlots, SlotAdmission, Usage};
+use mgp_transports::{FairSlots, SlotAdmission, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::endpoint_context::{AgentPresence, EndpointContext};
 use mgp_callers::agent::{Agent, AgentChannel};
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
+use mgp_callers::{Credential, Stream, Streams};
 use mgp_runtime::ids::new_session_id;
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{ActorCountGuard, CountedKind, Mailbox, Queued, task};
 
 /// Sessions of the operator, which are counted apart: whatever agents do, the console has its own. Each open
 /// page holds one.

@@ -23,16 +23,14 @@ use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use mgp_callers::agent;
 use mgp_callers::agent::client_activity::ClientActivity;
-use mgp_callers::agent_tap::AgentTap;
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
-use mgp_callers::negotiation;
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer, Outcome, Request, Routes};
 use mgp_callers::tasks::{LongCall, NextRound, Tasks};
+use mgp_callers::{
+    AgentTap, CallRound, CallRounds, InFlightCall, Outlet, ReplyPath, agent, negotiation,
+};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_callers::agent::{Agent, CallbackError, CallbackResult};
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::Caller;
+use mgp_callers::{Delivery, Directory};
 use mgp_engine::clock::MonotonicTime;
 use mgp_mcpl_engine::feature_sets::{AgentSets, FeatureSets};
 use mgp_mcpl_engine::{names, scopes};
@@ -18,7 +17,7 @@ use mgp_protocol::mcpl::HostCapabilities;
 use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
 use mgp_protocol::mcpl::negotiation::FeatureSetForm;
 use mgp_runtime::time::monotonic_now;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde::Serialize;
 use serde_json::json;
 

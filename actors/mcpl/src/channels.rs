@@ -26,8 +26,7 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{Changed, Incoming, List, Register};
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
+use mgp_runtime::{EventSink, task};
 use mgp_servers::link::McplAnswer;
 
 use self::threads::Threads;

@@ -20,8 +20,8 @@ use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{randomness, task};
 use mgp_servers::link::Link;
 use mgp_store::audit::{AuditHandle, AuditWriteError, new_event, operator_actor};
-use mgp_store::{atomic_file, health::explain_io_error, regular_file, witnesses::Witness};
-use mgp_sync::snapshot::Snapshot;
+use mgp_store::{Witness, atomic_file, explain_io_error, regular_file};
+use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -19,10 +19,9 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcpl::context::AfterInference;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
-use mgp_servers::server::ServerTable;
+use mgp_runtime::{EventSink, task};
+use mgp_servers::ServerTable;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 

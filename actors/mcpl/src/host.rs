@@ -15,12 +15,11 @@ use mgp_protocol::mcpl::feature_sets::{Changed, is_valid_name};
 use mgp_protocol::mcpl::scope::{Elevate, ElevateResult};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
+use mgp_runtime::{EventSink, task};
+use mgp_servers::ServerEvent;
 use mgp_servers::link::{Link, McplAnswer, McplMessage};
-use mgp_servers::server::ServerEvent;
 use mgp_store::audit::AuditHandle;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 

@@ -16,7 +16,7 @@ mod tokens;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_json::quote;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::InferenceRules;
@@ -32,8 +32,7 @@ use mgp_protocol::mcpl::inference::{
 };
 use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::{randomness, task};
+use mgp_runtime::{EventSink, randomness, task};
 use serde_json::json;
 
 use self::inference_hooks::{AnswerVerdict, InferenceHooks};

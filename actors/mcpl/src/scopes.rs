@@ -8,12 +8,12 @@ use std::time::Duration;
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_mcpl_engine::scopes::approvals::{ApprovedScope, ApprovedScopes, LASTING_MAX};
 use mgp_mcpl_engine::scopes::{ScopeRules, ScopeVerdict};
-use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::ApprovalsHandle;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
-use mgp_store::{atomic_file, health::explain_io_error, regular_file, witnesses::Witness};
+use mgp_store::{Witness, atomic_file, explain_io_error, regular_file};
 
 /// The answer that approves permanently.
 const ALWAYS: &str = "always";

@@ -25,7 +25,7 @@ use mgp_protocol::mgp::access::{Entry, Explanation, List};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
@@ -33,11 +33,9 @@ pub use self::batch_write::RecoveryOutcome;
 pub use self::grant_store::{GrantStore, GrantStoreError};
 pub use self::queries::GrantQuery;
 pub use self::state::AccessState;
-use mgp_callers::directory::Directory;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::randomness;
+use mgp_callers::Directory;
 use mgp_runtime::time::boottime_now;
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, randomness};
 use mgp_store::audit::{AuditHandle, state_damaged_event};
 
 /// Handle of the actor.
@@ -213,7 +211,7 @@ impl AccessHandle {
     }
 }
 
-fn unreachable_refusal(error: mgp_runtime::mailbox::AskError) -> Refusal {
+fn unreachable_refusal(error: mgp_runtime::AskError) -> Refusal {
     Refusal::Internal(format!("access control: {error}"))
 }
 

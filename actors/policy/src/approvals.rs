@@ -4,7 +4,8 @@
 //! An entry is in the operator's list before [`ApprovalsHandle::add`] returns. Dropping its guard withdraws it, so
 //! that no entry outlives its requester.
 
-use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_runtime::{EventSink, randomness};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,9 +18,6 @@ use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::{mpsc, oneshot};
-
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::time::unix_ms;
 
 /// Characters of JSON text shown to a person; longer text is truncated, with a note.
 const DISPLAY_CHARS_MAX: usize = 2_000;

@@ -22,16 +22,16 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use tokio::sync::watch;
 
 use self::records::DecisionStore;
 use crate::access::AccessHandle;
 use crate::approvals::{ApprovalsHandle, Decider, PendingEntryGuard};
 use mgp_callers::request::AnswerFuture;
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{TaskSupervisorHandle, task};
 use mgp_store::audit::AuditHandle;
 
 /// The published gates.

@@ -7,7 +7,8 @@
 mod listing;
 mod pin_file;
 
-use mgp_runtime::randomness;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{EventSink, TaskSupervisorHandle, randomness, task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,9 +30,6 @@ use serde_json::json;
 pub use self::listing::{DefinitionPair, PinnedPage};
 use self::pin_file::PinFile;
 use crate::approvals::{ApprovalsHandle, Decider, OperatorAnswer, PendingEntryGuard};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_store::audit::{self, AuditHandle};
 
 /// A shared handle to the pins.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_sync::credit::{Charge, Credit};
-use mgp_sync::slot::Slot;
+use mgp_sync::{Charge, Credit, Slot};
 use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
 use tokio::sync::oneshot;
 

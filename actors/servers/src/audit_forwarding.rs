@@ -11,7 +11,7 @@ use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
 
 use crate::link::Link;
-use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::PermissionsHandle;
 use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, EventBatch};
 

@@ -11,8 +11,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use mgp_runtime::mailbox::{Mailbox, Queued};
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, Queued, task};
 
 /// Guards that are started without a wait between them. While none runs, nobody would end the
 /// children of a kernel that is killed.

@@ -1,11 +1,24 @@
 //! Servers: their supervisors, the connections to them, their processes and sandboxes.
 
-pub mod audit_forwarding;
-pub mod guard;
+mod audit_forwarding;
+mod guard;
 pub mod link;
-pub mod log_levels;
-pub mod login;
+mod log_levels;
+mod login;
 mod negotiation;
 pub mod sandbox;
-pub mod server;
+mod server;
 pub mod upstream;
+
+// Keeps the guard process running, which ends every child process when the kernel is killed.
+pub use self::guard::{GuardActor, GuardHandle, GuardMsg};
+
+// The logins of a kernel at servers reached over HTTP, and their tokens.
+pub use self::login::{CallbackListener, LoginBackend, LoginError, Logins, ServerLogin, SignIn};
+
+// The supervisor of one server: starts it, watches it, restarts it within limits, stops it completely.
+pub use self::server::{
+    Connector, FetchTimes, ProcessSpawner, ResourceMonitor, ResourceSnapshot, ResubscriptionGuard,
+    RunningGeneration, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
+    StartProgress, Status,
+};

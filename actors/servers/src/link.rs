@@ -39,17 +39,15 @@ use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::gate::{Gate, GatePass};
-use mgp_sync::pending_requests::PendingRequests;
+use mgp_sync::{Gate, GatePass, PendingRequests};
 use mgp_transports::log::ServerLog;
 use mgp_transports::quic::MAX_FOLLOWS;
 use tokio::sync::oneshot;
 
 use crate::negotiation;
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
 use mgp_callers::request::Caller;
-use mgp_runtime::event_sink::EventSink;
+use mgp_callers::{CallStreamHandle, InFlightCall};
+use mgp_runtime::EventSink;
 
 use self::call_context::CallContext;
 pub use self::call_context::FinalCheck;

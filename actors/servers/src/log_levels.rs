@@ -7,7 +7,7 @@ use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::ProtocolFamily;
 
 use crate::link::Link;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 
 /// Tells one server; nothing when no agent set a level or the server does not support levels.
 pub(crate) async fn sync_level(directory: &Directory, link: &Arc<Link>) {

@@ -42,13 +42,11 @@ use self::rolling_restart::RollingRestart;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
-use mgp_callers::directory::Directory;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{ActorCountGuard, CountedKind, Mailbox, Queued, Reply};
+use mgp_callers::Directory;
+use mgp_policy::{PermissionsHandle, PinsHandle};
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{ActorCountGuard, CountedKind, EventSink, Mailbox, Queued, Reply};
 use mgp_store::audit::AuditHandle;
 
 pub use self::connector::Connector;

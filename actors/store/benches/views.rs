@@ -20,8 +20,8 @@ use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::mgp::audit::{
     Actor, ActorKind, Event, EventType, Find, Outcome, Target, TraceId,
 };
+use mgp_store::AuditViews;
 use mgp_store::audit::{AuditHandle, LogFolder, LogOptions};
-use mgp_store::views::AuditViews;
 use serde_json::json;
 
 /// Number of queries of each kind.

@@ -24,8 +24,7 @@ use mgp_engine::store::audit::commit::CommitError;
 use mgp_engine::store::audit::redact::RecordedArguments;
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::Event;
-use mgp_sync::credit::Charge;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::{Charge, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::health::DiskHealth;

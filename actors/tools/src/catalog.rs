@@ -12,7 +12,7 @@ use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, ch
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::events::EventsHandle;
 pub use crate::published_catalog::PublishedCatalog;
 use crate::search::SearchHandle;
-use mgp_callers::directory::Directory;
-use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, TaskError};
+use mgp_callers::Directory;
+use mgp_runtime::task::TaskError;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{AskError, Mailbox, Queued, Reply, task};
 use mgp_servers::link::Peer;
-use mgp_servers::server::{FetchTimes, ServerMsg, ServerTable};
+use mgp_servers::{FetchTimes, ServerMsg, ServerTable};
 
 /// Changes within this time are published together: a kernel that starts 200 servers rebuilds its lists some ten
 /// times, not 200 times. Far below the 0.8 s within which a list_changed must arrive.

@@ -26,7 +26,7 @@ use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::events::{Channel, Replay, Replayed, Subscribe, Subscribed};
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_sync::credit::{Charge, Credit};
+use mgp_sync::{Charge, Credit};
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::oneshot;
 
@@ -36,12 +36,11 @@ pub use self::log::AuditEvents;
 pub use self::node_topics::NodeTopicEvent;
 pub use self::push_channel::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_callers::{Directory, InFlightCall};
+use mgp_runtime::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
-use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
+use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Bytes of servers' events that may wait in the mailbox, of all servers together. Further ones are dropped.
 const QUEUED_BYTES_MAX: u64 = 16 << 20;
@@ -327,7 +326,7 @@ fn channel_bit(channel: KernelChannel) -> u64 {
     1 << position.unwrap_or_default()
 }
 
-fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
+fn unreachable(error: mgp_runtime::AskError) -> Refusal {
     Refusal::Internal(format!("events: {error}"))
 }
 

@@ -12,8 +12,8 @@ use mgp_engine::tools::index::ServerIndex;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Status;
-use mgp_runtime::event_sink::EventSink;
-use mgp_servers::server::ServerTable;
+use mgp_runtime::EventSink;
+use mgp_servers::ServerTable;
 use mgp_sync::Snapshot;
 
 use crate::published_catalog::PublishedCatalog;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use mgp_engine::tools::catalog::{Catalog, OfferCounts};
 use mgp_protocol::ids::ServerId;
+use mgp_servers::FetchTimes;
 use mgp_servers::link::Peer;
-use mgp_servers::server::FetchTimes;
 use tokio_util::sync::CancellationToken;
 
 /// All offers with their servers.

@@ -38,13 +38,10 @@ pub use self::record::{Record, RegistrationDefaults};
 pub use self::registrations::{Names, Registrations};
 pub use self::server_status_lines::status_remarks;
 use mgp_callers::request::{AnswerFuture, Caller};
-use mgp_policy::access::AccessHandle;
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_runtime::task;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_policy::{AccessHandle, ApprovalsHandle, PinsHandle};
 use mgp_runtime::trace::Trace;
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_runtime::{TaskSupervisorHandle, task};
+use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, agent_actor, new_event, operator_actor, state_damaged_event};
 
 /// How long a registration waits for its server to connect before it returns.

@@ -22,21 +22,21 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use mgp_cluster::tool_index::PeerServer;
+use mgp_cluster::PeerServer;
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
 use mgp_engine::tools::index::{Index, IndexDraft, ServerIndex};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::Security;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 
 use crate::published_catalog::PublishedCatalog;
-use mgp_runtime::mailbox::{Mailbox, Queued};
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_servers::server::ServerTable;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Queued, task};
+use mgp_servers::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
 use self::model::Models;

@@ -7,8 +7,8 @@ use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::Lifecycle;
 use mgp_protocol::mgp::events::Severity;
-use mgp_runtime::event_sink::EventSink;
-use mgp_servers::server::ServerEvent;
+use mgp_runtime::EventSink;
+use mgp_servers::ServerEvent;
 
 /// A sink for the events of all servers.
 #[must_use]

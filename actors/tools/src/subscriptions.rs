@@ -14,14 +14,13 @@ use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::published_catalog::PublishedCatalog;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::Delivery;
-use mgp_policy::approvals::kernel_owner;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_callers::{Delivery, Directory};
+use mgp_policy::kernel_owner;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Queued, Reply, task};
 use mgp_servers::link::Link;
-use mgp_servers::server::{ResubscriptionGuard, ServerTable};
-use mgp_sync::snapshot::Snapshot;
+use mgp_servers::{ResubscriptionGuard, ServerTable};
+use mgp_sync::Snapshot;
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]

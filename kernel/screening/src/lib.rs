@@ -5,4 +5,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod code_safety;
-pub mod validators;
+mod validators;
+
+// Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).
+pub use self::validators::{
+    BlockedArgument, ScreenedCall, ScreeningRejection, Validator, Validators, can_select_code,
+    check_start_command, has_known_role, is_code_argument, is_trivially_safe,
+};

@@ -2,7 +2,7 @@
 //! `harmless.txt` calls that look like them and must. A line is `[validator, tool, arguments]`.
 #![allow(clippy::unwrap_used)]
 
-use mgp_screening::validators::{ScreenedCall, ScreeningRejection, Validators};
+use mgp_screening::{ScreenedCall, ScreeningRejection, Validators};
 use serde_json::value::RawValue;
 
 const ATTACKS: &str = include_str!("validators/attacks.txt");

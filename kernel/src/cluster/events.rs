@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_cluster::links::{InboundNodeCall, LinksEvent, MessagePermit};
-use mgp_cluster::replication::{self, ReplicationEvent};
-use mgp_cluster::tool_index::ToolIndexEvent;
+use mgp_cluster::replication::ReplicationEvent;
+use mgp_cluster::{ToolIndexEvent, replication};
 use mgp_engine::cluster::shares::Shares;
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
@@ -181,7 +181,7 @@ impl Cluster {
 /// Dispatches a stream by its declared purpose.
 async fn dispatch_stream(
     replication: replication::ReplicationHandle,
-    index: mgp_cluster::tool_index::ToolIndexHandle,
+    index: mgp_cluster::ToolIndexHandle,
     node: NodeId,
     mut stream: Box<SyncStream>,
 ) {

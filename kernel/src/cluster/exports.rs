@@ -9,7 +9,7 @@ use mgp_engine::policy::access::SharedTools;
 use mgp_engine::replication::remote_rules::LocalServers;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
-use mgp_tools::offering::LocalOffer;
+use mgp_tools::LocalOffer;
 
 use super::Cluster;
 

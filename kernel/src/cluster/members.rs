@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mgp_cluster::lan::LanAnnouncement;
+use mgp_cluster::LanAnnouncement;
 use mgp_cluster::links::{OpenError, PinnedPeer};
 use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStatus};
 use mgp_engine::node_key::PublicKey;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_engine::doors::suggestions::nearest;
 use mgp_store::secrets::{Namespace, SecretStore};
 use nix::unistd::{User, geteuid};

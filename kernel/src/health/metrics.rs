@@ -9,19 +9,16 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_callers::request::{AnswerFuture, Outcome, Request};
 use mgp_calls::{CallMetrics, Context};
-use mgp_doors::http_endpoint::ResponseCounts;
-use mgp_doors::message_budgets::MessageBudgets;
+use mgp_doors::{MessageBudgets, ResponseCounts};
 use mgp_engine::calls::telemetry::exposition::{TextFormat, render};
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_protocol::mgp::kernel::{Metrics, MetricsText};
-use mgp_runtime::mailbox::CountedKind;
-use mgp_runtime::task;
 use mgp_runtime::time::{monotonic_now, unix_ms};
-use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, ServerHandle};
-use mgp_store::health::StorageHealth;
-use mgp_store::{audit, journal};
+use mgp_runtime::{CountedKind, task};
+use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
+use mgp_store::{StorageHealth, audit, journal};
 
 pub use self::requests::RequestCounts;
 use super::telemetry::TelemetryCounts;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_runtime::time::unix_ms;
 
 use super::lock::{self, FolderLock};

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::McplAgents;
 use mgp_protocol::ids::ServerId;
-use mgp_runtime::event_sink::EventSink;
-use mgp_servers::server::{ServerMsg, ServerTable};
-use mgp_tools::events::EventsHandle;
-use mgp_tools::subscriptions::SubscriptionsHandle;
+use mgp_runtime::EventSink;
+use mgp_servers::{ServerMsg, ServerTable};
+use mgp_tools::{EventsHandle, SubscriptionsHandle};
 
 /// Subscriptions end when access ends.
 pub(super) fn access_change_sink(

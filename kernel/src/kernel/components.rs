@@ -29,22 +29,16 @@ use mgp_calls::{
     CallAffinity, CallStreams, CompiledSchemas, Context, ExposureSettings, FilteredLists, Policies,
     Rates, ToolCounts, Validation,
 };
-use mgp_doors::console::Console;
-use mgp_doors::endpoint_context::EndpointContext;
-use mgp_doors::message_budgets::MessageBudgets;
-use mgp_doors::node_endpoint::NodeEndpoint;
-use mgp_doors::revocation::Revocation;
+use mgp_doors::{Console, EndpointContext, MessageBudgets, NodeEndpoint, Revocation};
 use mgp_engine::calls::telemetry::families::MetricFamily;
 use mgp_engine::calls::telemetry::otlp::TelemetryResource;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::ids;
 use mgp_runtime::time::{monotonic_now, unix_ns};
-use mgp_servers::guard::GuardHandle;
-use mgp_servers::server::Connector;
-use mgp_store::health::StorageHealth;
-use mgp_tools::events::AuditEvents;
-use mgp_tools::offering::OfferSources;
+use mgp_servers::{Connector, GuardHandle};
+use mgp_store::StorageHealth;
 use mgp_tools::server_events::forward_to;
+use mgp_tools::{AuditEvents, OfferSources};
 use mgp_transports::http::client::Client;
 use ractor::SpawnErr;
 use std::sync::{Arc, OnceLock};

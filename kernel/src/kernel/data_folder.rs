@@ -6,15 +6,12 @@ use std::path::{Path, PathBuf};
 use mgp_callers::tasks::{self, TaskRecord};
 use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_mcpl::feature_sets::FeatureSetStore;
-use mgp_mcpl::inference::UsedTokens;
 use mgp_mcpl::push::{JOURNAL as PUSHES, StoredPushes};
-use mgp_mcpl::scopes;
+use mgp_mcpl::{FeatureSetStore, UsedTokens, scopes};
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_store::audit::{AuditHandle, LogFolder};
-use mgp_store::health::explain_io_error;
-use mgp_store::witnesses::{Witness, Witnesses};
+use mgp_store::{Witness, Witnesses, explain_io_error};
 use mgp_tools::registrar::Registrations;
 
 use super::options::KernelOptions;

@@ -5,15 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_doors::connection;
-use mgp_doors::endpoint_context::EndpointContext;
-use mgp_doors::grpc_endpoint::GrpcEndpoint;
-use mgp_doors::http_endpoint::{
-    Auth, HttpEndpoint, HttpSse, MetricsPage, MetricsPath, ResponseOptions, Tokens,
+use mgp_doors::{
+    Auth, EndpointContext, GrpcEndpoint, HttpEndpoint, HttpSse, KeySource, Lite, LiteSettings,
+    MetricsPage, MetricsPath, OAuth, ProtectedResource, ResponseOptions, SessionLimits, Sessions,
+    Tokens, connection,
 };
-use mgp_doors::lite::{Lite, LiteSettings};
-use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
-use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::task;
@@ -22,8 +18,8 @@ use mgp_transports::http::guard::AllowList;
 use mgp_transports::http::listener_tls::ListenerTls;
 use mgp_transports::http::proxy::Outbound;
 use mgp_transports::http::server::{HttpListener, ListenerLimits};
-use mgp_transports::stall::StallGuard;
-use mgp_transports::unix::{self, SocketFile};
+use mgp_transports::unix::SocketFile;
+use mgp_transports::{StallGuard, unix};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

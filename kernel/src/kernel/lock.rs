@@ -12,8 +12,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use mgp_store::health::explain_io_error;
-use mgp_store::regular_file;
+use mgp_store::{explain_io_error, regular_file};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde::Deserialize;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_store::secrets::SecretStore;
 
 use crate::config::LoadedConfig;

@@ -2,14 +2,12 @@
 //! data folder.
 
 use mgp_runtime::randomness;
-use mgp_store::atomic_file;
-use mgp_store::regular_file;
+use mgp_store::{atomic_file, explain_io_error, regular_file};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
-use mgp_store::health::explain_io_error;
 
 use crate::key_rotation::NODE_KEY;
 

@@ -6,11 +6,10 @@ use std::path::Path;
 
 use mgp_cluster::replication;
 use mgp_mcpl::push::{JOURNAL as PUSHES, StoredPushes};
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_store::audit::LogFolder;
 use mgp_store::backup::{RESTORED, RESTORED_LOGS};
-use mgp_store::regular_file;
-use mgp_store::witnesses::{OpenedWitnesses, WITNESS_FILES, Witnesses};
+use mgp_store::{OpenedWitnesses, WITNESS_FILES, Witnesses, regular_file};
 use mgp_tools::registrar::Registrations;
 
 use super::data_folder::{

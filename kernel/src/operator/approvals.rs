@@ -10,13 +10,13 @@ use mgp_engine::doors::permission_names::parse;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::sandbox_permissions;
 use mgp_engine::timestamps::parse_rfc3339;
-use mgp_policy::approvals::Decider;
+use mgp_policy::Decider;
 use mgp_protocol::mgp::approvals::{Answer, Approve, DecisionResult, Deny};
 use mgp_protocol::mgp::kernel::nodes::Role;
 use mgp_protocol::mgp::permission::{Grant, PermissionDecision, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::ServerMsg;
+use mgp_servers::ServerMsg;
 use serde_json::json;
 
 use super::pairing::require_words;

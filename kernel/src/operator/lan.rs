@@ -1,7 +1,7 @@
 //! `mgp/kernel/lan/*`: the visibility of this node on the local network.
 
 use mgp_callers::request::Outcome;
-use mgp_cluster::lan::{LanError, LanStatus};
+use mgp_cluster::{LanError, LanStatus};
 use mgp_engine::cluster::discovered_nodes::DiscoveredNode;
 use mgp_protocol::mgp::kernel::lan::{LanNode, Presence};
 use mgp_protocol::refusal::Refusal;

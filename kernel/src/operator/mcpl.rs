@@ -4,7 +4,7 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_calls::name_sources;
 use mgp_engine::doors::name_resolver::ResolvedName;
 use mgp_engine::doors::suggestions::nearest_name;
-use mgp_mcpl::host::HostEvent;
+use mgp_mcpl::HostEvent;
 use mgp_mcpl_engine::feature_sets::{DeclaredSet, ServerSets};
 use mgp_mcpl_engine::policy::SetPattern;
 use mgp_mcpl_engine::scopes::template::LabelTemplate;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::confirmations::wait_for_confirmations;
+use mgp_cluster::IndexedNode;
 use mgp_cluster::links::LinkStatus;
 use mgp_cluster::pairing::canonical_address;
 use mgp_cluster::replication::{
     ClusterMemberView, ClusterView, MemberStatus, ProposedChanges, RequestedBy,
 };
-use mgp_cluster::tool_index::IndexedNode;
 use mgp_engine::clock::to_micros_rounded_up;
 use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::policy::grants::MemberRole;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mgp_callers::in_flight_call::Delivery;
+use mgp_callers::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::supervision::RollStatus;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
-use mgp_servers::server::{ResourceSnapshot, ServerHandle, ServerMsg, StartProgress, Status};
+use mgp_servers::{ResourceSnapshot, ServerHandle, ServerMsg, StartProgress, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE_TIMEOUT, json, read, send_to_server};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::name_sources;
-use mgp_cluster::shares::{ShareChangeError, ShareSpec};
+use mgp_cluster::{ShareChangeError, ShareSpec};
 use mgp_engine::cluster::shares::{Share, ShareAudience};
 use mgp_engine::doors::name_resolver::ResolvedName;
 use mgp_engine::policy::grants::MemberRole;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use mgp_callers::in_flight_call::call_stream::CallStreamMsg;
+use mgp_callers::CallStreamMsg;
 use mgp_callers::tool_cache::ToolCacheMsg;
 use mgp_calls::listener::ListenerMsg;
-use mgp_doors::session::SessionMsg;
+use mgp_doors::SessionMsg;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
-use mgp_runtime::mailbox::Queued;
-use mgp_servers::server::ServerMsg;
+use mgp_runtime::Queued;
+use mgp_servers::ServerMsg;
 use ractor::{ActorCell, ActorId, Message};
 
 use super::RootActor;

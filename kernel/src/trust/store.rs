@@ -5,9 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_store::atomic_file;
-use mgp_store::health::explain_io_error;
-use mgp_store::regular_file;
+use mgp_store::{atomic_file, explain_io_error, regular_file};
 use serde::{Deserialize, Serialize};
 
 /// Projects stored at once, far more than a person works on. One more is rejected with a message that says how to

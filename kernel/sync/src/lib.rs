@@ -37,16 +37,16 @@ macro_rules! opaque_debug {
     };
 }
 
-pub mod coalescing_queue;
-pub mod credit;
-pub mod feed;
-pub mod gate;
-pub mod pending_requests;
-pub mod ring;
-pub mod roster;
-pub mod send_window;
-pub mod slot;
-pub mod snapshot;
+mod coalescing_queue;
+mod credit;
+mod feed;
+mod gate;
+mod pending_requests;
+mod ring;
+mod roster;
+mod send_window;
+mod slot;
+mod snapshot;
 
 mod admission_error;
 mod number_map;
@@ -58,7 +58,7 @@ pub use credit::{Charge, Credit};
 pub use feed::{Feed, FeedLimits, FeedRead, Wakeup};
 pub use gate::{Gate, GatePass};
 pub use pending_requests::PendingRequests;
-pub use ring::{Ring, RingLimits, RingNext, RingReader};
+pub use ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 pub use roster::{EnterError, Roster, RosterGuard};
 pub use send_window::{ReleasedFrames, SendWindow};
 pub use slot::{FillToken, Slot, UntilFilled};

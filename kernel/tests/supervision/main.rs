@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_callers::Streams;
 use mgp_callers::agent::{Agent, AgentChannel};
-use mgp_callers::in_flight_call::streams::Streams;
 use mgp_engine::servers::spec::ServerTransport;
 use mgp_engine::tools::subscriptions::PER_CONNECTION_MAX;
-use mgp_policy::access::{AccessMsg, GrantQuery};
+use mgp_policy::{AccessMsg, GrantQuery};
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_runtime::mailbox::Reply;
-use mgp_servers::server::ServerMsg;
+use mgp_runtime::Reply;
+use mgp_servers::ServerMsg;
 use mgp_tools::registrar::ServerTree;
 
 use self::scene::{DEADLINE, Kernel, Load, alive, call, connected, pid, spec, until};

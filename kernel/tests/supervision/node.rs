@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mgp_cluster::links::{LinkTable, PeerLink};
-use mgp_cluster::tool_index::{PeerServer, PeerTool, PeerTools};
+use mgp_cluster::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::servers::spec::ServerSpec;
@@ -19,7 +19,7 @@ use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::health::Health;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_tools::registrar::ServerTree;
 use mgp_transports::quic::{
     AcceptedPeer, InboundCall, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,

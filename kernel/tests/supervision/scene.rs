@@ -10,16 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
-use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
+use mgp_callers::{Directory, InFlightCall, RegisteredAgents, ReplyPath};
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::{PeerTools, PublishedNames};
-use mgp_discovery::config::ConfigLookup;
+use mgp_cluster::{PeerTools, PublishedNames};
+use mgp_discovery::ConfigLookup;
+use mgp_doors::Revocation;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
-use mgp_doors::revocation::Revocation;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
@@ -29,34 +27,34 @@ use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
 use mgp_engine::tools::index::{SearchFilter, Strategy};
-use mgp_kernel::cluster::{Cluster, ClusterDeps};
-use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
-use mgp_kernel::config_source::ConfigSource;
-use mgp_kernel::supervision_tree::{RootActor, ServerDeps, TreeActor, TreeHandle};
-use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, GrantStore};
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
+use mgp_kernel::config::{ClusterConfig, LoadedConfig};
+use mgp_kernel::{
+    Cluster, ClusterDeps, ConfigSource, RootActor, ServerDeps, TreeActor, TreeHandle, config,
+};
+use mgp_policy::{
+    AccessActor, AccessHandle, AccessMsg, ApprovalsHandle, GrantStore, PermissionsHandle,
+    PinsHandle,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::{Connector, ResourceMonitor, ServerHandle, ServerTable, Status};
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, TaskSupervisorHandle};
+use mgp_servers::{
+    Connector, GuardActor, GuardHandle, ResourceMonitor, ServerHandle, ServerTable, Status,
+};
+use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, PublishedCatalog};
-use mgp_tools::events::{AuditEvents, EventsHandle};
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, EmbeddingOptions, Program, SearchHandle, SearchOptions,
     ServerStatusFilter as SearchStatus, ToolQuery, ToolSearchResult,
 };
 use mgp_tools::server_events::forward_to;
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, CatalogActor, CatalogHandle, EventsHandle, PublishedCatalog, SubscriptionsActor,
+    SubscriptionsHandle,
+};
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorRef};
 use tempfile::TempDir;
@@ -460,12 +458,10 @@ async fn start_access(
 fn connector(mark: String) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
-        logins: Arc::new(mgp_servers::login::Logins::new(
-            mgp_servers::login::LoginBackend {
-                store: None,
-                outbound: Tls::system().into(),
-            },
-        )),
+        logins: Arc::new(mgp_servers::Logins::new(mgp_servers::LoginBackend {
+            store: None,
+            outbound: Tls::system().into(),
+        })),
         version: "test".into(),
         mark,
         folder: std::env::temp_dir(),
@@ -473,7 +469,7 @@ fn connector(mark: String) -> Connector {
         shutdown_drain_timeout: std::sync::OnceLock::new(),
         health: mgp_engine::servers::health::HealthCheckConfig::default(),
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
-        spawner: mgp_servers::server::ProcessSpawner::default(),
+        spawner: mgp_servers::ProcessSpawner::default(),
         resource_usage: ResourceMonitor::new(),
         links: Arc::new(Snapshot::new(LinkTable::default())),
         peer_tools: Arc::new(Snapshot::new(PeerTools::default())),

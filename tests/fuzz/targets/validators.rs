@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mgp_screening::validators::{ScreenedCall, Validators};
+use mgp_screening::{ScreenedCall, Validators};
 
 fuzz_target!(|input: (u8, &str)| {
     let (which, text) = input;

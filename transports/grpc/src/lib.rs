@@ -4,8 +4,8 @@
 //! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never decoded to values:
 //! [`exact::Struct`] converts JSON text to the wire format and back, exactly or not at all.
 
-pub mod builtin_services;
-pub mod error_details;
+mod builtin_services;
+mod error_details;
 pub mod exact;
 
 pub use prost;
@@ -22,6 +22,14 @@ pub use tonic;
 pub mod mcplite {
     include!("../generated/mcplite.rs");
 }
+
+// The services of every gRPC listener: health (`grpc.health.v1`) and reflection (v1 and v1alpha).
+pub use self::builtin_services::{
+    BuiltinServices, HEALTH_PATH, REFLECTION_ALPHA_PATH, REFLECTION_PATH,
+};
+
+// The details of an error: `google.rpc.ErrorInfo` in the trailer `grpc-status-details-bin`.
+pub use self::error_details::ErrorDetails;
 
 /// The source of [`mcplite`], for generating other stubs.
 pub const PROTO: &str = include_str!("../proto/mcplite.proto");

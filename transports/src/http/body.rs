@@ -237,7 +237,7 @@ mod tests {
     use futures_util::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
-    use mgp_sync::credit::Credit;
+    use mgp_sync::Credit;
 
     use super::*;
 

@@ -201,7 +201,7 @@ mod tests {
     use std::future::Future;
     use std::sync::Arc;
 
-    use mgp_sync::credit::Credit;
+    use mgp_sync::Credit;
     use tokio::io::AsyncWriteExt;
 
     use super::*;

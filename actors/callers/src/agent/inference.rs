@@ -2,7 +2,7 @@
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::inference::{Chunk, Request};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 
 use super::{Agent, CallbackError, CallbackResult};
 use crate::in_flight_call::InFlightCall;

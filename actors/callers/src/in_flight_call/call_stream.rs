@@ -14,8 +14,7 @@ use std::time::Duration;
 use mgp_engine::callers::call_stream::{BUFFERED_BYTES_MAX, CallStream, CallStreamEffect};
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::mgp::stream::Chunk;
-use mgp_sync::credit::Credit;
-use mgp_sync::send_window::SendWindow;
+use mgp_sync::{Credit, SendWindow};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 use tokio::time::timeout;
 
@@ -23,10 +22,9 @@ use self::budget::AgentStreamBudget;
 use self::chunk::StreamChunk;
 use super::InFlightCall;
 use super::delivery::Receipt;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{EventSink, Mailbox, Queued, Reply, task};
 
 pub use self::chunk::{ChunkForm, PartialResult};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use http::{HeaderMap, HeaderName};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 
 /// The names that any server was ever configured with; no other header is kept beyond the door. It grows by what a
 /// person writes, and nothing else.

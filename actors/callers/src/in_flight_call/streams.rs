@@ -7,11 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mgp_sync::AdmissionError;
-use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
+use mgp_sync::{AdmissionError, LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::lines::SendError;
-use mgp_transports::sse;
-use mgp_transports::unread::{ResponseBudget, UnreadResponse};
+use mgp_transports::{ResponseBudget, UnreadResponse, sse};
 
 use super::delivery::{Delivery, Receipt};
 

@@ -10,7 +10,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome as Ending;
 use mgp_protocol::refusal::{Refusal, RefusalReason};
-use mgp_runtime::metrics::{Counter, LatencyRecorder};
+use mgp_runtime::{Counter, LatencyRecorder};
 
 /// The label for calls beyond the bound; not a valid server id.
 pub const OTHER_LABEL: &str = "~other";

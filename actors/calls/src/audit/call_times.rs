@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::remote_times::NodeTimes;
+use mgp_callers::{InFlightCall, NodeTimes};
 use mgp_engine::clock::{MonotonicTime, to_micros_rounded_up};
 use mgp_protocol::federation::call::timings::CallTimings;
 use mgp_runtime::time::monotonic_now;
@@ -125,7 +124,7 @@ fn nonzero_parts(times: &CallTimings) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_callers::in_flight_call::ReplyPath;
+    use mgp_callers::ReplyPath;
     use serde_json::json;
 
     use super::*;

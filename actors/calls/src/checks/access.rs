@@ -14,7 +14,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use crate::Context;
 use crate::name_sources::NodeNaming;
 use mgp_callers::request::Caller;
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_runtime::time::{boottime_now, unix_ms};
 use mgp_servers::link::FinalCheck;
 

@@ -15,9 +15,9 @@ use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::Context;
-use mgp_callers::in_flight_call::rounds::CallRounds;
+use mgp_callers::CallRounds;
 use mgp_callers::request::Request;
-use mgp_policy::approvals::escape_for_display;
+use mgp_policy::escape_for_display;
 use mgp_runtime::time::{monotonic_now, unix_ms};
 use mgp_servers::link::{Callback, callback};
 

@@ -16,8 +16,8 @@ use crate::Context;
 use crate::checks::access;
 use mgp_callers::request::{Caller, Request};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::ServerHandle;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_servers::ServerHandle;
+use mgp_tools::PublishedCatalog;
 
 pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str) -> NamedItem<'a> {
     NamedItem {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mgp_engine::policy::requirements::CodeRules;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_screening::code_safety::{self, Rejection};
-use mgp_screening::validators::{BlockedArgument, ScreeningRejection, is_trivially_safe};
+use mgp_screening::code_safety::Rejection;
+use mgp_screening::{BlockedArgument, ScreeningRejection, code_safety, is_trivially_safe};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 

@@ -13,9 +13,9 @@ use crate::checks::access;
 use crate::mcp::tasks::{self, add_tasks_capability, legacy};
 use mgp_callers::negotiation::{self, render_kernel_info};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_servers::ServerHandle;
 use mgp_servers::link::Peer;
-use mgp_servers::server::ServerHandle;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 
 /// Limit for the `instructions` of all servers together, in bytes.
 const INSTRUCTIONS_BYTES_MAX: usize = 16 << 10;

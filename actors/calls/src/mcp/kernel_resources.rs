@@ -15,7 +15,7 @@ use crate::Context;
 use crate::answer::complete_result;
 use crate::mgp::approvals::render_pending;
 use mgp_callers::request::{Caller, Outcome};
-use mgp_policy::approvals;
+use mgp_policy::render_resource;
 
 /// The list of channels, as a resource.
 const CHANNELS_URI: &str = "mgp://events";
@@ -69,7 +69,7 @@ fn kernel_entries(caller: &Caller, kind: ListKind) -> (&'static [u8], Vec<String
     let events = can_list_events(caller);
     match kind {
         ListKind::Resources => {
-            let waits = has_kernel_resources(caller).then(approvals::render_resource);
+            let waits = has_kernel_resources(caller).then(render_resource);
             let events = events.then(|| CHANNELS_RESOURCE.to_owned());
             let all = waits.into_iter().chain(events).collect();
             (br#"{"resources":["#, all)

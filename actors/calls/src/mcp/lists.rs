@@ -26,9 +26,9 @@ use crate::mgp::kernel_tool;
 use mgp_callers::negotiation::render_kernel_info;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::monotonic_now;
+use mgp_servers::ServerHandle;
 use mgp_servers::link::List;
-use mgp_servers::server::ServerHandle;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 
 /// The shortest time between two fetches of a stale list, however often clients ask and however short
 /// a time its server promised.

@@ -18,7 +18,7 @@ use crate::checks::unlisted_names::{self, named_item};
 use crate::mcp::kernel_resources;
 use crate::replicas::replica_reads::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_policy::approvals;
+use mgp_policy::kernel_owner;
 use mgp_servers::link::Peer;
 
 /// Reads a resource; the contents carry the requested URI.
@@ -186,7 +186,7 @@ pub(crate) async fn subscription_target(
     uri: String,
 ) -> Result<(ServerId, String), Refusal> {
     if kernel_resources::is_kernel_resource(&request.caller, &uri) {
-        Ok((approvals::kernel_owner(), uri))
+        Ok((kernel_owner(), uri))
     } else {
         Box::pin(find_owner(cx, request, &uri)).await
     }
@@ -215,7 +215,7 @@ fn subscription_key(cx: &Context, caller: &Caller, server: ServerId) -> ServerId
 /// True when the server announces changes of its resources.
 pub(crate) fn has_resource_updates(cx: &Context, server: &ServerId) -> bool {
     let tells = |peer: &Peer| peer.capabilities.resources_subscribe;
-    *server == approvals::kernel_owner() || cx.catalog.load().peers.get(server).is_some_and(tells)
+    *server == kernel_owner() || cx.catalog.load().peers.get(server).is_some_and(tells)
 }
 
 /// `resources/unsubscribe`.
@@ -230,7 +230,7 @@ pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
         return Ok(empty_result());
     }
     let (server, own) = if kernel_resources::is_kernel_resource(&request.caller, &uri) {
-        (approvals::kernel_owner(), uri)
+        (kernel_owner(), uri)
     } else {
         // The server need not be connected for this.
         find_owner_now(cx, &request.caller, &uri)?

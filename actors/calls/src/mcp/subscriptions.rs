@@ -12,8 +12,8 @@ use mgp_protocol::{jsonrpc, mcp};
 use crate::answer::require_params;
 use crate::mcp::{kernel_resources, resources, tasks};
 use crate::{Context, listener};
+use mgp_callers::Delivery;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{FollowedTask, check_tasks_declared};
 

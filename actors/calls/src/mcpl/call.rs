@@ -14,7 +14,7 @@ use mgp_mcpl_engine::feature_sets::{DeclaredSet, ToolSet};
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::scopes::ScopeRules;
 use mgp_mcpl_engine::state::checkpoint_tree::CarriedState;
-use mgp_policy::pins::EarlierSet;
+use mgp_policy::EarlierSet;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, tool_feature_set};
 use mgp_protocol::mcpl::state::StateMeta;

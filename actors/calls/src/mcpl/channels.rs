@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_mcpl::channels::{ChannelError, OutgoingCompletion};
-use mgp_mcpl::hooks::{AfterVerdict, HookOrigin};
+use mgp_mcpl::{AfterVerdict, ChannelError, HookOrigin, OutgoingCompletion};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::content::Content;

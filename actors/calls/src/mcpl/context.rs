@@ -1,6 +1,6 @@
 //! `context/*`, of agents that are MCPL hosts (MCPL §10): the kernel asks the servers behind it.
 
-use mgp_mcpl::hooks::{AfterVerdict, HookOrigin};
+use mgp_mcpl::{AfterVerdict, HookOrigin};
 use mgp_protocol::jsonrpc::INTERNAL_ERROR;
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::context::{AfterInference, BeforeInference};

@@ -22,8 +22,8 @@ use crate::Context;
 use crate::answer::json_outcome;
 use crate::audit::{self, PendingCallRecord};
 use crate::checks::access;
+use mgp_callers::Delivery;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{monotonic_now, sleep_with_grace};
 

@@ -13,7 +13,7 @@ use crate::Context;
 use crate::answer::json_outcome;
 use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::server::ServerHandle;
+use mgp_servers::ServerHandle;
 use mgp_tools::registrar::status_remarks;
 
 /// The tool of that name or spelling, when it is one for this caller.

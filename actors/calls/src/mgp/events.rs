@@ -18,7 +18,7 @@ use crate::Context;
 use crate::answer::{empty_result, json_outcome};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
-use mgp_tools::events::EventsRequest;
+use mgp_tools::EventsRequest;
 
 /// One of `mgp/events/*`: a method, and a tool of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

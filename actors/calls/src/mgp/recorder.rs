@@ -5,7 +5,7 @@ mod play;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::in_flight_call::SendError;
+use mgp_callers::SendError;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::{
     ObservedMessage, ObservedText, Recorder, missed_entry, started_entry,

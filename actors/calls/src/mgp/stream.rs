@@ -14,11 +14,8 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{empty_result, json_outcome};
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::call_stream::PartialResult;
-use mgp_callers::in_flight_call::call_stream::budget::StreamBudgets;
-use mgp_callers::in_flight_call::in_flight_calls::{InFlightCallGuard, InFlightCalls};
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_callers::{InFlightCall, InFlightCallGuard, InFlightCalls, PartialResult, StreamBudgets};
 
 /// How long a stopped call may take to end: its server has five seconds to answer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);

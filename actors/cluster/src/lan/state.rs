@@ -12,12 +12,9 @@ use mgp_discovery::lan::{
 use mgp_engine::cluster::discovered_nodes::DiscoveredNodes;
 use mgp_protocol::federation::hello::WIRE_VERSIONS;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::{randomness, time};
-use mgp_store::atomic_file;
-use mgp_store::witnesses::Witness;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{EventSink, Mailbox, randomness, task, time};
+use mgp_store::{Witness, atomic_file};
 use tokio::time::{sleep, timeout};
 
 use super::{LanAnnouncement, LanMsg, LanStart, LanStatus};

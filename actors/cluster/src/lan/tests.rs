@@ -55,7 +55,7 @@ async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
     let start = LanStart {
         node: NodeId([n; 32]),
         folder: folder.to_owned(),
-        witness: mgp_store::witnesses::Witness::default(),
+        witness: mgp_store::Witness::default(),
         addresses: EventSink::new(move |one| {
             let _ = found.send(one);
         }),

@@ -9,10 +9,9 @@ use futures_util::future::{self, Either};
 use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 use mgp_engine::cluster::link_plan::{DialBackoff, RELAY_AFTER, RELAYS_CONCURRENT};
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{Mailbox, randomness, task};
 use mgp_sync::Snapshot;
 use mgp_transports::quic::{LinkEndpoint, LinkError, LinkGone, NewLink, PeerError};
 

@@ -8,10 +8,9 @@ use mgp_engine::cluster::link_plan::LinkTraits;
 use mgp_protocol::federation::addresses::NodeAddresses;
 use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::{Control, Pong};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{EventSink, Mailbox, Reply, task};
 use mgp_transports::quic::{
     ControlInput, ControlOutput, InboundStream, InboundStreams, NewLink, PacketInput, WriteFailure,
 };

@@ -9,7 +9,7 @@ use mgp_protocol::federation::hello::{
     Hello, LifeId, NodeName, ReportedRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_runtime::time::unix_ms;
 use mgp_sync::{Credit, Snapshot};
 use mgp_transports::quic::{

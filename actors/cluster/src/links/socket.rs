@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::federation::close_codes::LinkClose;
-use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{AskError, Mailbox, Reply, task};
 use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingGuard};
 
 use super::live_link::AcceptedLink;

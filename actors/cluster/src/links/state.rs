@@ -12,10 +12,9 @@ use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::ReportedRole;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_runtime::{Mailbox, randomness};
 use mgp_transports::quic::{LinkGone, NewLink, StreamFailure};
 use tokio_util::sync::CancellationToken;
 

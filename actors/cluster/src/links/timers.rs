@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::membership::MembershipTimer;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{Mailbox, task};
 
 use super::LinksMsg;
 

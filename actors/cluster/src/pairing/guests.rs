@@ -8,7 +8,7 @@ use mgp_engine::cluster::pairing::PairingRequest;
 use mgp_protocol::federation::assertion::LinkBinding;
 use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage, TicketId, WordNonce};
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::{Mailbox, Reply};
 use mgp_transports::quic::PairingLink;
 use tokio::sync::watch;
 

@@ -13,10 +13,8 @@ use mgp_protocol::federation::pairing::{
     WordNonces,
 };
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{EventSink, Mailbox, Reply, randomness};
 use mgp_transports::quic::{LinkError, PairingLink};
 
 use super::guests::{receive_message, send_message};

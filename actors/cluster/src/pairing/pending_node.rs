@@ -7,7 +7,7 @@ use mgp_engine::node_names::find_lookalike;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::WaitingNode;
-use mgp_runtime::mailbox::AskError;
+use mgp_runtime::AskError;
 
 use super::{PairingHandle, PendingNode};
 use crate::replication::ClusterView;

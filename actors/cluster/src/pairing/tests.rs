@@ -12,7 +12,7 @@ use mgp_protocol::federation::close_codes::LinkClose;
 use mgp_protocol::federation::hello::{NodeName, ReportedRole};
 use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage};
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;

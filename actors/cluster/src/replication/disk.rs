@@ -12,13 +12,12 @@ use mgp_engine::policy::grants::{
 };
 use mgp_engine::replication::local_log::PendingRevoke;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask, TaskError};
-use mgp_store::atomic_file;
+use mgp_runtime::task::{SupervisedTask, TaskError};
+use mgp_runtime::{Mailbox, task};
 use mgp_store::audit::{AuditHandle, AuditWriteError, state_damaged_event};
 use mgp_store::backup::{RESTORED, RESTORED_LOGS};
 use mgp_store::journal::{AppendError, Journal, JournalError, OpenedJournal};
-use mgp_store::witnesses::Witness;
+use mgp_store::{Witness, atomic_file};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 

@@ -19,9 +19,8 @@ use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
-use mgp_runtime::{randomness, task};
-use mgp_sync::snapshot::Snapshot;
+use mgp_runtime::{AskError, Mailbox, Reply, randomness, task};
+use mgp_sync::Snapshot;
 use tokio::sync::watch;
 
 use super::view::ClusterView;

@@ -15,21 +15,19 @@ use mgp_engine::replication::remote_rules::{LocalServers, foreign_rules};
 use mgp_engine::replication::replica::{
     Confirmation, LogMessage, Replica, ReplicaConfig, ReplicaContext, ReplicaEffect,
 };
-use mgp_policy::access::AccessHandle;
+use mgp_policy::AccessHandle;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::LogsDigest;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{EventSink, Mailbox, randomness, task};
+use mgp_store::Witness;
 use mgp_store::audit::{AuditHandle, state_damaged_event};
 use mgp_store::backup::RESTORED_LOGS;
-use mgp_store::witnesses::Witness;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use tokio::sync::{oneshot, watch};
 
 use super::disk::{LOGS_WITNESS, LoadedLogs, LogJournals, LogWriter, OpenedLogs};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::logs::LogEntries;
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::Mailbox;
 use mgp_transports::quic::{BeginCallError, StreamFailure, SyncStream, WriteFailure};
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
 use std::path::Path;
 use std::sync::Mutex;
 
+use mgp_store::Witness;
 use mgp_store::audit::operator_actor;
-use mgp_store::witnesses::Witness;
 
 use super::*;
 

@@ -16,9 +16,8 @@ use mgp_protocol::federation::tool_index::{
     IndexDigest, IndexPage, IndexReport, PullFailure, PullIndex,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, randomness, task};
 use ractor::ActorProcessingErr;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use mgp_engine::cluster::tool_index::PULL_TIMEOUT;
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::federation::tool_index::{IndexPage, PullFailure, PullIndex};
 use mgp_protocol::ids::NodeId;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::Mailbox;
 use mgp_transports::quic::SyncStream;
 use tokio::time::Instant;
 

@@ -21,10 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::connection;
-use mgp_callers::agent::{self, Agent};
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
+use mgp_callers::agent::Agent;
 use mgp_callers::request::{Caller, CallerSession, Request};
+use mgp_callers::{CallRound, CallRounds, InFlightCall, Outlet, ReplyPath, agent};
 use mgp_calls::listener;
 use mgp_runtime::trace::Trace;
 

@@ -25,19 +25,17 @@ use crate::message_budgets::MessageBudgets;
 use crate::stateless::Stateless;
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::AgentsActor;
-use mgp_callers::directory::Directory;
-use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{AnswerFuture, Caller, Request, Routes};
 use mgp_callers::tasks::Tasks;
-use mgp_policy::access::GrantStore;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::server::{ResourceMonitor, ServerTable};
+use mgp_callers::{Directory, RegisteredAgents};
+use mgp_policy::GrantStore;
+use mgp_runtime::{Mailbox, TaskSupervisorHandle};
+use mgp_servers::{ResourceMonitor, ServerTable};
 use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::PublishedCatalog;
-use mgp_tools::events::{AuditEvents, EventsHandle};
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 /// When a request ends in a panic that does so later.

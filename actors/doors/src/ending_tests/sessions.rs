@@ -14,10 +14,9 @@ use mgp_protocol::mgp::tools::Budget;
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, SessionMsg, Sessions};
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::tool_cache::{CallableTools, ToolCacheMsg};
-use mgp_runtime::mailbox::Queued;
+use mgp_callers::{Credential, Delivery};
+use mgp_runtime::Queued;
 use ractor::ActorCell;
 
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;

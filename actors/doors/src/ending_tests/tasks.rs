@@ -17,15 +17,12 @@ use tokio::sync::oneshot;
 
 use super::scene::Scene;
 use super::watched::Watched;
-use mgp_callers::agent;
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds};
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
 use mgp_callers::tasks::{LongCall, NextRound};
-use mgp_runtime::mailbox::Queued;
-use mgp_runtime::task_supervisor::TaskSupervisorMsg;
+use mgp_callers::{CallRound, CallRounds, InFlightCall, ReplyPath, agent};
 use mgp_runtime::trace::Trace;
+use mgp_runtime::{Queued, TaskSupervisorMsg};
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
     Arc::new(Caller {

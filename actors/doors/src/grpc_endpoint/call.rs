@@ -13,7 +13,7 @@ use mgp_json::{Splice, member, quote};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::ResponseType;
 use mgp_runtime::trace::Trace;
-use mgp_transports::unread::UnreadResponse;
+use mgp_transports::UnreadResponse;
 use tokio::time::Instant;
 
 use super::listing;
@@ -22,7 +22,7 @@ use super::reply::{error_status, new_status};
 use crate::http_endpoint::read_trace;
 use crate::lite::Lite;
 use crate::lite::call::{LiteAnswer, LiteCall, LiteEvent, RunningLiteCall};
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::ForwardedHeaders;
 
 /// Longest result on the wire, in bytes. A number takes eleven there, which may be two as text.
 const RESULT_LONGEST: usize = 64 << 20;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
-use mgp_grpc::error_details::ErrorDetails;
+use mgp_grpc::ErrorDetails;
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_json::members;

@@ -18,8 +18,7 @@ use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
 use crate::oauth::OAuth;
-use mgp_callers::credential::Credential;
-use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::{Credential, RegisteredAgents};
 
 /// How callers authenticate.
 #[derive(Debug, Clone)]

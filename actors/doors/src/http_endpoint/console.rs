@@ -12,7 +12,7 @@ use http::header::{
     ORIGIN, SET_COOKIE,
 };
 use http::{Method, Request, Response, StatusCode};
-use mgp_callers::credential::Credential;
+use mgp_callers::Credential;
 use mgp_engine::doors::console_sessions::SESSION_LIFETIME_MS;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;

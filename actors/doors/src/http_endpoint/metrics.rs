@@ -11,7 +11,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, Header
 use http::{Method, Response, StatusCode};
 use mgp_engine::calls::telemetry::exposition::TextFormat;
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
-use mgp_runtime::metrics::Counter;
+use mgp_runtime::Counter;
 use mgp_transports::http::body::ReplyBody;
 use subtle::ConstantTimeEq;
 

@@ -26,11 +26,8 @@ use super::responses::{
 use super::{HttpEndpoint, empty_response, event_stream_body, stateless, stream_response};
 use crate::session::{Session, SessionError};
 use crate::stateless::is_stateless;
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
-use mgp_callers::in_flight_call::streams::Lane;
 use mgp_callers::request::{GuardedAnswer, Outcome, Request, render_answer, render_answer_parts};
+use mgp_callers::{Credential, ForwardedHeaders, InFlightCall, Lane};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 

@@ -22,9 +22,8 @@ use tokio::sync::mpsc;
 use super::responses::{json_response, refusal_response};
 use super::{HEARTBEAT_INTERVAL, HttpEndpoint, empty_response, stream_response};
 use crate::stateless::{self, RequestMeta, StatelessRequest};
-use mgp_callers::credential::Credential;
-use mgp_callers::in_flight_call::rounds::{Outlet, STREAM_QUEUE};
-use mgp_callers::request::{self, CallerSession, Outcome, render_answer, render_answer_parts};
+use mgp_callers::request::{CallerSession, Outcome, render_answer, render_answer_parts};
+use mgp_callers::{Credential, Outlet, STREAM_QUEUE, request};
 use mgp_runtime::trace::Trace;
 
 /// Handles one message of the stateless protocol.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
-use mgp_callers::in_flight_call::rounds::{LongCall, STREAM_QUEUE, TaskWait};
 use mgp_callers::request::{Outcome, identity};
+use mgp_callers::{ForwardedHeaders, LongCall, STREAM_QUEUE, TaskWait};
 use mgp_engine::callers::tasks::Maker;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
-use mgp_callers::in_flight_call::rounds::TaskWait;
 use mgp_callers::request::Outcome;
+use mgp_callers::{ForwardedHeaders, TaskWait};
 use mgp_engine::callers::tasks::Maker;
 use mgp_json::{member, members, quote};
 use mgp_protocol::lite::ResponseType;

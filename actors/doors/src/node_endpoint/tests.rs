@@ -7,7 +7,7 @@ mod scene;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_callers::in_flight_call::remote_times::NodeTimes;
+use mgp_callers::NodeTimes;
 use mgp_engine::calls::outcome::for_refusal;
 use mgp_engine::cluster::routes::AttemptFailure;
 use mgp_engine::tools::catalog::CatalogView;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_mcpl_engine::policy::difference;
-use mgp_policy::approvals::{ApprovalsHandle, PendingEntryGuard};
+use mgp_policy::{ApprovalsHandle, PendingEntryGuard};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::FeatureSet;
 use mgp_protocol::mgp::approvals::Subject;

@@ -14,7 +14,7 @@ use mgp_protocol::mcp::sampling::CreateMessage;
 use mgp_protocol::mcpl::inference::{
     Chunk, FinishReason, InferenceAnswer, InferenceFailure, PromptPart, PromptRole, TokenUsage,
 };
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -4,8 +4,7 @@ use mgp_mcpl_engine::inference::routes::Destination;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::inference::{InferencePreferences, PromptPart, PromptRole, PromptTurn};
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task;
+use mgp_runtime::{Reply, task};
 
 use super::parts::AnswerParts;
 use super::{InferenceHandle, InferenceJob, new_id};

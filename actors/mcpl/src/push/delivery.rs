@@ -11,8 +11,8 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::push::{Event, PushAnswer};
 use mgp_protocol::mgp::audit::Outcome;
-use mgp_runtime::mailbox::Reply;
-use mgp_tools::events::PushedEvent;
+use mgp_runtime::Reply;
+use mgp_tools::PushedEvent;
 use serde_json::json;
 
 use super::{NewPush, PushInference, PushTargets};

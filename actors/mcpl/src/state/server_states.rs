@@ -207,5 +207,5 @@ fn evaluate_step(tree: &StateTree, result_state: &str) -> Result<TreeStep, State
 }
 
 fn explain_io_error(path: &Path, error: &std::io::Error) -> String {
-    mgp_store::health::explain_io_error(path, error)
+    mgp_store::explain_io_error(path, error)
 }

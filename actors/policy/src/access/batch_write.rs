@@ -10,8 +10,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::Event;
 
 use super::{AccessMsg, GrantStore};
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, task};
 use mgp_store::audit::{AuditHandle, AuditWriteError};
 use mgp_store::journal::Journal;
 

@@ -8,9 +8,8 @@ use mgp_engine::policy::grants::{
 };
 use mgp_protocol::ids::NodeId;
 
-use mgp_store::health::DiskHealth;
-use mgp_store::journal::{self, Journal, TruncatedJournal};
-use mgp_store::witnesses::Witness;
+use mgp_store::journal::{Journal, TruncatedJournal};
+use mgp_store::{DiskHealth, Witness, journal};
 
 /// The kind of journal, in its first entry.
 const JOURNAL_KIND: &str = "grants";

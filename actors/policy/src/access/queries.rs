@@ -8,7 +8,7 @@ use mgp_engine::policy::permissions::{self, RecordedDecision};
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, List};
 use mgp_protocol::mgp::permission::PermissionType;
-use mgp_runtime::mailbox::Reply;
+use mgp_runtime::Reply;
 
 /// A query with its reply channel.
 #[derive(Debug)]

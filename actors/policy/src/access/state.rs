@@ -1,6 +1,8 @@
 //! The state of the access actor. It writes one batch of decisions at a time.
 
-use mgp_runtime::randomness;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::time::unix_ms;
+use mgp_runtime::{Mailbox, Reply, randomness, task};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +22,6 @@ use mgp_protocol::refusal::Refusal;
 
 use super::batch_write::{BatchWrite, RecoveryOutcome};
 use super::{AccessActor, AccessMsg, GrantQuery, GrantStore, audit_events};
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
 
 /// Decisions queued while the disk is busy; more are rejected. A person makes one at a time, and a program can

@@ -3,7 +3,7 @@
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
-use mgp_callers::in_flight_call::forwarded_headers::ForwardedHeaders;
+use mgp_callers::ForwardedHeaders;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::trace::{ChildSpan, Trace};
 use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
@@ -76,7 +76,7 @@ impl CallContext<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_runtime::event_sink::EventSink;
+    use mgp_runtime::EventSink;
     use mgp_runtime::trace::RequestSpan;
 
     use super::*;

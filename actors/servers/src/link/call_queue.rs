@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 
 /// The queue of clients at one server; unused until the server asks its first question.

@@ -24,10 +24,9 @@ use serde_json::value::RawValue;
 
 use super::{Callback, Link, server_methods};
 use mgp_callers::agent::{CallbackError, CallbackResult};
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::{Caller, CallerSession};
-use mgp_runtime::event_sink::EventSink;
+use mgp_callers::{CallRounds, InFlightCall};
+use mgp_runtime::EventSink;
 
 pub(super) use self::input_requests::AnswerPermits;
 pub(super) use self::mgp_callbacks::{MAX_RESPONSES, MgpCallbacks};

@@ -12,17 +12,16 @@ use mgp_engine::servers::attribution::CallOrigin;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
-use mgp_sync::pending_requests::AdmissionError;
-use mgp_transports::unread::ResponseBudget;
+use mgp_sync::AdmissionError;
+use mgp_transports::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::call_context::{CallContext, FinalCheck};
 use super::call_queue::{CallPermit, party};
 use super::call_slots::CallSlotError;
 use super::{InFlight, Link, LinkEvent, List, request_meta};
-use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::{CallStreamHandle, InFlightCall, ReplyPath};
 use mgp_runtime::time::{monotonic_now, sleep_with_grace};
 use mgp_runtime::trace::{ChildSpan, Trace};
 

@@ -13,10 +13,10 @@ use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 
 use super::{Link, List};
+use mgp_callers::OpenCallbackGuard;
 use mgp_callers::agent::Agent;
-use mgp_callers::callbacks::OpenCallbackGuard;
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Reply, task};
 
 /// Notifications and requests of the server that are for the kernel, and the fate of the connection.
 /// `params` are as sent.

@@ -17,8 +17,8 @@ use tokio::sync::{oneshot, watch};
 use super::calls::RegisteredCall;
 use super::{InFlight, Link, MetadataHeaders, request_meta};
 use crate::link::CallContext;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::Outcome;
+use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task::{self, SupervisedTask};
 
 /// First and longest wait before a channel that was refused is asked for again: its server may be starting just now, or be

@@ -9,7 +9,7 @@ use mgp_protocol::dialect::ProtocolFamily;
 use tokio::sync::oneshot;
 
 use super::{InFlight, Link, Wire};
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 
 /// How long an answered call waits for such messages. Two connections to one server are not read in

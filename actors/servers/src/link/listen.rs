@@ -23,8 +23,8 @@ use self::agent_listens::AgentListens;
 use super::calls::RegisteredCall;
 use super::{InFlight, Link, LinkEvent, List, MetadataHeaders, Wire, request_meta};
 use crate::link::CallContext;
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::Outcome;
+use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::monotonic_now;
 

@@ -23,10 +23,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::{Call, Link, LinkEvent, LinkSettings, MetadataHeaders, Peer, Wire};
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_callers::request::{Caller, CallerSession, Outcome};
-use mgp_runtime::event_sink::EventSink;
+use mgp_callers::{CallRound, CallRounds, InFlightCall, Outlet, ReplyPath};
+use mgp_runtime::EventSink;
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_callers::Delivery;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_protocol::jsonrpc;

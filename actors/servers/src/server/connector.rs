@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_cluster::PeerTools;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::PeerTools;
 use mgp_engine::servers::health::HealthCheckConfig;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 
 use super::resource_usage::ResourceMonitor;

@@ -10,7 +10,7 @@ use mgp_protocol::mgp::Lifecycle;
 use tokio::sync::mpsc;
 
 use crate::link::{Link, McplMessage, Peer, ReportedEvent};
-use mgp_runtime::mailbox::Reply;
+use mgp_runtime::Reply;
 
 /// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
 pub type FetchTimes = [MonotonicTime; 4];

@@ -36,12 +36,10 @@ use super::start_progress::StartProgress;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
 use crate::link::{Link, LinkEvent, LinkSettings, Wire};
-use mgp_callers::in_flight_call::Flag;
-use mgp_policy::permissions::{GateLease, PermissionsHandle};
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask, TaskError};
+use mgp_callers::Flag;
+use mgp_policy::{GateLease, PermissionsHandle};
+use mgp_runtime::task::{SupervisedTask, TaskError};
+use mgp_runtime::{EventSink, Mailbox, randomness, task};
 
 /// A child that reads none of its stdin for this long is ended: its pipe is full. Calls have timed out
 /// long before.

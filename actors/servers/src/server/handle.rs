@@ -22,8 +22,7 @@ use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
 use mgp_protocol::mgp::servers::{NegotiatedMgp as SpokenMgp, Sandbox, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::slot::{FillToken, Slot};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::{FillToken, Slot, Snapshot};
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
@@ -35,8 +34,8 @@ use super::resource_usage::ResourceSnapshot;
 use super::start_progress::StartProgress;
 use crate::link::call_slots::CallSlots;
 use crate::link::{Link, List};
-use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{AskError, Mailbox};
 
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;

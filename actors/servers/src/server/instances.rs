@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 use super::handle::InstanceOwner;
 use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
 use crate::login::ServerLogin;
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{Reply, task};
 
 /// The reason for stopping the supervisor of an instance that has ended.
 const RETIRED_REASON: &str = "retired";

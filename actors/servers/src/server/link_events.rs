@@ -15,12 +15,10 @@ use mgp_protocol::refusal::Refusal;
 use super::{ServerActor, ServerEvent, ServerHandle, ServerMsg};
 use crate::audit_forwarding::{AUDIT_LOG, can_read_audit_log};
 use crate::link::LinkEvent;
+use mgp_callers::Directory;
 use mgp_callers::agent::Agent;
-use mgp_callers::directory::Directory;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task;
+use mgp_policy::PermissionsHandle;
+use mgp_runtime::{EventSink, Mailbox, Reply, task};
 use mgp_store::audit::AuditHandle;
 
 /// Receives the events of the links of one life.

@@ -21,8 +21,8 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use crate::link::{Link, List, Wire, error_code};
-use mgp_callers::in_flight_call::Flag;
-use mgp_policy::pins::PinsHandle;
+use mgp_callers::Flag;
+use mgp_policy::PinsHandle;
 use mgp_runtime::task;
 
 /// Pages fetched of one list, so that an endless list ends.

@@ -9,8 +9,8 @@ use mgp_engine::servers::supervision::SupervisionInput;
 use mgp_protocol::ids::ServerId;
 
 use super::{ServerActor, ServerMsg, ServerState, ServerTable};
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, task};
 
 /// How often it is looked for a server that nobody has seen yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

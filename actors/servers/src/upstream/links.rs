@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use super::Upstream;
 use crate::link::{Link, Wire};
 use crate::log_levels;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::{Caller, Request};
 
 /// A shared server gets no roots once so many agents have some.

@@ -10,9 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::link::Link;
 use mgp_callers::agent::supervisor::Agents;
-use mgp_callers::in_flight_call::call_stream::budget::StreamBudgets;
-use mgp_callers::in_flight_call::call_stream::{CallStreamHandle, ChunkForm};
 use mgp_callers::request::Request;
+use mgp_callers::{CallStreamHandle, ChunkForm, StreamBudgets};
 
 /// The wish of a call.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::commit::{CommitError, RecordKind};
 use mgp_engine::store::audit::redact::ArgumentRecorder;
-use mgp_sync::credit::{Charge, Credit};
+use mgp_sync::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::files::LogFolder;

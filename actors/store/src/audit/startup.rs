@@ -14,7 +14,7 @@ use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Retention, Segment, Segments};
 use mgp_engine::store::audit::verify::{LogFault, Repair, Report, Verifier};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::json;
 
 use super::AuditHandle;

@@ -16,7 +16,7 @@ use mgp_engine::store::audit::repeats::RepeatCounter;
 use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -26,9 +26,8 @@ use super::head::HeadFiles;
 use super::queue::{LogQueue, QueuedEntry};
 use super::{AuditWriteError, kernel_actor, new_event};
 use crate::health::explain_io_error;
-use mgp_runtime::metrics::LatencyRecorder;
-use mgp_runtime::randomness;
 use mgp_runtime::time::{monotonic_now, unix_ms};
+use mgp_runtime::{LatencyRecorder, randomness};
 
 /// How long unawaited records are gathered, so that the thread is not woken for each. A kernel that is killed
 /// loses those of this time and of the sync before.

@@ -15,7 +15,7 @@ use crate::atomic_file::sync_folder;
 use crate::health::{DiskHealth, explain_io_error};
 use crate::regular_file;
 use crate::witnesses::Witness;
-use mgp_runtime::metrics::LatencyRecorder;
+use mgp_runtime::LatencyRecorder;
 use mgp_runtime::time::monotonic_now;
 
 /// The interval between attempts on a failed disk.

@@ -19,10 +19,10 @@ use super::{
     AuditEvents, EventsMsg, FollowingEnd, LastEvents, channel_bit, log, resources,
     unknown_subscription, upstream,
 };
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_servers::server::{ResourceMonitor, ResubscriptionGuard, ServerTable};
+use mgp_runtime::{Mailbox, Queued, Reply};
+use mgp_servers::{ResourceMonitor, ResubscriptionGuard, ServerTable};
 
 /// Fixed at construction.
 #[derive(Debug)]

@@ -13,10 +13,10 @@ use mgp_engine::tools::events::{Topic, UPSTREAM_TOTAL_MAX};
 use mgp_json::quote;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
-use mgp_sync::feed::{Feed, FeedLimits};
+use mgp_sync::{Feed, FeedLimits};
 
 use super::push_channel::PushedEvent;
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::ReportedEvent;

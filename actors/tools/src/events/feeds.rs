@@ -9,7 +9,7 @@ use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use ractor::ActorCell;
 use tokio::sync::oneshot;
 
@@ -18,8 +18,8 @@ use super::node_topics::NodeTopics;
 use super::push_channel::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
 use super::{AuditEvents, EventsMsg, FollowingEnd};
-use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Reply};
 use mgp_servers::link::ReportedEvent;
 
 /// The state of the events actor.

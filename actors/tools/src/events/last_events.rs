@@ -8,7 +8,7 @@ use mgp_protocol::refusal::Refusal;
 
 use super::entry::{EventAccess, EventEntry, EventFeed};
 use super::log::{self, AuditEvents};
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_callers::request::Caller;
 
 /// Events of one channel that are read, at most.

@@ -13,8 +13,8 @@ use mgp_protocol::refusal::Refusal;
 use super::EventsMsg;
 use super::entry::EventEntry;
 use super::subscription::EarlierEvents;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::{Mailbox, Reply, task};
 use mgp_store::audit::AuditHandle;
 
 /// Records that are read for a subscriber that resumes, at most: a second of reading.

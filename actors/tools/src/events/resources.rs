@@ -10,10 +10,10 @@ use mgp_protocol::mgp::events::Severity;
 use serde_json::{Value, json};
 
 use super::EventsMsg;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
+use mgp_runtime::{Mailbox, task};
+use mgp_servers::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 
 /// Sends changes to the events actor, until dropped. Uses measurements taken elsewhere, too: a server's limit violation
 /// is published even if the server ends before the next measurement here.

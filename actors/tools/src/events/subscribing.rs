@@ -9,7 +9,7 @@ use mgp_engine::tools::events::{SubscriptionNumber, Topic, to_topics};
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use ractor::Actor;
 use tokio::sync::oneshot;
 
@@ -19,12 +19,10 @@ use super::feeds::{EventsState, OpenSubscription, PendingSubscription};
 use super::push_channel;
 use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
 use super::{EventsMsg, EventsRequest, FollowingEnd, log};
+use mgp_callers::InFlightCall;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::randomness;
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, Reply, randomness, task};
 
 /// How long servers may take to report their channels. A server that takes longer counts as without channels.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

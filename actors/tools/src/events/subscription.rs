@@ -15,7 +15,7 @@ use mgp_protocol::jsonrpc;
 use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, REPLAY_DEFAULT, REPLAY_MAX, Replayed, Severity};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Wakeup;
+use mgp_sync::Wakeup;
 use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
@@ -23,12 +23,11 @@ use serde_json::value::RawValue;
 use super::EventsMsg;
 use super::entry::{EventAccess, EventEntry, EventFeed, render_head};
 use mgp_callers::agent::Agent;
-use mgp_callers::directory::Directory;
-use mgp_callers::in_flight_call::{Delivery, InFlightCall};
+use mgp_callers::{Delivery, Directory, InFlightCall};
 use mgp_engine::timestamps::render_rfc3339_ms;
-use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::unix_ms;
+use mgp_runtime::{Mailbox, Queued, Reply, task};
 
 /// Events of the subscriptions of one connection that may wait for its reader; more stay in their feeds.
 const QUEUE_LIMITS: QueueLimits = QueueLimits {

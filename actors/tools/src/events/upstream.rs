@@ -12,10 +12,9 @@ use mgp_protocol::mgp::events::{
 use mgp_protocol::mgp::negotiation::Features;
 
 use super::EventsMsg;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task;
+use mgp_runtime::{Mailbox, task};
 use mgp_servers::link::Link;
-use mgp_servers::server::{ResubscriptionGuard, ServerTable};
+use mgp_servers::{ResubscriptionGuard, ServerTable};
 
 /// Longest subscription id that a server may assign, in bytes.
 const ID_MAX: usize = 256;

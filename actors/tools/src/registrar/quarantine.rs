@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 
 use super::record::ConnectionMethod;
 use super::{Record, Registrar};
-use mgp_policy::approvals::{OperatorAnswer, PendingEntryGuard};
+use mgp_policy::{OperatorAnswer, PendingEntryGuard};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
+use mgp_servers::ServerHandle;
 use mgp_servers::sandbox::{find_change, pin_programs};
-use mgp_servers::server::ServerHandle;
 
 /// Registrations that wait for the operator, each with the sender that ends its wait. Bounded by the records.
 pub type PendingApprovals = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;

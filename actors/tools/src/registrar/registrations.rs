@@ -10,9 +10,8 @@ use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
-use mgp_store::health::DiskHealth;
 use mgp_store::journal::{AppendError, Journal, OpenedJournal};
-use mgp_store::witnesses::Witness;
+use mgp_store::{DiskHealth, Witness};
 
 const KIND: &str = "registered";
 /// An entry of the journal.

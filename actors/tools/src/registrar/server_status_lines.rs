@@ -3,7 +3,7 @@
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_transports::log::{Author, LogLine};
 
-use mgp_servers::server::ServerHandle;
+use mgp_servers::ServerHandle;
 
 /// Reported lines of the server's last output: the end of a stack trace.
 const LINES: usize = 20;

@@ -243,8 +243,7 @@ fn duplicate_tools(
     duplicates
 }
 
-type Servers =
-    std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::server::ServerHandle>>;
+type Servers = std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::ServerHandle>>;
 
 /// Servers outside of the view or in another state.
 fn excluded_servers(

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_cluster::tool_index::{PeerServer, PeerTools, PublishedNames};
+use mgp_cluster::{PeerServer, PeerTools, PublishedNames};
 use mgp_engine::tools::index::{ServerIndex, Vector};
 use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::Mailbox;
 use mgp_sync::Snapshot;
 
 use super::SearchMsg;
@@ -86,7 +86,7 @@ pub(super) async fn run_follower(remote: RemoteTools, search: Mailbox<SearchMsg>
 
 #[cfg(test)]
 mod tests {
-    use mgp_cluster::tool_index::PeerTool;
+    use mgp_cluster::PeerTool;
     use mgp_engine::cluster::staleness::Stage;
     use mgp_engine::node_names::NodeNames;
     use mgp_protocol::federation::hello::NodeName;

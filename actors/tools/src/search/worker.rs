@@ -15,7 +15,7 @@ use super::embedding_queue::{EmbeddingQueue, Job, PendingQuery};
 use super::model::{EmbedError, Model, Models};
 use super::provider::ProviderError;
 use super::vector_file::VectorFile;
-use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::Mailbox;
 use mgp_runtime::time::monotonic_now;
 
 /// How often new vectors of one server are published while more are computed: each publication costs time in

@@ -16,7 +16,9 @@ pub use self::rules::{ToolRule, ToolRules};
 use crate::policy::risk::{self, Risk};
 use crate::policy::trust::TrustLevel;
 use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level};
-use mgp_screening::validators::{self, ScreenedCall, ScreeningRejection, Validator, Validators};
+use mgp_screening::{
+    ScreenedCall, ScreeningRejection, Validator, Validators, has_known_role, is_code_argument,
+};
 
 /// The inputs besides a tool's definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -262,9 +264,9 @@ impl CodeArguments {
             Value::Object(members) => {
                 let own = members.get("properties").and_then(Value::as_object);
                 for (name, property) in own.into_iter().flatten() {
-                    self.has_code_name |= validators::is_code_argument(name);
+                    self.has_code_name |= is_code_argument(name);
                     let format = property.get("format").and_then(Value::as_str);
-                    let tells = format == Some("code") || validators::has_known_role(name);
+                    let tells = format == Some("code") || has_known_role(name);
                     if tells && !self.all.contains(name) {
                         self.all.push(name.clone());
                     }

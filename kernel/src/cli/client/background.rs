@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Stop};
 use mgp_runtime::time::unix_ms;
-use mgp_store::health::explain_io_error;
+use mgp_store::explain_io_error;
 use nix::sys::statvfs::statvfs;
 use serde_json::json;
 

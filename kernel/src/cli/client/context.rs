@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::{ConfigLookup, ConfigLookupError};
+use mgp_discovery::{ConfigLookup, ConfigLookupError};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use mgp_store::secrets::SecretStore;

@@ -5,7 +5,7 @@ mod plan;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::PROJECT_FILE;
+use mgp_discovery::PROJECT_FILE;
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};

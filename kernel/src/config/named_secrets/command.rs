@@ -8,7 +8,7 @@ use mgp_transports::log::sanitize;
 use secrecy::SecretString;
 
 use crate::config::NAME_IN_COMMAND;
-use mgp_runtime::bounded_output::run_bounded;
+use mgp_runtime::run_bounded;
 
 /// Limit for the command, which may ask the user for a fingerprint.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);

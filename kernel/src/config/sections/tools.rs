@@ -4,8 +4,8 @@ use std::path::Path;
 
 use mgp_engine::policy::requirements::{ToolRule, ToolRules};
 use mgp_protocol::mgp::discovery::security::RiskLevel;
+use mgp_screening::Validator;
 use mgp_screening::code_safety::Level;
-use mgp_screening::validators::Validator;
 
 use crate::config::parsing::{Section, nearest, render_list};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
-use mgp_runtime::metrics::Counter;
+use mgp_runtime::Counter;
 
 /// Counts of requests. Bounded, because only methods with a route are counted.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use mgp_engine::calls::telemetry::spans::FinishedSpan;
 use mgp_json::member;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::refusal::{RefusalReason, Rendered};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_runtime::trace::RequestSpan;
 
 /// Starts the spans of sampled requests.

@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use mgp_mcpl::agents::McplAgents;
-use mgp_mcpl::channels::Channels;
-use mgp_mcpl::conversations::Conversations;
-use mgp_mcpl::hooks::{HookDeps, Hooks, ObservedModel};
-use mgp_mcpl::host::{McplHandler, McplHost};
-use mgp_mcpl::inference::{
-    InferenceDeps, InferenceHandle, ObservedModels, PublishedAnswer, PushInferenceRequest,
-    id_mapper,
-};
 use mgp_mcpl::push::{PushHandle, PushInference, PushTargets};
 use mgp_mcpl::scopes::ScopeStore;
 use mgp_mcpl::state::States;
+use mgp_mcpl::{
+    Channels, Conversations, HookDeps, Hooks, InferenceDeps, InferenceHandle, McplAgents,
+    McplHandler, McplHost, ObservedModel, ObservedModels, PublishedAnswer, PushInferenceRequest,
+    id_mapper,
+};
 use mgp_mcpl_engine::rules::McplRules;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task;
-use mgp_servers::server::ServerEvent;
+use mgp_runtime::{EventSink, task};
+use mgp_servers::ServerEvent;
 
 use super::super::data_folder::StoredMcpl;
 use super::shared::SharedComponents;

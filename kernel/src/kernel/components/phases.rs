@@ -4,14 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::tasks::TaskRecord;
+use mgp_doors::Revocation;
 use mgp_doors::agent_registry::AgentRegistryHandle;
-use mgp_doors::revocation::Revocation;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_servers::server::Connector;
-use mgp_tools::catalog::CatalogHandle;
+use mgp_policy::{PermissionsHandle, PinsHandle};
+use mgp_servers::Connector;
+use mgp_tools::CatalogHandle;
 use mgp_tools::registrar::{Names, PendingApprovals, Registrar, Registrations};
 use mgp_tools::search::SearchHandle;
 use ractor::{Actor, SpawnErr};

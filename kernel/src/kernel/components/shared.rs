@@ -4,23 +4,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_engine::policy::access::{DefaultPolicies, GrantTable as AccessTable};
 use mgp_engine::policy::grants::Operation;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_mcpl::agents::McplAgents;
-use mgp_policy::access::{AccessActor, AccessHandle, GrantStore};
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
+use mgp_mcpl::McplAgents;
+use mgp_policy::{AccessActor, AccessHandle, ApprovalsHandle, GrantStore};
 use mgp_runtime::time::unix_ms;
-use mgp_servers::server::{Connector, ServerTable};
+use mgp_runtime::{Mailbox, randomness};
+use mgp_servers::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
-use mgp_tools::catalog::PublishedCatalog;
-use mgp_tools::events::{AuditEvents, EventsHandle};
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_tools::{
+    AuditEvents, EventsHandle, PublishedCatalog, SubscriptionsActor, SubscriptionsHandle,
+};
 use ractor::{Actor, SpawnErr};
 use tokio_util::sync::CancellationToken;
 

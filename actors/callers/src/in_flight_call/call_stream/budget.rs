@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_protocol::ids::AgentId;
-use mgp_sync::credit::{Charge, Credit};
+use mgp_sync::{Charge, Credit};
 
 /// Bytes of chunks of one agent that wait; beyond it they are dropped, which their indices show.
 const WAITING_BYTES_MAX: u64 = 32 << 20;

@@ -10,7 +10,7 @@ use mgp_json::quote;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::stream::{self, Chunk};
-use mgp_sync::credit::Charge;
+use mgp_sync::Charge;
 
 use crate::in_flight_call::InFlightCall;
 

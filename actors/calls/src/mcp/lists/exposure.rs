@@ -17,7 +17,7 @@ use super::is_missing_servers;
 use crate::Context;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 
 /// Cached counts; above this number the cache is cleared.
 const COUNTED_MAX: usize = 1024;

@@ -18,7 +18,7 @@ use crate::mgp::tools::session;
 use mgp_callers::request::Caller;
 use mgp_callers::tool_cache::Names;
 use mgp_runtime::time::unix_ms;
-use mgp_tools::catalog::PublishedCatalog;
+use mgp_tools::PublishedCatalog;
 
 /// Cached lists for those who do not see everything.
 const LISTS_MAX: usize = 1024;

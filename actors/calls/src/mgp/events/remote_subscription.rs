@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 
 use crate::answer::json_outcome;
 use crate::{Context, listener};
+use mgp_callers::Delivery;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_store::audit::{AuditHandle, agent_actor, new_event};
-use mgp_tools::events::{EventsRequest, FollowingAgent, FollowingEnd};
+use mgp_tools::{EventsRequest, FollowingAgent, FollowingEnd};
 
 /// Tells it the events of one channel; answered when there are none, or no more.
 ///

@@ -7,25 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_callers::directory::Directory;
+use mgp_callers::Directory;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{DefaultPolicies, GrantTable, Principal, SharedTools};
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::replication::lease::DEFAULT_LEASE;
 use mgp_engine::replication::remote_rules::LocalServers;
-use mgp_policy::access::{AccessActor, AccessHandle, GrantStore};
+use mgp_policy::{AccessActor, AccessHandle, GrantStore};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName};
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::mgp::audit::TraceId;
-use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
+use mgp_runtime::{EventSink, Mailbox, randomness};
+use mgp_store::Witnesses;
 use mgp_store::audit::AuditHandle;
-use mgp_store::witnesses::Witnesses;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell};
 
 use super::super::{

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use mgp_store::Witnesses;
 use mgp_store::journal::Journal;
-use mgp_store::witnesses::Witnesses;
 
 use super::super::disk::{LoadedLogs, LogJournals, LogsIdentity, open_existing};
 use super::scene::{Scene, by, name};
@@ -147,7 +147,7 @@ async fn logs_without_a_witness_open_and_have_one_then() {
     let mut scene = Scene::granted().await;
     scene.stop(0).await;
     let data_dir = scene.folder(0).parent().unwrap().to_owned();
-    for name in mgp_store::witnesses::WITNESS_FILES {
+    for name in mgp_store::WITNESS_FILES {
         fs::remove_file(data_dir.join(name)).unwrap();
     }
     scene.start(0).await;
@@ -174,8 +174,7 @@ async fn a_crash_while_a_cluster_is_entered_or_left_reports_nothing() {
         (opened.map(|it| it.lost), missing)
     };
     let logs = fs::read(folder.join("logs")).unwrap();
-    let records =
-        || mgp_store::witnesses::WITNESS_FILES.map(|name| fs::read(data_dir.join(name)).unwrap());
+    let records = || mgp_store::WITNESS_FILES.map(|name| fs::read(data_dir.join(name)).unwrap());
     let opened = open_existing(&folder, &witness()).unwrap().opened.unwrap();
     let (owner, journals): (LogsIdentity, LogJournals) = (opened.owner, opened.journals);
     journals.forget_all().await.unwrap();
@@ -188,7 +187,7 @@ async fn a_crash_while_a_cluster_is_entered_or_left_reports_nothing() {
     let again = LogJournals::create(folder.clone(), &owner, &[], witness())
         .await
         .unwrap();
-    for (name, bytes) in mgp_store::witnesses::WITNESS_FILES.iter().zip(&after) {
+    for (name, bytes) in mgp_store::WITNESS_FILES.iter().zip(&after) {
         fs::write(data_dir.join(name), bytes).unwrap();
     }
     assert_eq!(reports(), (Some(Vec::new()), None));

@@ -17,7 +17,7 @@ use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord};
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::discovery::Status;
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::{Credit, Snapshot};
 use mgp_transports::quic::{

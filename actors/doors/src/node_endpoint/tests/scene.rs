@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::agent::Agent;
-use mgp_callers::in_flight_call::rounds::{CallRound, CallRounds, Outlet};
-use mgp_callers::in_flight_call::{Delivery, InFlightCall, ReplyPath};
 use mgp_callers::request::{AnswerFuture, Caller, CallerSession, Outcome, Request, Routes};
+use mgp_callers::{CallRound, CallRounds, Delivery, InFlightCall, Outlet, ReplyPath};
 use mgp_cluster::links::{InboundNodeCall, LinkTable, PeerLink};
-use mgp_cluster::tool_index::{PeerServer, PeerTool, PeerTools};
+use mgp_cluster::{PeerServer, PeerTool, PeerTools};
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::Principal;
@@ -30,12 +29,11 @@ use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::negotiation::{self, Features, PLAIN};
 use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
-use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::EventSink;
 use mgp_servers::link::{
     Call, Link, LinkEvent, LinkSettings, MetadataHeaders, NodeWire, Peer, Wire,
 };
-use mgp_sync::credit::Credit;
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::{Credit, Snapshot};
 use mgp_transports::log::ServerLog;
 use mgp_transports::quic::{
     AcceptedPeer, CallOutput, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,

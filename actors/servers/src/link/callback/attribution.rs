@@ -18,9 +18,8 @@ use super::{
 use crate::link::call_queue::party;
 use crate::link::{Callback, InFlight, Link, LinkEvent};
 use mgp_callers::agent::CallbackResult;
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::Caller;
+use mgp_callers::{CallRounds, InFlightCall};
 
 /// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be
 /// asked again at once.

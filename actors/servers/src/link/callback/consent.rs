@@ -13,7 +13,7 @@ use super::{check_url_support, input_requests};
 use crate::link::{Call, Link, LinkEvent};
 use mgp_callers::agent::ANSWER_DEADLINE;
 use mgp_callers::request::{Caller, Outcome};
-use mgp_policy::approvals::escape_for_display;
+use mgp_policy::escape_for_display;
 use mgp_runtime::time::unix_ms;
 
 impl Link {

@@ -21,8 +21,8 @@ use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
 use self::respond::ResponseSlots;
 use crate::link::call_queue::party;
 use crate::link::{InFlight, Link};
-use mgp_callers::in_flight_call::{Flag, InFlightCall};
 use mgp_callers::request::Caller;
+use mgp_callers::{Flag, InFlightCall};
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mgp_protocol::jsonrpc::RequestId;
 use tokio::sync::Notify;
 
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 
 /// The most open questions of one server; a person answers one at a time.
 pub(in crate::link) const MAX_CALLBACKS: usize = 64;

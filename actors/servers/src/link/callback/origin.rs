@@ -7,7 +7,7 @@ use mgp_protocol::dialect::ProtocolFamily;
 
 use crate::link::call_queue::party;
 use crate::link::{InFlight, Link};
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 
 /// Whose call caused a message of a server.

@@ -7,8 +7,7 @@ use mgp_protocol::jsonrpc::{INTERNAL_ERROR, RequestId};
 
 use crate::link::callback::{self, MAX_CALLBACKS};
 use crate::link::{Link, LinkEvent, McplMessage};
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task;
+use mgp_runtime::{Reply, task};
 
 /// How long the kernel may take for an answer at most: whoever answers has a deadline of its own, and a person
 /// may be asked.

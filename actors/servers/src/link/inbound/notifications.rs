@@ -14,7 +14,7 @@ use crate::link::server_methods::{
     MethodHandler, MethodRequirement, find_method, is_callback_like,
 };
 use crate::link::{Link, LinkEvent, List, Wire, request_meta};
-use mgp_callers::in_flight_call::Delivery;
+use mgp_callers::Delivery;
 
 impl Link {
     /// Handles a notification.
@@ -110,11 +110,7 @@ impl Link {
                     .log_level(&exchange)
                     .is_some_and(|floor| level.is_at_least(floor))
                 {
-                    let frame = mgp_callers::directory::render_log_frame(
-                        &self.server,
-                        &caller.view,
-                        params,
-                    );
+                    let frame = mgp_callers::render_log_frame(&self.server, &caller.view, params);
                     exchange.send(frame, Delivery::Lossy);
                 }
             }

@@ -16,10 +16,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::link::{Call, InFlight, Link};
-use mgp_callers::in_flight_call::call_stream::{CallStreamNotice, PartialResult};
-use mgp_callers::in_flight_call::{Delivery, InFlightCall};
 use mgp_callers::request::{Caller, Outcome};
-use mgp_runtime::event_sink::EventSink;
+use mgp_callers::{CallStreamNotice, Delivery, InFlightCall, PartialResult};
+use mgp_runtime::EventSink;
 
 /// How long a server may take to answer `mgp/stream/cancel`; then the call is cancelled without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use mgp_engine::servers::supervision::session_loss::{RefusalBody, can_retry, is_
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 
 use crate::link::{CallContext, Link, MetadataHeaders};
 use crate::login::ServerClient;
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 

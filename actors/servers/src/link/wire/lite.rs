@@ -16,9 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::header::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use mgp_callers::in_flight_call::InFlightCall;
-use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::server_input_required::MAX_ROUNDS;
+use mgp_callers::{CallRounds, InFlightCall};
 use mgp_json::{Splice, member, quote, unquote};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::lite::REDEEM;

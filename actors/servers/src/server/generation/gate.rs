@@ -10,7 +10,7 @@ use mgp_protocol::mgp::permission::{Await, Grant, Request, Response};
 
 use crate::link::Link;
 use mgp_callers::request::AnswerFuture;
-use mgp_policy::permissions::{GateListener, GateMessage};
+use mgp_policy::{GateListener, GateMessage};
 
 /// How long a server may take to acknowledge; then the decision holds all the same.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use mgp_engine::servers::resources::{ResourceVerdict, SAMPLE_INTERVAL, UsageMoni
 use super::{GenerationOrders, ServerGeneration};
 use crate::server::ServerMsg;
 use crate::server::resource_usage::{RunningGeneration, TrackedGeneration};
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{Mailbox, task};
 
 impl ServerGeneration {
     /// Counts its processes, and looks at them as long as what is returned is held.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_cluster::tool_index::PeerServer;
+use mgp_cluster::PeerServer;
 use mgp_protocol::dialect::ProtocolFamily;
 use mgp_protocol::ids::NodeServer;
 use mgp_protocol::mgp::health::Health;

@@ -13,7 +13,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::Instance;
 use mgp_protocol::refusal::{Refusal, URL_ELICITATION_REQUIRED};
-use mgp_sync::snapshot::Snapshot;
+use mgp_sync::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -22,9 +22,9 @@ use crate::link::{Link, List};
 use crate::login::ServerLogin;
 use crate::server::ServerMsg;
 use crate::server::resource_usage::ResourceSnapshot;
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
-use mgp_runtime::metrics::Counter;
+use mgp_runtime::Counter;
 use mgp_runtime::time::monotonic_now;
 
 /// Length of the hash that names an instance: enough that two agents never share one.

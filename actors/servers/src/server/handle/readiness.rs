@@ -13,7 +13,7 @@ use super::{ServerHandle, Status};
 use crate::link::Link;
 use crate::link::call_slots::CallSlot;
 use crate::server::ServerMsg;
-use mgp_callers::in_flight_call::InFlightCall;
+use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::monotonic_now;
 

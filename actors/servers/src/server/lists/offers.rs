@@ -9,9 +9,8 @@ use tokio::sync::oneshot;
 use super::FetchedLists;
 use crate::link::{Link, Peer};
 use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
-use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
+use mgp_runtime::{Reply, task};
 
 /// Remarks on odd tools that are shown: enough to see what the server does wrong.
 const REMARKS_MAX: usize = 20;

@@ -1,7 +1,6 @@
 use super::*;
 use mgp_protocol::mgp::discovery::security::RiskLevel;
-use mgp_screening::code_safety;
-use mgp_screening::validators::BlockedArgument;
+use mgp_screening::{BlockedArgument, code_safety};
 
 fn terms(trust: TrustLevel) -> RequirementInputs {
     RequirementInputs {

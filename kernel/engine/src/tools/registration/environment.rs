@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::RuleFinding;
-use mgp_screening::validators::can_select_code;
+use mgp_screening::can_select_code;
 
 /// Most variables, and bytes of a name, of a value, and of all together: a process can be started with
 /// far more, a configuration needs far less.

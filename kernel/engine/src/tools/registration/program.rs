@@ -9,9 +9,9 @@ use url::Url;
 
 use super::{RegistrationRefusal, RuleFinding};
 use crate::servers::spec::ServerTransport;
-use mgp_screening::code_safety::{self, CodePolicy, Declaration, Floor, MAX_CODE_BYTES, Rejection};
-use mgp_screening::validators::{
-    ScreenedCall, ScreeningRejection, Validators, check_start_command,
+use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, MAX_CODE_BYTES, Rejection};
+use mgp_screening::{
+    ScreenedCall, ScreeningRejection, Validators, check_start_command, code_safety,
 };
 
 /// Bytes of the name or path of a program.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::ConfigKind;
+use mgp_discovery::ConfigKind;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_store::regular_file;
 

@@ -18,7 +18,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{List, PendingList};
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{PendingLogin, Restart, Start};
-use mgp_servers::login::{CallbackListener, LoginBackend, LoginError, Logins, ServerLogin, SignIn};
+use mgp_servers::{CallbackListener, LoginBackend, LoginError, Logins, ServerLogin, SignIn};
 use mgp_store::secrets::Namespace;
 use serde_json::json;
 

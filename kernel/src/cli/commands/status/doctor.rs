@@ -14,7 +14,7 @@ mod sandbox;
 
 use std::path::PathBuf;
 
-use mgp_discovery::config::ConfigLookup;
+use mgp_discovery::ConfigLookup;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::{Value, json};
 

@@ -12,8 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mgp_store::atomic_file;
-use mgp_store::health::explain_io_error;
+use mgp_store::{atomic_file, explain_io_error};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Service, ServiceInstall};

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::link::CallContext;
 use crate::link::calls::RegisteredCall;
 use crate::link::{InFlight, Link, MetadataHeaders, request_meta};
-use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
+use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task;
 
 /// Answers on their way to one server. They are beside the bound on its calls, which wait for them, and

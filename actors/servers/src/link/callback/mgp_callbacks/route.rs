@@ -16,9 +16,8 @@ use mgp_protocol::mgp::negotiation::Features;
 use super::{ReceivedCallback, RoutingOutcome};
 use crate::link::callback::{ask_client, client_capabilities};
 use crate::link::{Callback, Link, LinkEvent};
-use mgp_callers::directory::render_log_frame;
-use mgp_callers::in_flight_call::Delivery;
-use mgp_policy::approvals::escape_for_display;
+use mgp_callers::{Delivery, render_log_frame};
+use mgp_policy::escape_for_display;
 use mgp_runtime::ids::new_session_id;
 use mgp_runtime::time::unix_ms;
 

@@ -9,14 +9,14 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::supervision::session_loss::is_session_suspect;
 use mgp_protocol::mcp::{Method as _, Ping};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::credit::Credit;
+use mgp_sync::Credit;
 use mgp_transports::http::client::{EventsError, SseEvents};
 
 use super::session::{HttpSessionState, is_session_refused};
 use super::{MAX_PENDING_POSTS, bare_status_refusal, wait_after_close};
 use crate::link::Link;
 use crate::login::ServerClient;
-use mgp_callers::in_flight_call::Flag;
+use mgp_callers::Flag;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 

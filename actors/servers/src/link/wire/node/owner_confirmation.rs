@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_cluster::tool_index::PeerServer;
+use mgp_cluster::PeerServer;
 use mgp_engine::policy::requirements::{ToolRule, ToolRules};
 use mgp_engine::servers::replica_spec::ReplicaSpec;
 

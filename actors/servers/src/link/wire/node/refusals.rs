@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_cluster::agent_limits::CALLS_PER_AGENT;
+use mgp_cluster::CALLS_PER_AGENT;
 use mgp_cluster::links::PeerLink;
 use mgp_protocol::federation::call::CallRejection;
 use mgp_protocol::federation::hello::WireFeatures;

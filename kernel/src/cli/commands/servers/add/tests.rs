@@ -21,7 +21,7 @@ impl Desk {
         let options = Cli::parse_from(["mgp", "status"]).options;
         let mut context = CliContext::new(options).unwrap();
         context.named_socket = Some(here.join("none.sock"));
-        context.look_up = mgp_discovery::config::ConfigLookup {
+        context.look_up = mgp_discovery::ConfigLookup {
             home: Some(here.join("home")),
             current_dir: here.join("work"),
             ..Default::default()

@@ -9,9 +9,7 @@ use mgp_clients::{
     BlockedEntry, Client, ConnectedFile, DocumentForm, EntryLocation, UndoResult, is_kernel_entry,
     put_entry, remove_entry, undo,
 };
-use mgp_store::atomic_file;
-use mgp_store::health::explain_io_error;
-use mgp_store::regular_file;
+use mgp_store::{atomic_file, explain_io_error, regular_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

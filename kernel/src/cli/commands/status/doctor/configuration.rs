@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_discovery::config::PROJECT_FILE;
+use mgp_discovery::PROJECT_FILE;
 use mgp_store::secrets::Namespace;
 
 use super::CheckContext;

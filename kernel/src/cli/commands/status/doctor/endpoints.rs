@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::CheckContext;
 use super::finding::Finding;
-use mgp_runtime::bounded_output::run_bounded;
+use mgp_runtime::run_bounded;
 
 /// Limit for an answer on this machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);

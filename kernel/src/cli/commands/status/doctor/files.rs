@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use mgp_policy::access::GrantStore;
+use mgp_policy::GrantStore;
 use mgp_runtime::time::unix_ms;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;

@@ -9,8 +9,7 @@ use mgp_clients::is_secret;
 use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use mgp_engine::timestamps::render_rfc3339_ms;
 use mgp_runtime::time::unix_ms;
-use mgp_store::atomic_file;
-use mgp_store::health::explain_io_error;
+use mgp_store::{atomic_file, explain_io_error};
 
 use super::CheckContext;
 use super::finding::Finding;

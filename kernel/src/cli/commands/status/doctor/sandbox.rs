@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::CheckContext;
 use super::finding::Finding;
-use mgp_runtime::bounded_output::run_bounded;
+use mgp_runtime::run_bounded;
 
 const AREA: &str = "sandbox";
 /// Limit for the probe.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 
-use mgp_runtime::bounded_output::run_bounded;
+use mgp_runtime::run_bounded;
 
 /// Limit for the shell's startup files: a client waits for the kernel meanwhile.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{ServiceFile, ServiceSpec};
-use mgp_runtime::bounded_output::run_bounded;
+use mgp_runtime::run_bounded;
 
 const SOCKET: &str = "mgp.socket";
 const SERVICE: &str = "mgp.service";

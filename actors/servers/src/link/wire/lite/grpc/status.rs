@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use mgp_grpc::error_details::ErrorDetails;
+use mgp_grpc::ErrorDetails;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::refusal::Refusal;
