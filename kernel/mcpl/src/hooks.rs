@@ -89,6 +89,14 @@ impl HookPolicy {
 mod tests {
     use super::*;
 
+    /// MCPL-095, MCPL-096: those that §10.6 recommends.
+    #[test]
+    fn default_timeouts_are_five_seconds_before_and_ten_after() {
+        let policy = HookPolicy::default();
+        assert_eq!(policy.before, Duration::from_secs(5));
+        assert_eq!(policy.after, Duration::from_secs(10));
+    }
+
     /// MCPL-100: the operator's order, then that of the ids, whatever the order of arrival.
     #[test]
     fn the_order_of_servers_is_always_the_same() {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 /// MGP-008: calls, progress and what a server asks for pass the bridge and the kernel.
 #[tokio::test]
-async fn an_agent_behind_mcp_remote_calls_and_is_asked() {
+async fn agent_behind_mcp_remote_calls_and_answers_requests() {
     let Some(peers) = Peers::find(&[Need::Node]) else {
         return;
     };

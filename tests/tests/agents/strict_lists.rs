@@ -72,7 +72,7 @@ async fn unreadable(script: &Program) -> Value {
 /// One server's null, or its boolean for a schema, costs nobody a list: what is listed is valid in each version for
 /// the validators of both SDKs, and what was repaired or left out is named.
 #[tokio::test]
-async fn what_is_listed_is_valid_whatever_a_server_wrote() {
+async fn listed_definitions_are_valid_whatever_a_server_wrote() {
     let Some(peers) = Peers::find(&[Need::Node, Need::Python]) else {
         return;
     };

@@ -24,7 +24,7 @@ use crate::scene::{demo, join, node, shows, shows_no_more};
 
 /// PRJ-005, PRJ-006, PRJ-008: what is shared is seen, what is granted is called, what is revoked is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shared_tool_is_called_by_who_was_granted_it_until_it_is_revoked() {
+async fn shared_tool_is_called_by_granted_agents_until_it_is_revoked() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;

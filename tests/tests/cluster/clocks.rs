@@ -97,7 +97,7 @@ async fn calls(kernel: &Kernel, succeed: bool) {
 /// PRJ-006, FED-051: where an admin's clock is ahead of the owner's, what expires ends by the one that is ahead, and both
 /// say that they differ; what does not expire, and the lease, know nothing of wall clocks.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expires_ends_early_where_clocks_differ() {
+async fn grant_expires_by_the_clock_that_is_ahead() {
     let (Some(of_nas), Some(of_desk)) = (WallClock::new(), WallClock::new()) else {
         return;
     };

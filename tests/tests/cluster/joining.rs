@@ -7,7 +7,7 @@ use crate::scene::{admission, demo, join, linked, node, operator, standing, tick
 
 /// PRJ-003, FED-012: nothing listens for other nodes until somebody asks for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kernel_that_nobody_invited_or_joins_with_is_alone() {
+async fn kernel_without_a_cluster_does_not_listen_for_nodes() {
     let nas = node("nas", &demo()).await;
     let id = nas.mgp_json(&["nodes", "show"]).await;
     assert_eq!((&id["name"], &id["listens"]), (&"nas".into(), &Value::Null));

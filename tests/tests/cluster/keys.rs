@@ -49,7 +49,7 @@ async fn recover(kernel: &Kernel, key: &str, more: &[&str]) -> (bool, String) {
 
 /// PRJ-004, FED-053: a copied key is cut off, whoever shows it, until the node has another one and an admin has said so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_folder_was_copied_is_cut_off_until_it_has_another_key() {
+async fn node_with_a_copied_key_is_banned_until_its_key_is_replaced() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;

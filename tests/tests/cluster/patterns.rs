@@ -49,7 +49,7 @@ fn agents(listed: &Value) -> Vec<(&str, Option<&str>)> {
 
 /// Agents of a node, agents of a name, tools whose names begin alike: each is one entry, and closes as one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
+async fn grant_with_a_pattern_is_one_entry_that_is_revoked_as_one() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;

@@ -20,7 +20,7 @@ async fn found(kernel: &Kernel, asked: &[&str]) -> Vec<Value> {
 
 /// PRJ-010: what an admin decides at one node stands in the audit log of the others, with the node and the person.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_another_admin_made_is_in_the_audit_log_with_who_did_it() {
+async fn change_of_another_admin_is_recorded_with_its_author() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &["--role", "admin"]).await;
@@ -83,7 +83,7 @@ async fn a_node_that_left_is_listed_as_such() {
 
 /// A name of nothing is refused with the nearest one, in every command that takes one.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_command_of_the_cluster_tells_the_nearest_name() {
+async fn every_cluster_command_suggests_the_nearest_name() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;

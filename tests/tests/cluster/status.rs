@@ -30,7 +30,7 @@ async fn row(kernel: &Kernel, name: &str) -> Value {
 
 /// `mgp nodes remove` asks first; who is cut off hears of it, and says so instead of what it was; its row can be forgotten.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_cut_off_is_asked_about_says_so_and_is_forgotten() {
+async fn removed_node_reports_its_removal_and_can_be_forgotten() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
@@ -79,7 +79,7 @@ async fn a_node_that_is_cut_off_is_asked_about_says_so_and_is_forgotten() {
 
 /// Without waiting for the answer, but for whether the ticket is taken.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_used_ticket_fails_without_words_to_approve() {
+async fn used_ticket_fails_before_any_approval() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
     let ticket = ticket(&nas, &[]).await;
     let asked = desk.mgp(&["nodes", "join", &ticket, "--no-wait"]).await;
@@ -98,7 +98,7 @@ async fn a_used_ticket_fails_without_words_to_approve() {
 
 /// What nobody granted is not listed for an agent, and its refusal says what to type, and where.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_granted_is_not_listed_and_its_refusal_names_the_command() {
+async fn ungranted_tool_is_not_listed_and_its_error_names_the_command() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
@@ -202,7 +202,7 @@ async fn a_drained_node_takes_no_calls_until_that_is_ended() {
 /// Each node's lease, as it says, and who has no link to whom; of a node that is away its last address, since when, and
 /// what it shared: never that it shares nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_away_is_shown_with_what_is_known_of_it() {
+async fn disconnected_node_is_shown_with_its_last_known_state() {
     let Some(network) = network(3) else {
         return;
     };

@@ -34,23 +34,23 @@ const MODERN: [(&str, u64); 8] = [
 const PATIENCE: &str = "90000";
 
 #[tokio::test]
-async fn a_legacy_server_is_spoken_to_for_a_legacy_client() {
+async fn legacy_server_conforms_for_a_legacy_client() {
     play("2025-11-25", "legacy", &LEGACY).await;
 }
 
 #[tokio::test]
-async fn a_legacy_server_is_spoken_to_for_a_modern_client() {
+async fn legacy_server_conforms_for_a_modern_client() {
     play("2025-11-25", "modern", &LEGACY).await;
 }
 
 #[tokio::test]
-async fn a_modern_server_is_spoken_to_for_a_modern_client() {
+async fn modern_server_conforms_for_a_modern_client() {
     play("2026-07-28", "modern", &MODERN).await;
 }
 
 /// The kernel itself answers what is asked in rounds, and mirrors what is to be mirrored.
 #[tokio::test]
-async fn a_modern_server_is_spoken_to_for_a_legacy_client() {
+async fn modern_server_conforms_for_a_legacy_client() {
     play("2026-07-28", "legacy", &MODERN).await;
 }
 

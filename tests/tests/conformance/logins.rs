@@ -85,7 +85,7 @@ async fn a_modern_server_is_signed_in_to_for_a_modern_client() {
 }
 
 #[tokio::test]
-async fn a_token_that_nobody_signs_in_for_is_got() {
+async fn client_credentials_token_is_obtained() {
     play(None, "legacy", &UNATTENDED).await;
 }
 

@@ -53,7 +53,7 @@ fn hostile() -> String {
 
 /// Decision 0067: what a server says is shown and never run, wherever it stands.
 #[tokio::test]
-async fn nothing_that_a_server_says_is_run() {
+async fn text_of_a_server_is_never_run() {
     if Peers::find(&[Need::Browser]).is_none() {
         return;
     }

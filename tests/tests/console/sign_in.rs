@@ -179,7 +179,7 @@ async fn there_is_no_console_where_it_is_switched_off() {
 /// Decision 0067: a form of another page cannot send what signs in, nor can one that names no origin; a page
 /// is framed by nobody, and says so of each of its files.
 #[tokio::test]
-async fn the_page_says_what_it_may_and_is_framed_by_nobody() {
+async fn page_has_a_content_policy_and_cannot_be_framed() {
     let kernel = scene::kernel("").await;
     let link = scene::link(&kernel).await;
     let (_, code) = link.split_once('#').unwrap();

@@ -1,4 +1,4 @@
-//! What servers ask while they are called: sampling, forms, addresses, roots; and who is asked.
+//! Requests of servers during a call: sampling, forms, addresses and roots; and which client gets them.
 
 mod consents;
 mod turns;
@@ -34,45 +34,74 @@ async fn message(events: &mut Events) -> Value {
     }
 }
 
-/// MCP-048, MCP-049, MCP-050, CMCP-086: everything a server may say of a completion reaches the
-/// client, and all of its answer the server.
-#[tokio::test]
-async fn sampling_reaches_the_caller_whole() {
-    let kernel = scene::kernel().await;
+/// The params of a sampling that asks for this context, with everything that a server may say.
+fn sampling(context: &str) -> Value {
     let preferences = json!({
         "hints": [{"name": "claude"}, {"name": "x"}],
         "costPriority": 0.1,
         "speedPriority": 1,
         "intelligencePriority": 0.25,
     });
+    json!({
+        "messages": [{"role": "user", "content": {"type": "text", "text": "two and two"}}],
+        "modelPreferences": preferences,
+        "systemPrompt": "Be brief.",
+        "includeContext": context,
+        "maxTokens": 9,
+        "x-unknown": [1.0, null],
+    })
+}
+
+/// MCP-048, MCP-049: whatever the client makes of the hints; over both kinds of endpoint.
+#[tokio::test]
+async fn sampling_params_reach_the_caller_whole() {
+    let kernel = scene::kernel().await;
+    for agent in [
+        &mut scene::http_agent(&kernel, None, FULL).await,
+        &mut scene::socket_agent(&kernel, FULL).await,
+    ] {
+        agent.answers("sampling/createMessage", sampled("four"));
+        let params = sampling("none");
+        let asked = ask("sampling/createMessage", params.clone());
+        agent.call("it:ask", asked).await.result();
+        assert_eq!(agent.asked().len(), 1);
+        assert_eq!(agent.asked()[0]["params"], params);
+    }
+}
+
+/// MCP-050.
+#[tokio::test]
+async fn sampling_with_each_context_reaches_the_caller() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, FULL).await;
+    agent.answers("sampling/createMessage", sampled("four"));
     for context in ["none", "thisServer", "allServers"] {
-        let params = json!({
-            "messages": [{"role": "user", "content": {"type": "text", "text": "two and two"}}],
-            "modelPreferences": preferences,
-            "systemPrompt": "Be brief.",
-            "includeContext": context,
-            "maxTokens": 9,
-            "x-unknown": [1.0, null],
-        });
-        for agent in [
-            &mut scene::http_agent(&kernel, None, FULL).await,
-            &mut scene::socket_agent(&kernel, FULL).await,
-        ] {
-            agent.answers("sampling/createMessage", sampled("four"));
-            let answer = agent
-                .call("it:ask", ask("sampling/createMessage", params.clone()))
-                .await;
-            assert_eq!(answer.result()["structuredContent"], sampled("four"));
-            assert_eq!(agent.asked().len(), 1);
-            assert_eq!(agent.asked()[0]["params"], params);
-        }
+        let asked = ask("sampling/createMessage", sampling(context));
+        agent.call("it:ask", asked).await.result();
+        let params = &agent.asked().last().unwrap()["params"];
+        assert_eq!(params["includeContext"], context);
+    }
+}
+
+/// CMCP-086.
+#[tokio::test]
+async fn sampling_result_reaches_the_server_whole() {
+    let kernel = scene::kernel().await;
+    for agent in [
+        &mut scene::http_agent(&kernel, None, FULL).await,
+        &mut scene::socket_agent(&kernel, FULL).await,
+    ] {
+        agent.answers("sampling/createMessage", sampled("four"));
+        let asked = ask("sampling/createMessage", sampling("none"));
+        let answer = agent.call("it:ask", asked).await;
+        assert_eq!(answer.result()["structuredContent"], sampled("four"));
     }
 }
 
 /// CMCP-087, CMCP-089: a form reaches the caller, with the empty schema when it has none, and every
 /// kind of answer the server.
 #[tokio::test]
-async fn a_form_is_accepted_declined_and_cancelled() {
+async fn form_elicitation_is_accepted_declined_and_cancelled() {
     let kernel = scene::kernel().await;
     let mut alone = scene::http_agent(&kernel, Some("it"), FULL).await;
     let mut everything = scene::http_agent(&kernel, None, FULL).await;
@@ -96,7 +125,7 @@ async fn a_form_is_accepted_declined_and_cancelled() {
 /// CMCP-090: an address is shown as it is, to those alone who can open one; a flat `elicitation`
 /// means forms alone.
 #[tokio::test]
-async fn an_address_is_for_those_who_can_open_one() {
+async fn url_elicitation_needs_the_url_capability() {
     let kernel = scene::kernel().await;
     let url = json!({"mode": "url", "message": "Sign in", "url": "https://example.com/?a=b&c", "elicitationId": "e-1"});
     let form = json!({"mode": "form", "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -125,32 +154,79 @@ async fn an_address_is_for_those_who_can_open_one() {
     }
 }
 
-/// MCP-052, MCP-064, CMCP-065, CMCP-066, CMCP-067, CMCP-068, CMCP-084, CMCP-088: who did not say it can be asked is
-/// not asked; the server hears -32601, also for what nobody knows.
-#[tokio::test]
-async fn who_cannot_be_asked_is_not_asked() {
+/// A server asks a client of these capabilities, and gets -32601; the client is not asked.
+async fn assert_not_asked(capabilities: &str, method: &str) {
     let kernel = scene::kernel().await;
-    let mut agent = scene::socket_agent(&kernel, "{}").await;
-    for method in [
-        "sampling/createMessage",
-        "elicitation/create",
-        "roots/list",
-        "foo/bar",
-    ] {
-        let refused = agent
-            .call("it:ask", ask(method, json!({"message": "?"})))
-            .await;
-        assert_eq!(refused.code(), -32601, "{method}");
-    }
-    let mut able = scene::socket_agent(&kernel, FULL).await;
-    let refused = able.call("it:ask", ask("foo/bar", json!({}))).await;
-    assert_eq!(refused.code(), -32601);
-    assert!(agent.asked().is_empty() && able.asked().is_empty());
+    let mut agent = scene::socket_agent(&kernel, capabilities).await;
+    let asked = ask(method, json!({"message": "?"}));
+    let rejected = agent.call("it:ask", asked).await;
+    assert_eq!(rejected.code(), -32601, "{method}");
+    assert!(agent.asked().is_empty(), "{:?}", agent.asked());
+}
+
+/// MCP-052, CMCP-065.
+#[tokio::test]
+async fn sampling_of_a_client_that_did_not_declare_it_is_method_not_found() {
+    assert_not_asked("{}", "sampling/createMessage").await;
+}
+
+/// CMCP-066, CMCP-088.
+#[tokio::test]
+async fn elicitation_of_a_client_that_did_not_declare_it_is_method_not_found() {
+    assert_not_asked("{}", "elicitation/create").await;
+}
+
+/// CMCP-067.
+#[tokio::test]
+async fn roots_of_a_client_that_did_not_declare_them_are_method_not_found() {
+    assert_not_asked("{}", "roots/list").await;
+}
+
+/// CMCP-068: whatever the client declares.
+#[tokio::test]
+async fn unknown_request_of_a_server_is_method_not_found() {
+    assert_not_asked("{}", "foo/bar").await;
+    assert_not_asked(FULL, "foo/bar").await;
+}
+
+/// MCP-064.
+#[tokio::test]
+async fn client_is_asked_for_what_it_declared_alone() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, r#"{"sampling":{}}"#).await;
+    agent.answers("sampling/createMessage", sampled("four"));
+    agent.answers("roots/list", json!({"roots": []}));
+    let asked = agent
+        .call("it:ask", ask("sampling/createMessage", json!({})))
+        .await;
+    assert_eq!(asked.result()["structuredContent"], sampled("four"));
+    let rejected = agent.call("it:ask", ask("roots/list", json!({}))).await;
+    assert_eq!(rejected.code(), -32601);
+    assert_eq!(agent.asked().len(), 1);
+}
+
+/// CMCP-084: a capability without a handler, and the other way round.
+#[tokio::test]
+async fn declared_capability_without_a_handler_is_method_not_found() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, FULL).await;
+    let rejected = agent
+        .call("it:ask", ask("sampling/createMessage", json!({})))
+        .await;
+    assert_eq!(rejected.code(), -32601);
+    assert_eq!(agent.asked().len(), 1);
+    let mut handles = scene::socket_agent(&kernel, "{}").await;
+    handles.answers("sampling/createMessage", sampled("four"));
+    let rejected = handles
+        .call("it:ask", ask("sampling/createMessage", json!({})))
+        .await;
+    assert_eq!(rejected.code(), -32601);
+    assert!(handles.asked().is_empty());
 }
 
 /// MCP-067: each caller's own roots, however many there are; nobody sees another's.
 #[tokio::test]
-async fn roots_are_those_of_the_caller() {
+async fn roots_list_returns_the_roots_of_the_caller() {
     let kernel = scene::kernel().await;
     let mut agents = Vec::new();
     for n in 0..6 {
@@ -178,7 +254,7 @@ async fn roots_are_those_of_the_caller() {
 /// Two agents at once at a shared server that is known to ask, over one pipe: each is asked its own
 /// question and gets what comes of its own answer.
 #[tokio::test]
-async fn agents_at_a_shared_server_are_asked_their_own_questions() {
+async fn agents_at_a_shared_server_get_their_own_elicitations() {
     let kernel = scene::kernel().await;
     let mut one = scene::http_agent(&kernel, None, FULL).await;
     let mut two = scene::http_agent(&kernel, None, FULL).await;
@@ -212,7 +288,7 @@ async fn agents_at_a_shared_server_are_asked_their_own_questions() {
 /// CMCP-074: a question that waits for its answer holds up nothing else, neither of the same agent nor of
 /// another one.
 #[tokio::test]
-async fn an_open_question_holds_up_nothing_else() {
+async fn pending_elicitation_delays_no_other_call() {
     let kernel = scene::kernel().await;
     let mut other = scene::socket_agent(&kernel, FULL).await;
     other.answers("roots/list", json!({"roots": []}));
@@ -241,7 +317,7 @@ async fn an_open_question_holds_up_nothing_else() {
 /// CMCP-101, CMCP-008: a question comes on the stream of its call and nowhere else; its answer is
 /// POSTed and told 202 without a body; equal ids in both directions do not meet.
 #[tokio::test]
-async fn a_question_comes_on_the_stream_of_its_call() {
+async fn request_of_a_server_comes_on_the_stream_of_its_call() {
     let kernel = scene::kernel().await;
     let client = scene::session_with(&kernel, "2025-06-18", FULL).await;
     let mut standing = client.get(None).await.events();
@@ -276,7 +352,7 @@ async fn a_question_comes_on_the_stream_of_its_call() {
 
 /// The error of a client is told to the server as it is.
 #[tokio::test]
-async fn the_error_of_a_client_reaches_the_server() {
+async fn error_of_a_client_reaches_the_server() {
     let kernel = scene::kernel().await;
     let client = scene::session_with(&kernel, NEWEST, FULL).await;
     let call = scene::call(1, "test_sampling", json!({"prompt": "hi"}));
@@ -290,7 +366,7 @@ async fn the_error_of_a_client_reaches_the_server() {
 
 /// An agent that leaves with a question open leaves its server free to ask the next one.
 #[tokio::test]
-async fn an_agent_that_leaves_with_a_question_open_holds_up_nobody() {
+async fn agent_that_leaves_with_a_pending_elicitation_delays_nobody() {
     let kernel = scene::kernel().await;
     let client = scene::session_with(&kernel, NEWEST, FULL).await;
     let call = scene::call(1, "test_elicitation", json!({"message": "?"}));

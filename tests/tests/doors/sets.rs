@@ -59,7 +59,7 @@ async fn said(kernel: &Kernel, args: &[&str]) -> String {
 
 /// Decision 51: over HTTP in both eras, over the old transport and over a line, a set is what it says and no more.
 #[tokio::test]
-async fn a_set_is_at_its_own_doors() {
+async fn set_of_tools_is_served_at_endpoints_of_its_own() {
     let kernel = kernel(READING).await;
     let url = at_set(&kernel, "reading");
     let mut http = Agent::over_http(&url);
@@ -192,7 +192,7 @@ async fn a_session_of_a_set_is_one_nowhere_else() {
 
 /// Decision 51: a set that changes changes for who is there, and is told; one that goes leaves nothing.
 #[tokio::test]
-async fn a_set_that_changes_changes_for_who_is_there() {
+async fn changed_set_applies_to_connected_clients_and_notifies_them() {
     let kernel = kernel(READING).await;
     let mut held = Agent::over_http(&at_set(&kernel, "reading"));
     let mut line = Agent::over_stdio(&kernel.program(&["stdio", "--set", "reading"]));
@@ -239,7 +239,7 @@ async fn a_set_that_changes_changes_for_who_is_there() {
 
 /// Decision 51: what is misspelt in a set is told, and opens nothing.
 #[tokio::test]
-async fn what_is_misspelt_in_a_set_is_told() {
+async fn misspelt_name_in_a_set_is_reported_and_opens_nothing() {
     let sets = "[sets.reading]\nservers = [\"onee\"]\ntools = [\"two:ecko\"]\n[agents.bob]\nset = \"readin\"\n";
     let kernel = kernel(sets).await;
     assert!(kernel.mgp(&["agents", "add", "bob"]).await.status.success());

@@ -22,47 +22,61 @@ fn position(frames: &[String], method: &str) -> usize {
     found.unwrap_or_else(|| panic!("{method}: {frames:#?}"))
 }
 
-/// MCP-001, MCP-014, MCP-016, MCP-064, CMCP-091, CMCP-092: `initialize` declares exactly what some client can be asked
-/// and the entry allows, and the next frame is the one `notifications/initialized`; only then come requests.
+/// The frames that the kernel sent a server with these keys in its entry.
+async fn frames_to(keys: &str) -> Vec<String> {
+    let entry = Program::fixture(&["--era", "legacy"]).entry("it");
+    let kernel = Kernel::start(&format!("{entry}mgp = false\nmcpl = false\n{keys}")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    received(&mut agent, "it:received").await
+}
+
+/// MCP-001.
 #[tokio::test]
-async fn a_server_is_told_what_may_be_asked_and_then_that_the_session_begins() {
-    let all = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
-    let entries = [
-        ("all", "", all),
+async fn server_is_initialized_with_version_and_client_info() {
+    let frames = frames_to("").await;
+    let params = &parse(&frames[position(&frames, "initialize")])["params"];
+    assert_eq!(params["protocolVersion"], NEWEST);
+    assert!(params["capabilities"].is_object(), "{params}");
+    let client = &params["clientInfo"];
+    assert_eq!(client["name"], "mgp");
+    assert!(client["version"].is_string(), "{params}");
+}
+
+/// MCP-014, CMCP-091, CMCP-092: exactly what some client can be asked and the entry allows.
+#[tokio::test]
+async fn initialize_declares_the_capabilities_that_the_entry_allows() {
+    for (keys, declared) in [
         (
-            "no_sampling",
+            "",
+            r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#,
+        ),
+        (
             "sampling = \"off\"\n",
             r#"{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}"#,
         ),
         (
-            "roots_only",
             "sampling = \"off\"\nelicitation = \"off\"\n",
             r#"{"roots":{"listChanged":true}}"#,
         ),
-    ];
-    let program = Program::fixture(&["--era", "legacy"]);
-    let config = entries
-        .map(|(id, keys, _)| program.entry(id) + "mgp = false\nmcpl = false\n" + keys)
-        .concat();
-    let kernel = Kernel::start(&config).await;
-    kernel.connected(&entries.map(|(id, ..)| id)).await;
-    let mut agent = scene::socket_agent(&kernel, "{}").await;
-    for (id, _, declared) in entries {
-        let frames = received(&mut agent, &format!("{id}:received")).await;
-        let hello = position(&frames, "initialize");
+    ] {
+        let frames = frames_to(keys).await;
+        let hello = &frames[position(&frames, "initialize")];
         let member = format!(r#""capabilities":{declared},"clientInfo""#);
-        assert!(frames[hello].contains(&member), "{id}: {}", frames[hello]);
-        let params = &parse(&frames[hello])["params"];
-        assert_eq!(params["protocolVersion"], NEWEST, "{id}");
-        let client = &params["clientInfo"];
-        assert_eq!(client["name"], "mgp", "{id}");
-        assert!(client["version"].is_string(), "{id}");
-        assert_eq!(frames[hello + 1], INITIALIZED, "{id}: {frames:#?}");
-        let times = frames.iter().filter(|frame| **frame == INITIALIZED);
-        assert_eq!(times.count(), 1, "{id}: {frames:#?}");
-        for method in ["tools/list", "resources/list", "prompts/list", "tools/call"] {
-            assert!(position(&frames, method) > hello + 1, "{id}: {method}");
-        }
+        assert!(hello.contains(&member), "{keys}: {hello}");
+    }
+}
+
+/// MCP-016: once, and before any request.
+#[tokio::test]
+async fn initialized_follows_the_answer_to_initialize() {
+    let frames = frames_to("").await;
+    let hello = position(&frames, "initialize");
+    assert_eq!(frames[hello + 1], INITIALIZED, "{frames:#?}");
+    let times = frames.iter().filter(|frame| **frame == INITIALIZED);
+    assert_eq!(times.count(), 1, "{frames:#?}");
+    for method in ["tools/list", "resources/list", "prompts/list", "tools/call"] {
+        assert!(position(&frames, method) > hello + 1, "{method}");
     }
 }
 
@@ -203,7 +217,7 @@ async fn pings_and_lists_are_answered_behind_calls_that_hang() {
 /// MCP-066, CMCP-046: of a server that declares nothing but tools nothing else is asked, whatever clients ask and the
 /// server reports, and no client hears of lists that are not offered.
 #[tokio::test]
-async fn what_a_server_does_not_declare_is_not_asked_of_it() {
+async fn server_is_sent_no_method_of_a_capability_it_does_not_declare() {
     let absent = ["logging", "prompts", "resources", "completions"];
     let flags = absent.map(|name| ["--without", name]).concat();
     let flags = [flags.as_slice(), &["--era", "legacy"]].concat();
@@ -367,11 +381,9 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// CMCP-033, CMCP-034, CMCP-035, CMCP-060: each call of a remote server is a POST of its own, all are under way at
-/// once, and answers find them in any order. The session of the answer to `initialize` is in every later request, with
-/// the version, and the GET stream opens in it.
-#[tokio::test]
-async fn each_call_of_a_remote_server_is_a_post_of_its_own_in_one_session() {
+/// Thirty calls at a remote server that answers them in any order: their answers, and the heads of all requests and
+/// streams.
+async fn thirty_remote_calls() -> (Vec<String>, Vec<String>, Vec<String>) {
     let upstream = Upstream::start(&["--era", "legacy"]).await;
     let kernel = Kernel::start(&remote_entry("it", &upstream.url())).await;
     kernel.connected(&["it"]).await;
@@ -381,15 +393,10 @@ async fn each_call_of_a_remote_server_is_a_post_of_its_own_in_one_session() {
         let call = json!({"name": "it:reverse", "arguments": {"n": 30}});
         ids.push(agent.start("tools/call", call).await);
     }
-    // Posts on connections of their own overtake each other; none is missing, and none came twice.
-    let mut came = Vec::new();
+    let mut answers = Vec::new();
     for id in &ids {
-        came.push(agent.answer_to(id).await.text());
+        answers.push(agent.answer_to(id).await.text());
     }
-    came.sort();
-    let mut expected: Vec<_> = (1..=30).map(|n| format!("came as number {n}")).collect();
-    expected.sort();
-    assert_eq!(came, expected);
     let (mut posts, mut streams): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     wait_until("the stream is opened", DEADLINE, async || {
         let told = counts(&mut agent, "it:received").await;
@@ -398,12 +405,44 @@ async fn each_call_of_a_remote_server_is_a_post_of_its_own_in_one_session() {
         !streams.is_empty()
     })
     .await;
-    let opened = posts
-        .iter()
-        .position(|head| header(head, "mcp-session-id").is_some());
-    let later = &posts[opened.expect("there is a session")..];
+    (answers, posts, streams)
+}
+
+/// Of these requests, those from the first one in a session on.
+fn in_session(posts: &[String]) -> &[String] {
+    let mut posts_in_session = posts.iter();
+    let opened = posts_in_session.position(|head| header(head, "mcp-session-id").is_some());
+    &posts[opened.expect("there is a session")..]
+}
+
+/// CMCP-033, CMCP-060: on connections of their own they overtake each other; none is missing, and none came twice.
+#[tokio::test]
+async fn each_call_to_a_remote_server_is_a_post_of_its_own() {
+    let (mut answers, posts, _) = thirty_remote_calls().await;
+    answers.sort();
+    let mut expected: Vec<_> = (1..=30).map(|n| format!("came as number {n}")).collect();
+    expected.sort();
+    assert_eq!(answers, expected);
+    assert!(in_session(&posts).len() > 30, "{}", posts.len());
+}
+
+/// CMCP-034.
+#[tokio::test]
+async fn get_stream_of_a_remote_server_opens_in_the_session_of_initialize() {
+    let (_, posts, streams) = thirty_remote_calls().await;
+    let session = header(&in_session(&posts)[0], "mcp-session-id");
+    assert!(session.is_some());
+    for head in &streams {
+        assert_eq!(header(head, "mcp-session-id"), session, "{head}");
+    }
+}
+
+/// CMCP-035: and every stream.
+#[tokio::test]
+async fn later_requests_to_a_remote_server_carry_session_and_version() {
+    let (_, posts, streams) = thirty_remote_calls().await;
+    let later = in_session(&posts);
     let session = header(&later[0], "mcp-session-id");
-    assert!(later.len() > 30, "{}", later.len());
     for head in later.iter().chain(&streams) {
         assert_eq!(header(head, "mcp-session-id"), session, "{head}");
         assert_eq!(header(head, "mcp-protocol-version"), Some(NEWEST), "{head}");

@@ -88,7 +88,7 @@ async fn a_servers_task_is_its_clients_alone_and_outlives_the_kernel() {
 
 /// What became of a call that its server made a task of is what the task says.
 #[tokio::test]
-async fn what_became_of_a_call_is_what_its_task_says() {
+async fn outcome_of_a_call_is_that_of_its_task() {
     let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
     kernel.connected(&["it"]).await;
     let mut client = client(&kernel);
@@ -119,7 +119,7 @@ async fn what_became_of_a_call_is_what_its_task_says() {
 
 /// What changes in a task of a server is told to who listens for it.
 #[tokio::test]
-async fn a_client_hears_of_a_servers_task() {
+async fn client_is_notified_of_a_task_of_a_server() {
     for flags in [&["--era", "modern"][..], &[]] {
         let entry = Program::fixture(flags).entry("it");
         let kernel = Kernel::start(&entry).await;
@@ -135,7 +135,7 @@ async fn a_client_hears_of_a_servers_task() {
 
 /// What changes in a task of the kernel is told to who listens for it.
 #[tokio::test]
-async fn a_client_hears_of_the_kernels_task() {
+async fn client_is_notified_of_a_task_of_the_kernel() {
     let kernel = Kernel::start(&legacy("")).await;
     kernel.connected(&["it"]).await;
     hears_the_end(&kernel, "slow", json!({"ms": 1000})).await;

@@ -16,7 +16,7 @@ const QUICK: &str = "backoff_base_ms = 20";
 /// MGP-147: whoever called is told that the outcome is unknown; the server comes back by itself and
 /// the next call, made at once, is answered by the new process.
 #[tokio::test]
-async fn a_server_that_dies_in_mid_call_says_so_and_comes_back() {
+async fn call_of_a_crashed_server_has_an_unknown_outcome_and_the_server_restarts() {
     let kernel = Kernel::start(&server("it", &[], QUICK)).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
@@ -135,7 +135,7 @@ async fn no_call_outlives_the_longest_time() {
 /// CMCP-070: an answer that comes after its call was given up goes to nobody, and the connection
 /// lives on.
 #[tokio::test]
-async fn an_answer_that_comes_too_late_goes_to_nobody() {
+async fn late_answer_is_dropped() {
     let kernel = Kernel::start(&server("it", &[], "call_timeout_secs = 1")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;

@@ -10,7 +10,7 @@ use crate::scene::{begin, echoes, entry, in_flight, in_state, owner, server, sho
 /// Servers come, go and change; the one whose entry stayed the same keeps its process and the call
 /// it is working on.
 #[tokio::test]
-async fn a_new_configuration_touches_only_what_changed() {
+async fn reload_restarts_only_changed_servers() {
     let same = server("same", &[], "");
     let servers = same.clone() + &server("gone", &[], "") + &server("changed", &[], "");
     let kernel = Kernel::start(&servers).await;
@@ -66,7 +66,7 @@ async fn a_broken_configuration_keeps_the_old_state_and_is_shown() {
 /// Point 4: what takes effect only when the kernel is started again is told while it runs, until it is taken
 /// back.
 #[tokio::test]
-async fn what_waits_for_a_restart_is_told() {
+async fn settings_that_need_a_restart_are_reported() {
     let listing =
         |size: u32| format!("[lists]\npage_size = {size}\n[discovery]\nembedding = \"off\"\n");
     let kernel = Kernel::start(&listing(10)).await;

@@ -112,7 +112,7 @@ async fn a_killed_kernel_leaves_no_orphans() {
 
 /// CMCP-083: an orderly end takes every process of every server, and is a success.
 #[tokio::test]
-async fn a_kernel_told_to_end_takes_its_servers_along() {
+async fn shutdown_ends_every_process_of_every_server() {
     let stubborn = server("stubborn", &["--ignore-term"], "stop_grace_ms = 200");
     let mut kernel = Kernel::start(&(server("tame", &[], "") + &stubborn)).await;
     kernel.connected(&["tame", "stubborn"]).await;
@@ -127,7 +127,7 @@ async fn a_kernel_told_to_end_takes_its_servers_along() {
 
 /// MGP-141: a call that hangs does not hold up the stop of its server for ever; it is told.
 #[tokio::test]
-async fn a_call_that_hangs_is_told_when_its_server_is_stopped() {
+async fn hanging_call_fails_when_its_server_is_stopped() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);

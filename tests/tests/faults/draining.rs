@@ -150,7 +150,7 @@ async fn restarts_under_load_fail_no_call() {
 
 /// Told to stop while it drains for a restart, a server stops, and calls that waited are told at once.
 #[tokio::test]
-async fn a_stop_during_a_restart_is_told_to_those_who_wait() {
+async fn stop_during_a_restart_fails_waiting_calls() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let (mut agent, mut operator) = (owner(&kernel).await, owner(&kernel).await);

@@ -86,7 +86,7 @@ async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
 
 /// A kernel whose socket is in use does nothing in its data folder before it ends.
 #[tokio::test]
-async fn a_kernel_whose_socket_is_in_use_opens_no_log() {
+async fn kernel_whose_socket_is_in_use_opens_no_data() {
     let kernel = Kernel::start("").await;
     let data = kernel.folder().join("new");
     let second = kernel.program(&["up"]);
@@ -184,7 +184,7 @@ async fn calling(socket: &Path, name: &str, tally: &Tally) {
 /// MGP-142: told to end, the kernel lets calls under way finish, at every door; the one that hangs
 /// is told so.
 #[tokio::test]
-async fn a_kernel_told_to_end_answers_every_call_under_way() {
+async fn shutdown_answers_every_in_flight_call() {
     let mut kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut at_doors = [

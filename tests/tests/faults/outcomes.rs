@@ -44,7 +44,7 @@ async fn refused(kernel: &Kernel, id: &str) -> String {
 
 /// A plain caller reads the outcome in the words and in `data`; whoever is told the id can ask about it.
 #[tokio::test]
-async fn a_call_lost_with_its_server_can_be_asked_about() {
+async fn outcome_of_a_lost_call_can_be_queried() {
     let kernel = Kernel::start(&server("it", &[], QUICK)).await;
     kernel.connected(&["it"]).await;
     let mut agent = http_agent(&kernel, "{}").await;
@@ -128,7 +128,7 @@ async fn an_mgp_caller_asks_about_its_own_calls() {
 /// What was answered is done, what a check kept back was not executed; an id that is misspelt or was never
 /// there is told as such.
 #[tokio::test]
-async fn what_ended_is_told_as_it_ended() {
+async fn outcome_of_an_ended_call_is_reported() {
     let kernel = Kernel::start(&server("it", &[], QUICK)).await;
     kernel.connected(&["it"]).await;
     let mut agent = http_agent(&kernel, "{}").await;
@@ -229,7 +229,7 @@ async fn a_lost_call_of_an_idempotent_tool_is_made_again() {
 
 /// An attempt that was lost may have taken effect, also where the next one finds the server away.
 #[tokio::test]
-async fn a_call_that_was_lost_and_could_not_be_made_again_is_not_said_to_be_unmade() {
+async fn lost_call_that_could_not_be_retried_has_an_unknown_outcome() {
     let slow_restart = "backoff_base_ms = 60000\n[servers.tools.slow]\nidempotent = true\n";
     let kernel = Kernel::start(&server("it", &[], slow_restart)).await;
     kernel.connected(&["it"]).await;

@@ -95,7 +95,7 @@ async fn a_server_that_is_down_is_found_when_it_is_back() {
 
 /// A call of a server that is down and stays so is told why, and that it was not made.
 #[tokio::test]
-async fn a_call_of_a_server_that_stays_down_is_told_why() {
+async fn call_of_a_server_that_stays_down_fails_with_the_reason() {
     let mut upstream = Upstream::start(&[]).await;
     let far = remote_entry("far", &upstream.url()) + "restart_policy = \"never\"\n";
     let kernel = Kernel::start(&far).await;
@@ -138,7 +138,7 @@ async fn a_server_that_comes_later_is_found() {
 
 /// HTTP+SSE of 2024-11-05 as the last way: it works, and its end is noticed like any other.
 #[tokio::test]
-async fn a_server_of_the_old_transport_works_and_its_end_is_told() {
+async fn http_sse_server_works_and_its_end_is_noticed() {
     let mut upstream = Upstream::start(&["--sse-only"]).await;
     let url = format!("http://127.0.0.1:{}/sse", upstream.port());
     let kernel = Kernel::start(&(remote_entry("old", &url) + QUICK)).await;

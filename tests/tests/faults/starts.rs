@@ -72,7 +72,7 @@ async fn a_start_has_a_time_of_its_own() {
 
 /// Who asks for a server that is just being started waits for it, and for nothing else: not to be greeted.
 #[tokio::test]
-async fn only_who_asks_for_a_slow_server_waits_for_it() {
+async fn slow_server_delays_only_its_own_calls() {
     let gate = Gate::default();
     let servers = entry("late", &gate.fixture(&[]), "") + &server("calm", &[], "");
     let kernel = Kernel::start(&servers).await;

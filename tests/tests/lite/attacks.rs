@@ -16,7 +16,7 @@ const PATHS: [&str; 4] = [
 
 /// LITE-077: no token, a forged one, two, one in the URL and one that was taken back open nothing, at any endpoint.
 #[tokio::test]
-async fn nobody_comes_in_without_a_token() {
+async fn request_without_a_valid_token_is_rejected() {
     let kernel = guarded("", &[]).await;
     let alice = token(&kernel, "alice").await;
     let mut forged = alice.clone();
@@ -81,7 +81,7 @@ async fn pages_of_others_are_403() {
 
 /// Bodies that are too long are 413, and those too deep are no harm; the door stays open.
 #[tokio::test]
-async fn long_and_deep_bodies_harm_nobody() {
+async fn long_and_deeply_nested_bodies_are_rejected() {
     let fixture = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("[limits]\nmax_frame_bytes = 65536\n{fixture}")).await;
     kernel.connected(&["it"]).await;

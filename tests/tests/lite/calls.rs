@@ -7,21 +7,74 @@ use serde_json::{Value, json};
 
 use crate::scene::{BASE, LiteClient, all, body, guarded, kernel, read, token, url};
 
-/// LITE-002, LITE-004, LITE-007, LITE-008, LITE-009, LITE-011, LITE-014, LITE-030, LITE-037, LITE-039, LITE-040,
-/// LITE-068: one POST calls a tool, without any session before; the answer says what kind it is, when and how long.
+/// LITE-002, LITE-037: with and without the base path.
 #[tokio::test]
-async fn one_post_calls_a_tool() {
+async fn call_is_one_post_of_json_rpc_at_each_path() {
     let kernel = kernel("", &[]).await;
     for path in ["calltools", "calltool", "rpc"] {
         for at in [format!("{BASE}/{path}"), format!("/{path}")] {
             let client = LiteClient::at(&kernel, &at);
             let said = client.call("it__echo", json!({"text": "ä"})).await;
             assert_eq!(said.status, StatusCode::OK, "{at}");
-            assert_eq!((said.text(), said.kind()), ("ä", "answer"));
-            assert_eq!(said.body["id"], "call-001");
-            assert!(!said.headers.contains_key("mcp-session-id"));
+            assert_eq!(said.body["jsonrpc"], "2.0", "{at}");
+            assert_eq!(said.text(), "ä");
+            assert!(said.meta().is_object(), "{said:?}");
         }
     }
+}
+
+/// LITE-004: find tools, call one, promise, check, cancel, stream.
+#[tokio::test]
+async fn each_pattern_of_interaction_is_served() {
+    let kernel = kernel("", &["--no-tasks"]).await;
+    let listed = LiteClient::at(&kernel, "/tools").post("{}").await;
+    assert!(listed.body.to_string().contains("it__echo"));
+    let client = LiteClient::new(&kernel);
+    let called = client.call("it__echo", json!({"text": "a"})).await;
+    assert_eq!(called.text(), "a");
+    let slow = client
+        .prefers("wait=0")
+        .call("it__test_slow", json!({"seconds": 30}))
+        .await;
+    let promise = slow.promise();
+    let checked = client.prefers("wait=0").redeem(&promise).await;
+    assert_eq!(checked.promise(), promise);
+    let cancel = json!({"promise": promise, "action": "cancel"});
+    assert_eq!(client.call("redeem", cancel).await.kind(), "answer");
+    let events = all(client.events("it__echo", json!({"text": "b"})).await).await;
+    assert_eq!(read(&events[0]).0, "done");
+}
+
+/// LITE-007: what does not fit its schema is in `errors_have_the_codes_of_json_rpc`.
+#[tokio::test]
+async fn arguments_reach_the_named_tool() {
+    let kernel = kernel("", &[]).await;
+    let client = LiteClient::new(&kernel);
+    let arguments = json!({"a": 1, "b": 2});
+    let said = client.call("it__test_structured", arguments).await;
+    assert_eq!(said.result()["structuredContent"]["sum"], 3);
+    assert!(said.result().get("resultType").is_none(), "{said:?}");
+}
+
+/// LITE-008.
+#[tokio::test]
+async fn result_says_which_type_of_response_it_is() {
+    let kernel = kernel("", &["--no-tasks"]).await;
+    let client = LiteClient::new(&kernel).prefers("wait=1");
+    for (tool, arguments, response_type) in [
+        ("it__echo", json!({"text": "b"}), "answer"),
+        ("it__test_error_handling", json!({}), "failure"),
+        ("it__test_slow", json!({"seconds": 30}), "promise"),
+    ] {
+        let said = client.call(tool, arguments).await;
+        assert_eq!(said.meta()["response_type"], response_type, "{said:?}");
+    }
+}
+
+/// LITE-009.
+#[tokio::test]
+async fn result_has_its_time_its_duration_and_the_version_of_the_server() {
+    let kernel = kernel("", &[]).await;
     let client = LiteClient::new(&kernel);
     let said = client.call("it__echo", json!({"text": "b"})).await;
     let timestamp = said.meta()["timestamp"].as_str().unwrap();
@@ -29,22 +82,56 @@ async fn one_post_calls_a_tool() {
         timestamp.starts_with("20") && timestamp.ends_with('Z'),
         "{timestamp}"
     );
-    assert!(said.meta()["processing_time_ms"].is_u64());
-    assert!(said.meta()["server_version"].is_string());
-    assert!(said.result().get("resultType").is_none(), "{said:?}");
-    for id in [json!(7), json!("é"), json!(-1)] {
+    assert!(said.meta()["processing_time_ms"].is_u64(), "{said:?}");
+    assert!(said.meta()["server_version"].is_string(), "{said:?}");
+}
+
+/// LITE-011.
+#[tokio::test]
+async fn final_result_is_an_answer() {
+    let kernel = kernel("", &[]).await;
+    let client = LiteClient::new(&kernel);
+    let said = client.call("it__echo", json!({"text": "b"})).await;
+    assert_eq!((said.kind(), said.text()), ("answer", "b"));
+    assert!(said.meta().get("promise_token").is_none(), "{said:?}");
+}
+
+/// LITE-014.
+#[tokio::test]
+async fn failed_tool_is_a_failure_and_no_error_of_the_protocol() {
+    let kernel = kernel("", &[]).await;
+    let client = LiteClient::new(&kernel);
+    let failed = client.call("it__test_error_handling", json!({})).await;
+    assert_eq!((failed.kind(), failed.status), ("failure", StatusCode::OK));
+    assert_eq!(failed.result()["isError"], true);
+    assert!(failed.body.get("error").is_none(), "{failed:?}");
+}
+
+/// LITE-040.
+#[tokio::test]
+async fn id_of_a_call_is_echoed() {
+    let kernel = kernel("", &[]).await;
+    let client = LiteClient::new(&kernel);
+    for id in [json!("call-001"), json!(7), json!("é"), json!(-1)] {
         let params = json!({"name": "it__echo", "arguments": {"text": "c"}});
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         assert_eq!(client.post(call.to_string()).await.body["id"], id);
     }
-    // The tool ran and failed: no error of the protocol.
-    let failed = client.call("it__test_error_handling", json!({})).await;
-    assert_eq!((failed.kind(), failed.status), ("failure", StatusCode::OK));
-    assert_eq!(failed.result()["isError"], true);
-    let structured = client
-        .call("it__test_structured", json!({"a": 1, "b": 2}))
-        .await;
-    assert_eq!(structured.result()["structuredContent"]["sum"], 3);
+}
+
+/// LITE-068.
+#[tokio::test]
+async fn there_are_no_sessions_and_no_subscriptions() {
+    let kernel = kernel("", &[]).await;
+    let client = LiteClient::new(&kernel);
+    let said = client.call("it__echo", json!({"text": "b"})).await;
+    assert!(!said.headers.contains_key("mcp-session-id"), "{said:?}");
+    for method in ["initialize", "resources/subscribe", "logging/setLevel"] {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
+        let said = client.post(body.to_string()).await;
+        assert_eq!(said.error()["code"], -32601, "{method}");
+        assert!(!said.headers.contains_key("mcp-session-id"), "{said:?}");
+    }
 }
 
 /// LITE-007, LITE-047 to LITE-051: arguments that do not fit are -32602 with their place; a server's error and one
@@ -80,7 +167,7 @@ async fn errors_have_the_codes_of_json_rpc() {
 /// LITE-049, LITE-052, LITE-077: a tool that is not there is -32601 with those that are; one that is denied reads
 /// the same, and its name is in no list and no suggestion.
 #[tokio::test]
-async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
+async fn unknown_tool_is_reported_with_the_available_ones_and_a_suggestion() {
     let kernel = guarded("", &[]).await;
     let client = LiteClient::new(&kernel).with_token(&token(&kernel, "alice").await);
     let said = client.call("it__ehco", json!({})).await;
@@ -126,7 +213,7 @@ async fn token_of(kernel: &Kernel, agent: &str) -> String {
 /// LITE-066: a body of `tools/call` that is good at `/mcp`, in either era and with the headers of a client there, is
 /// good here; what other ways of calling have is left aside.
 #[tokio::test]
-async fn a_body_that_is_good_at_mcp_is_good_here() {
+async fn tools_call_body_of_mcp_is_accepted() {
     let kernel = kernel("", &["--era", "dual"]).await;
     let modern = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
@@ -147,7 +234,7 @@ async fn a_body_that_is_good_at_mcp_is_good_here() {
 /// LITE-077: the call is in the audit log like any other, and counts for the agent's rate; a set is at a path of its
 /// own, and its token sees nothing else.
 #[tokio::test]
-async fn sets_records_and_rates_are_those_of_mcp() {
+async fn sets_audit_and_rate_limits_are_those_of_mcp() {
     let fixture = Program::fixture(&[]);
     let sections = "[limits]\nagent_calls_per_minute = 5\n[sets.few]\ntools = [\"it:echo\"]\n[agents.\"agent.pinned\"]\nset = \"few\"\n";
     let config = format!("{}{sections}{}", crate::scene::TOKENS, fixture.entry("it"));
@@ -195,7 +282,7 @@ async fn sets_records_and_rates_are_those_of_mcp() {
 
 /// LITE-001, LITE-071: what a server answers beside text comes through as it is, in one piece and in events alike.
 #[tokio::test]
-async fn both_ways_of_answering_say_the_same() {
+async fn answer_and_event_stream_carry_the_same_result() {
     let kernel = kernel("", &[]).await;
     let client = LiteClient::new(&kernel);
     for tool in ["it__test_multiple_content_types", "it__test_error_handling"] {

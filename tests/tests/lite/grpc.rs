@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 use self::client::{RpcClient, code, kind, promise, text};
 use crate::scene::{self, LiteClient};
 
-/// LITE-053, LITE-054, LITE-055, LITE-056, LITE-057, LITE-062, LITE-065: stubs that protoc made from the document's own text list, call and are
-/// refused; protoc reads the same fields in our bytes.
+/// LITE-053: to stubs that protoc made from the document's own text, as in all tests here.
 #[tokio::test]
-async fn a_client_made_from_the_documents_text_is_understood() {
+async fn get_tools_lists_the_tools_of_http() {
     let kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -39,7 +38,15 @@ async fn a_client_made_from_the_documents_text_is_understood() {
             as_doubles(&same["inputSchema"])
         );
     }
+}
 
+/// LITE-054, LITE-057.
+#[tokio::test]
+async fn call_tool_returns_an_answer_or_a_failure() {
+    let kernel = scene::kernel("", &[]).await;
+    let Some(mut client) = RpcClient::python(&kernel) else {
+        return;
+    };
     let answer = client.call("it__echo", json!({"text": "grüße"})).await;
     assert_eq!((kind(&answer), text(&answer)), ("ANSWER", "grüße"));
     // LITE-058: milliseconds since 1970, and how many it took.
@@ -54,13 +61,20 @@ async fn a_client_made_from_the_documents_text_is_understood() {
         .as_millis();
     assert!(now.abs_diff(timestamp) < 60_000, "{answer}");
     assert!(answer["meta"]["processing_time_ms"].as_i64().unwrap() < 30_000);
-    assert!(
-        answer["result"]["_meta"].get("response_type").is_none(),
-        "told once: {answer}"
-    );
+    let meta = &answer["result"]["_meta"];
+    assert!(meta.get("response_type").is_none(), "said once: {answer}");
 
     let failed = client.call("it__test_error_handling", json!({})).await;
     assert_eq!(kind(&failed), "FAILURE");
+}
+
+/// LITE-062.
+#[tokio::test]
+async fn unknown_tool_is_not_found_with_details() {
+    let kernel = scene::kernel("", &[]).await;
+    let Some(mut client) = RpcClient::python(&kernel) else {
+        return;
+    };
     let missing = client.call("it__ecko", json!({})).await;
     assert_eq!(code(&missing), "NOT_FOUND");
     assert_eq!(missing["error"]["message"], "Tool not found: it__ecko");
@@ -69,15 +83,18 @@ async fn a_client_made_from_the_documents_text_is_understood() {
         (&info["reason"], &info["domain"]),
         (&json!("TOOL_NOT_FOUND"), &json!("mcplite"))
     );
-    assert!(
-        info["available_tools"]
-            .as_str()
-            .unwrap()
-            .contains(r#""redeem""#),
-        "{info}"
-    );
+    let available = info["available_tools"].as_str().unwrap();
+    assert!(available.contains(r#""redeem""#), "{info}");
     assert_eq!(info["suggestion"], "Did you mean 'it__echo'?");
+}
 
+/// LITE-056: protoc finds every field of our bytes in the document's text.
+#[tokio::test]
+async fn messages_have_no_field_that_the_document_has_not() {
+    let kernel = scene::kernel("", &[]).await;
+    let Some(mut client) = RpcClient::python(&kernel) else {
+        return;
+    };
     let wire = json!({"op": "wire", "method": "CallTool", "message": "ToolResponse", "name": "it__echo", "arguments": {"text": "a"}});
     let decoded = client.ask(wire).await["text"].as_str().unwrap().to_owned();
     assert!(
@@ -115,7 +132,7 @@ fn as_doubles(value: &Value) -> Value {
 
 /// LITE-053: a client that knows nothing beforehand learns all from reflection, in both its versions; health is told.
 #[tokio::test]
-async fn reflection_and_health_are_there() {
+async fn reflection_and_health_services_are_offered() {
     let kernel = scene::guarded("", &[]).await;
     let token = scene::token(&kernel, "alice").await;
     let Some(mut stranger) = RpcClient::python(&kernel) else {
@@ -161,7 +178,7 @@ async fn reflection_and_health_are_there() {
 
 /// LITE-059: a promise is redeemed early and late by CallTool, and awaited by CallToolStream; one of HTTP is the same.
 #[tokio::test]
-async fn promises_are_redeemed_in_all_three_ways() {
+async fn promise_is_redeemed_by_call_stream_and_over_http() {
     let kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -198,7 +215,7 @@ async fn promises_are_redeemed_in_all_three_ways() {
 /// LITE-063, LITE-029: a promise comes before the caller's time is over; who refuses promises gets DEADLINE_EXCEEDED,
 /// and its call is taken back, as that of a client that goes.
 #[tokio::test]
-async fn a_deadline_is_kept() {
+async fn deadline_ends_a_call_or_makes_it_a_promise() {
     let kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -270,7 +287,7 @@ async fn streaming() -> Kernel {
 
 /// LITE-055, LITE-060: chunks are partial messages, and the last message has the whole result and its `meta`.
 #[tokio::test]
-async fn a_stream_ends_with_the_whole_result() {
+async fn stream_ends_with_the_whole_result_and_its_meta() {
     let kernel = streaming().await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -302,7 +319,7 @@ async fn a_stream_ends_with_the_whole_result() {
 
 /// LITE-013, LITE-076: what a tool asks is an ELICITATION, and the call made again with its continuation goes on.
 #[tokio::test]
-async fn what_a_tool_asks_is_answered() {
+async fn elicitation_of_a_tool_is_answered_by_a_second_call() {
     let kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -326,7 +343,7 @@ async fn what_a_tool_asks_is_answered() {
 
 /// LITE-075: an integer that no double holds is refused in both ways, and what is exact over HTTP stays exact.
 #[tokio::test]
-async fn integers_are_exact_or_refused() {
+async fn integer_that_no_double_holds_is_rejected() {
     let kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;
@@ -391,7 +408,7 @@ async fn grpc_js_calls_and_streams() {
 
 /// HTTP/2 over TLS is chosen in the handshake.
 #[tokio::test]
-async fn grpc_over_tls_is_the_same() {
+async fn grpc_is_served_over_tls() {
     let folder = tempfile::tempdir().unwrap();
     let entry = Program::fixture(&[]).entry("it");
     let (certificate, tls) = scene::certified(folder.path());

@@ -17,7 +17,7 @@ const CALL: &str = "mcplite.MCPLite/CallTool";
 
 /// LITE-077: forged, missing and doubled tokens, and the words of a browser, open nothing.
 #[tokio::test]
-async fn nobody_comes_in_without_a_token() {
+async fn request_without_a_valid_token_is_rejected() {
     let kernel = scene::guarded("", &[]).await;
     let alice = scene::token(&kernel, "alice").await;
     let Some(mut client) = RpcClient::python(&kernel) else {
@@ -109,7 +109,7 @@ async fn a_promise_is_redeemed_by_its_caller_only() {
 /// LITE-056, LITE-075: what is too long, too deep, compressed, twice there or no Struct at all is refused in the
 /// code that says so; nothing of it reaches a server.
 #[tokio::test]
-async fn what_is_no_good_message_is_refused() {
+async fn invalid_grpc_message_is_rejected_with_its_code() {
     let fixture = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("[limits]\nmax_frame_bytes = 65536\n{fixture}")).await;
     kernel.connected(&["it"]).await;
@@ -202,7 +202,7 @@ fn field(number: u8, payload: &[u8]) -> Vec<u8> {
 
 /// What speaks another HTTP, another verb or another gRPC is told in words of HTTP.
 #[tokio::test]
-async fn other_dialects_are_told_where_to_go() {
+async fn request_in_another_protocol_is_rejected_over_http() {
     let kernel = scene::kernel("", &[]).await;
     let mut client = HttpClient::new(&scene::url(&kernel, &format!("/{CALL}")));
     let told = async |client: &HttpClient| {
@@ -229,7 +229,7 @@ async fn other_dialects_are_told_where_to_go() {
 
 /// CVE-2023-44487: streams that are opened and reset at once cost their own connection, and no call goes on for them.
 #[tokio::test]
-async fn rapid_resets_harm_nobody() {
+async fn rapid_resets_are_limited_to_their_connection() {
     let mut kernel = scene::kernel("", &[]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
         return;

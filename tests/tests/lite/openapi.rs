@@ -187,7 +187,7 @@ async fn promises_and_questions_of_a_path_are_not_finished_and_lead_on() {
 /// LITE-077: a document names what its reader may call, all of it, and nothing else; a tool that is denied reads like
 /// one that is not there.
 #[tokio::test]
-async fn a_document_has_what_its_reader_may_call() {
+async fn openapi_document_lists_the_tools_its_reader_may_call() {
     let entry = Program::fixture(&["--tools", "60"]).entry("it");
     let set = "[sets.few]\ntools = [\"it:echo\"]\n";
     let discovery = "[discovery]\nembedding = \"off\"\n";

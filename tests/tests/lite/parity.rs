@@ -75,7 +75,7 @@ fn cases() -> Vec<Case> {
 
 /// LITE-001, LITE-061 to LITE-064, LITE-067: each case over both, and the page says what was seen.
 #[tokio::test]
-async fn both_bindings_answer_alike() {
+async fn http_and_grpc_bindings_answer_alike() {
     let fixture = Program::fixture(&[]).entry("it");
     let kernel = Kernel::with_config(&format!(
         "{TOKENS}[limits]\nmax_frame_bytes = 65536\n{fixture}"

@@ -6,46 +6,76 @@ use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::scene::{BASE, LiteClient, all, guarded, kernel, read, token};
+use crate::scene::{BASE, LiteClient, Said, all, guarded, kernel, read, token};
 
-/// LITE-004, LITE-012, LITE-016, LITE-018, LITE-021, LITE-026, LITE-072: a call that takes long is a promise, in time; redeemed early
-/// it is the same promise again, redeemed late the answer.
+/// A kernel that promises calls that take longer than 100 ms.
+async fn promising() -> Kernel {
+    kernel("[lite]\npromise_after_ms = 100\n", &["--no-tasks"]).await
+}
+
+/// The promise of a call that takes these seconds.
+async fn promised(client: &LiteClient, seconds: u32) -> Said {
+    let arguments = json!({"seconds": seconds, "label": "x"});
+    let said = client.call("it__slow_compute", arguments).await;
+    assert_eq!(said.kind(), "promise", "{said:?}");
+    said
+}
+
+/// LITE-012, LITE-016: and a quick one is answered.
 #[tokio::test]
-async fn a_long_call_is_promised_and_redeemed() {
-    let kernel = kernel("[lite]\npromise_after_ms = 100\n", &["--no-tasks"]).await;
+async fn long_call_is_promised_before_it_ends() {
+    let kernel = promising().await;
     let client = LiteClient::new(&kernel);
     let began = Instant::now();
-    let said = client
-        .call("it__slow_compute", json!({"seconds": 2, "label": "x"}))
-        .await;
+    let said = promised(&client, 2).await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(1900), "{took:?}");
+    assert!(!said.promise().is_empty());
+    let quick = client.call("it__echo", json!({"text": "q"})).await;
+    assert_eq!(quick.kind(), "answer");
+}
+
+/// LITE-072.
+#[tokio::test]
+async fn promise_says_when_it_completes_and_expires() {
+    let kernel = promising().await;
+    let said = promised(&LiteClient::new(&kernel), 2).await;
+    let meta = |name: &str| said.meta()[name].as_str().unwrap().to_owned();
     assert!(
-        began.elapsed() < Duration::from_millis(1900),
-        "{:?}",
-        began.elapsed()
+        meta("estimated_completion") < meta("expires_at"),
+        "{said:?}"
     );
-    let promise = said.promise();
-    let when = |name: &str| said.meta()[name].as_str().unwrap().to_owned();
-    assert!(when("estimated_completion") < when("expires_at"));
+    assert!(!meta("promise_token").is_empty());
     assert!(said.result().get("content").is_none(), "{said:?}");
-    let early = client.redeem(&promise).await;
-    assert_eq!(early.promise(), promise);
-    // Who waits for longer is answered in the same request.
+}
+
+/// LITE-026: before its end, as often as it is asked.
+#[tokio::test]
+async fn promise_that_is_redeemed_early_is_promised_again() {
+    let kernel = promising().await;
+    let client = LiteClient::new(&kernel);
+    let promise = promised(&client, 30).await.promise();
+    for _ in 0..2 {
+        assert_eq!(client.redeem(&promise).await.promise(), promise);
+    }
+}
+
+/// LITE-018: as long as it is stored, and in the same request where the caller waits.
+#[tokio::test]
+async fn promise_that_is_redeemed_late_is_the_answer() {
+    let kernel = promising().await;
+    let client = LiteClient::new(&kernel);
+    let promise = promised(&client, 1).await.promise();
     let late = client.prefers("wait=30").redeem(&promise).await;
     assert_eq!((late.kind(), late.text()), ("answer", "computed x"));
     assert_eq!(late.headers["preference-applied"], "wait=30");
-    let again = client.redeem(&promise).await;
-    assert_eq!(again.text(), "computed x", "as long as it is kept");
-    // One that is quick is answered at once.
-    assert_eq!(
-        client.call("it__echo", json!({"text": "q"})).await.kind(),
-        "answer"
-    );
+    assert_eq!(client.redeem(&promise).await.text(), "computed x");
 }
 
 /// LITE-016, LITE-063, LITE-074, RFC 7240: a caller says when it takes a promise, and that it takes none: then the call is
 /// cancelled when its time is over.
 #[tokio::test]
-async fn a_caller_says_how_long_it_waits() {
+async fn preference_of_the_caller_decides_when_a_call_is_promised() {
     let kernel = kernel("", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel);
     let slow = json!({"seconds": 30});
@@ -155,21 +185,48 @@ async fn tasks_of_servers_are_promises() {
     }
 }
 
-/// LITE-021, LITE-022, LITE-023, LITE-024, LITE-077: a promise is its caller's, in its view and for its time; whatever else is
-/// redeemed reads the same.
-#[tokio::test]
-async fn a_promise_is_for_its_caller_and_its_time() {
-    let sections = "[lite]\npromise_ttl_secs = 4\n[sets.few]\nservers = [\"it\"]\n";
+/// A promise of a call that takes a second, of alice, who is at a kernel that asks for tokens.
+async fn alices_promise(sections: &str) -> (Kernel, LiteClient, String, String) {
     let kernel = guarded(sections, &["--no-tasks"]).await;
     let alice = token(&kernel, "alice").await;
     let client = LiteClient::new(&kernel).with_token(&alice);
-    let bob = LiteClient::new(&kernel).with_token(&token(&kernel, "bob").await);
-    let at_set = LiteClient::at(&kernel, &format!("{BASE}/p/few/rpc")).with_token(&alice);
-    let said = client
-        .prefers("wait=0")
-        .call("it__slow_compute", json!({"seconds": 1, "label": "z"}))
-        .await;
-    let promise = said.promise();
+    let promise = promised(&client.prefers("wait=0"), 1).await.promise();
+    (kernel, client, alice, promise)
+}
+
+/// The error of every token that is not redeemed.
+async fn unknown_promise(client: &LiteClient) -> Value {
+    client.redeem("prom_a7b9c2d4e6f8").await.error().clone()
+}
+
+/// Neither redeems nor cancels it.
+async fn assert_not_redeemed(client: &LiteClient, token: &str) {
+    let unknown = unknown_promise(client).await;
+    assert_eq!(client.redeem(token).await.error(), &unknown, "{token}");
+    let cancel = json!({"promise": token, "action": "cancel"});
+    let cancelled = client.call("redeem", cancel).await;
+    assert_eq!(cancelled.error(), &unknown, "{token}");
+}
+
+/// LITE-023.
+#[tokio::test]
+async fn unknown_promise_is_rejected_as_an_invalid_parameter() {
+    let (_kernel, client, ..) = alices_promise("").await;
+    assert_eq!(unknown_promise(&client).await["code"], -32602);
+    for token in ["", "mgp1.", &"x".repeat(100_000)] {
+        assert_not_redeemed(&client, token).await;
+    }
+    for wrong in [json!({}), json!({"promise": 7}), json!({"promise": null})] {
+        let said = client.call("redeem", wrong).await;
+        assert_eq!(said.error()["code"], -32602, "{said:?}");
+    }
+}
+
+/// LITE-022: no part of a token can be changed, and it says nothing of the call.
+#[tokio::test]
+async fn forged_promise_is_rejected_as_unknown() {
+    let (_kernel, client, _, promise) = alices_promise("").await;
+    assert!(!promise.contains("slow_compute"), "{promise}");
     let mut forged = promise.clone();
     let middle = forged.len() / 2;
     let other = if &forged[middle..=middle] == "A" {
@@ -178,33 +235,38 @@ async fn a_promise_is_for_its_caller_and_its_time() {
         "A"
     };
     forged.replace_range(middle..=middle, other);
-    let unknown = bob.redeem("prom_a7b9c2d4e6f8").await.error().clone();
-    assert_eq!(unknown["code"], -32602);
-    for (who, token) in [
-        (&bob, promise.as_str()),
-        (&at_set, &promise),
-        (&client, &forged),
-        (&client, ""),
-        (&client, "mgp1."),
-        (&client, &"x".repeat(100_000)),
-    ] {
-        assert_eq!(who.redeem(token).await.error(), &unknown, "{token}");
-        let cancel = json!({"promise": token, "action": "cancel"});
-        assert_eq!(who.call("redeem", cancel).await.error(), &unknown);
-    }
-    for wrong in [json!({}), json!({"promise": 7}), json!({"promise": null})] {
-        assert_eq!(client.call("redeem", wrong).await.error()["code"], -32602);
-    }
-    let late = client.prefers("wait=10").redeem(&promise).await;
-    assert_eq!(late.text(), "computed z", "the one it was given to");
-    let over = async || client.redeem(&promise).await.body.get("error").is_some();
-    wait_until("its time is over", DEADLINE, over).await;
-    assert_eq!(client.redeem(&promise).await.error(), &unknown);
+    assert_not_redeemed(&client, &forged).await;
+    let own = client.prefers("wait=10").redeem(&promise).await;
+    assert_eq!(own.text(), "computed x");
 }
 
-/// LITE-024: who may call the tool no more cannot redeem what it promised.
+/// LITE-024, LITE-077: it is bound to its caller and the caller's view.
 #[tokio::test]
-async fn a_right_that_was_taken_back_takes_the_promise_along() {
+async fn promise_of_another_agent_or_set_is_unknown() {
+    let (kernel, client, alice, promise) = alices_promise("[sets.few]\nservers = [\"it\"]\n").await;
+    let bob = LiteClient::new(&kernel).with_token(&token(&kernel, "bob").await);
+    let at_set = LiteClient::at(&kernel, &format!("{BASE}/p/few/rpc")).with_token(&alice);
+    for other in [&bob, &at_set] {
+        assert_not_redeemed(other, &promise).await;
+    }
+    let own = client.prefers("wait=10").redeem(&promise).await;
+    assert_eq!(own.text(), "computed x");
+}
+
+/// LITE-021.
+#[tokio::test]
+async fn promise_expires() {
+    let (_kernel, client, _, promise) = alices_promise("[lite]\npromise_ttl_secs = 2\n").await;
+    let own = client.prefers("wait=10").redeem(&promise).await;
+    assert_eq!(own.text(), "computed x");
+    let expired = async || client.redeem(&promise).await.body.get("error").is_some();
+    wait_until("the promise to expire", DEADLINE, expired).await;
+    assert_not_redeemed(&client, &promise).await;
+}
+
+/// LITE-024.
+#[tokio::test]
+async fn promise_of_a_tool_that_was_denied_since_is_rejected() {
     let kernel = guarded("", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel).with_token(&token(&kernel, "alice").await);
     let said = client
@@ -223,9 +285,9 @@ async fn a_right_that_was_taken_back_takes_the_promise_along() {
     assert_eq!(refused.error()["code"], -32602, "{refused:?}");
 }
 
-/// LITE-030: a restart of the kernel loses no promise of what had ended, and says of the others that nobody knows.
+/// LITE-030: the outcome of one that had not ended is reported as unknown.
 #[tokio::test]
-async fn promises_outlive_the_kernel() {
+async fn promise_of_an_ended_call_survives_a_killed_kernel() {
     let kernel = kernel("", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel).prefers("wait=0");
     let done = client

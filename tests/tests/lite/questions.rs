@@ -146,7 +146,7 @@ async fn rounds_and_promised_calls_ask_as_well() {
 
 /// What MCP-lite has no words for is told, and its call does not wait for anybody.
 #[tokio::test]
-async fn a_server_that_wants_a_model_is_told_that_there_is_none() {
+async fn sampling_during_a_lite_call_is_rejected() {
     for (era, tool) in [
         ("legacy", "it__test_sampling"),
         ("modern", "it__test_input_required_result_sampling"),

@@ -1,10 +1,12 @@
 //! Server-sent events (§3.7, §4.3, A.4).
 
+use http::header::ACCEPT;
+use mgp_tests::harness::http::events::Event;
 use mgp_tests::harness::mgp::declaration;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use crate::scene::{LiteClient, all, kernel, read};
+use crate::scene::{LiteClient, all, body, kernel, read};
 
 /// A kernel in front of a server that streams.
 async fn streaming(sections: &str) -> Kernel {
@@ -17,47 +19,96 @@ async fn counted(watcher: &mut Agent) -> Value {
     watcher.call("it:count", json!({})).await.result()["structuredContent"].take()
 }
 
-/// LITE-004, LITE-027, LITE-028, LITE-041, LITE-043, LITE-044, LITE-046, LITE-073: chunks of a server are `message` events, in
-/// order and before `done`, which has the whole result besides `_meta`; a stream that is silent says that it is alive.
+/// The steps of a stream with three chunks.
+fn three_chunks() -> Value {
+    json!({"steps": [{"chunk": 0, "text": "a"}, {"chunk": 1, "text": "\u{e4}\n"}, {"chunk": 2, "text": "c", "done": true}]})
+}
+
+/// The events of that stream.
+async fn three_chunk_events(kernel: &Kernel) -> Vec<Event> {
+    let client = LiteClient::new(kernel);
+    all(client.events("it__stream", three_chunks()).await).await
+}
+
+/// LITE-041: at `/rpc` of the example as well, and otherwise the call is answered whole.
 #[tokio::test]
-async fn chunks_are_events_and_the_last_one_is_whole() {
-    let kernel = streaming("[lite]\nheartbeat_ms = 100\n").await;
+async fn call_is_streamed_only_where_events_are_accepted() {
+    let kernel = streaming("").await;
+    let events = three_chunk_events(&kernel).await;
+    assert!(events.len() > 1, "{events:?}");
     let client = LiteClient::new(&kernel);
-    let steps = json!([{"chunk": 0, "text": "a"}, {"ms": 400}, {"chunk": 1, "text": "\u{e4}\n"}, {"chunk": 2, "text": "c", "done": true}]);
-    let events = all(client.events("it__stream", json!({"steps": steps})).await).await;
-    let named = |name: &str| -> Vec<Value> {
-        let all = events.iter().map(read).filter(|(said, _)| *said == name);
-        all.map(|(_, data)| data).collect()
-    };
-    let parts: Vec<Value> = named("message");
-    let text = [
-        json!({"partial": "a"}),
-        json!({"partial": "\u{e4}\n"}),
-        json!({"partial": "c"}),
-    ];
-    assert_eq!(parts, text);
-    let beats = named("heartbeat");
-    assert!(
-        !beats.is_empty() && beats.iter().all(|beat| *beat == json!({})),
-        "{events:?}"
-    );
-    let (last, done) = read(events.last().unwrap());
-    assert_eq!(last, "done");
+    let plain = client.call("it__stream", three_chunks()).await;
+    assert_eq!(plain.text(), "a\u{e4}\nc");
+}
+
+/// LITE-039.
+#[tokio::test]
+async fn rpc_path_streams_a_call() {
+    let kernel = streaming("").await;
+    let client = LiteClient::at(&kernel, "/rpc");
+    let events = all(client.events("it__stream", three_chunks()).await).await;
+    assert_eq!(read(&events[0]), ("message", json!({"partial": "a"})));
+}
+
+/// LITE-027, LITE-043.
+#[tokio::test]
+async fn chunks_are_message_events_in_order_before_the_complete_one() {
+    let kernel = streaming("").await;
+    let events = three_chunk_events(&kernel).await;
+    let events: Vec<(&str, Value)> = events.iter().map(read).collect();
+    let (last, parts) = events.split_last().unwrap();
+    let texts = ["a", "\u{e4}\n", "c"];
+    let expected = texts.map(|text| ("message", json!({"partial": text})));
+    assert_eq!(parts, expected);
+    assert_eq!(last.0, "done");
+}
+
+/// LITE-028, LITE-044: and a caller that did not ask for MGP reads no member of it.
+#[tokio::test]
+async fn done_event_has_the_whole_result_and_its_meta() {
+    let kernel = streaming("").await;
+    let events = three_chunk_events(&kernel).await;
+    let (name, done) = read(events.last().unwrap());
+    assert_eq!(name, "done");
     assert_eq!(done["content"][0]["text"], "a\u{e4}\nc");
     assert_eq!(done["_meta"]["response_type"], "answer");
     assert!(done["_meta"]["timestamp"].is_string());
-    // Who did not ask for MGP reads no word of it.
     assert!(done.get("_mgp").is_none(), "{done}");
-    assert!(events.iter().all(|event| !event.data.contains('\n')));
+}
 
-    // Without events the same call is answered whole.
-    let plain = client.call("it__stream", json!({"steps": steps})).await;
-    assert_eq!(plain.text(), "a\u{e4}\nc");
+/// LITE-046.
+#[tokio::test]
+async fn silent_stream_sends_heartbeats() {
+    let kernel = streaming("[lite]\nheartbeat_ms = 100\n").await;
+    let client = LiteClient::new(&kernel);
+    let steps =
+        json!([{"chunk": 0, "text": "a"}, {"ms": 400}, {"chunk": 1, "text": "b", "done": true}]);
+    let events = all(client.events("it__stream", json!({"steps": steps})).await).await;
+    let events: Vec<(&str, Value)> = events.iter().map(read).collect();
+    assert_eq!(events[0].0, "message");
+    assert_eq!(events[1], ("heartbeat", json!({})));
+    assert_eq!(events.last().unwrap().0, "done");
+}
+
+/// LITE-073.
+#[tokio::test]
+async fn stream_is_written_as_in_the_example() {
+    let kernel = streaming("").await;
+    let mut client = LiteClient::new(&kernel);
+    client.http.set(ACCEPT, "text/event-stream");
+    let call = body("it__stream", three_chunks(), json!({}));
+    let text = client.http.post(call).await.text().await;
+    let chunk = "event: message\ndata: {\"partial\":\"a\"}\n\n";
+    assert!(text.contains(chunk), "{text}");
+    let done = text.rsplit("event: ").next().unwrap();
+    assert!(done.starts_with("done\ndata: {"), "{text}");
+    assert!(done.ends_with("}\n\n"), "{text}");
+    assert_eq!(done.lines().count(), 3, "{text}");
 }
 
 /// LITE-045: what goes wrong in the middle of a stream is its last event, an error object.
 #[tokio::test]
-async fn a_stream_that_fails_ends_with_an_error() {
+async fn failed_stream_ends_with_an_error_event() {
     let kernel = streaming("").await;
     let client = LiteClient::new(&kernel);
     let unknown = all(client.events("it__nosuch", json!({})).await).await;
@@ -101,7 +152,7 @@ async fn closing_the_connection_cancels_the_call() {
 /// LITE-060: a reader that does not read holds up nobody, and the server is told to pause; what it reads in the end
 /// is in order, and its result whole.
 #[tokio::test]
-async fn a_reader_that_does_not_read_holds_up_nobody() {
+async fn slow_reader_delays_no_other_call_and_pauses_the_server() {
     let kernel = streaming("").await;
     let sleeping = LiteClient::new(&kernel);
     let steps = json!([{"flood": 20_000, "bytes": 300}, {"ms": 1}]);

@@ -47,7 +47,7 @@ fn observed(verdicts: &Value) -> String {
 /// MCPL-093, MCPL-130: while a server behind an inference has not answered, nothing of it reaches who observes the
 /// channel: no part at all, and the whole only as the server left it, or not.
 #[tokio::test]
-async fn nothing_reaches_an_observer_before_the_verdict() {
+async fn outgoing_text_is_withheld_from_observers_until_the_blocking_hook_answers() {
     let verdict = |text: &str| json!({"result": {"featureSet": "on", "modifiedResponse": text}});
     let refused = json!({"error": {"code": -1, "message": "no"}});
     let unchanged = json!({"result": {"featureSet": "on"}});
@@ -92,7 +92,7 @@ async fn nothing_reaches_an_observer_before_the_verdict() {
 
 /// MCPL-099: a server that is asked before an inference gets none of its own meanwhile, and may ask again afterwards.
 #[tokio::test]
-async fn who_is_asked_before_an_inference_gets_none_meanwhile() {
+async fn inference_of_a_server_is_rejected_while_its_hook_is_pending() {
     let declared = json!({
         "version": "0.4", "inferenceRequest": {"streaming": true}, "contextHooks": {"beforeInference": true},
         "featureSets": {"on": {"description": "d", "uses": ["contextHooks.beforeInference", "inferenceRequest"]}},
@@ -121,7 +121,7 @@ async fn who_is_asked_before_an_inference_gets_none_meanwhile() {
 /// MCPL-091, MCPL-097: 10 MiB that a server would add to a context are left out, those that fit are taken, and the
 /// server is called as before.
 #[tokio::test]
-async fn ten_mebibytes_for_a_context_are_left_out() {
+async fn injections_beyond_the_byte_limit_are_left_out() {
     let declared = json!({
         "version": "0.4", "contextHooks": {"beforeInference": true},
         "featureSets": {"on": {"description": "d", "uses": ["contextHooks.beforeInference"]}},

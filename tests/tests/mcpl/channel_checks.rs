@@ -119,7 +119,7 @@ async fn assert_refused(host: &Host, chat: &mut Driver, channel: &str, who: &str
 /// MCPL-158: a grant of one tool, a set with one tool, a feature set that the agent disabled or a scope that it closed: whatever
 /// keeps an agent from publishing keeps it from every other method of channels, and from what comes and goes there.
 #[tokio::test]
-async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
+async fn every_channel_method_is_denied_to_an_agent_that_may_not_publish() {
     let (kernel, mut chat) = start_kernel().await;
     for command in [
         &["agents", "add", "al"][..],
@@ -174,7 +174,7 @@ async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
 /// MCPL-130: what the scopes let through, every method does; what they do not, none does: a channel that a server opens outside of
 /// them is closed again, and nobody is given it.
 #[tokio::test]
-async fn each_method_of_channels_holds_to_the_scopes() {
+async fn every_channel_method_applies_the_scopes() {
     let (kernel, mut chat) = start_kernel().await;
     let host = Host::start(&kernel).await;
     for method in remote_requests::methods_with_check(MethodCheck::Channel) {

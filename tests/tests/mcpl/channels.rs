@@ -3,9 +3,9 @@
 use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
-use crate::scene::{Driver, Host, VERSION, answering, host};
+use crate::scene::{Driver, Host, VERSION, answering, host, server};
 
-/// A bridge to a chat.
+/// A server that bridges to a chat, and declares everything about channels.
 fn bridge() -> Program {
     let set = |uses: &str| json!({"description": "d", "uses": [uses], "scoped": true});
     let declared = json!({
@@ -60,7 +60,64 @@ way = "in"
 pattern = "(?i)damn"
 "##;
 
-async fn bridged() -> Kernel {
+/// The servers `chat`, `mail` and `off` (whose sets are not enabled), and an agent that is an MCPL host.
+struct Bridged {
+    kernel: Kernel,
+    host: Host,
+    chat: Driver,
+    mail: Driver,
+    off: Driver,
+}
+
+impl Bridged {
+    async fn start() -> Self {
+        let kernel = start_kernel().await;
+        Self {
+            host: Host::start(&kernel).await,
+            chat: Driver::at(&kernel, "chat").await,
+            mail: Driver::at(&kernel, "mail").await,
+            off: Driver::at(&kernel, "off").await,
+            kernel,
+        }
+    }
+
+    /// With four channels of `chat`, and one of the same id at each of the others.
+    async fn with_channels() -> Self {
+        let mut bridged = Self::start().await;
+        let answer = bridged.chat.ask("channels/register", four_channels()).await;
+        assert!(answer.get("result").is_some(), "{answer}");
+        let same = json!({"channels": [channel("discord:#general", "bidirectional")]});
+        for driver in [&mut bridged.mail, &mut bridged.off] {
+            let answer = driver.ask("channels/register", same.clone()).await;
+            assert!(answer.get("result").is_some(), "{answer}");
+        }
+        bridged
+    }
+
+    /// The answer to a request to publish this text.
+    async fn publish(&self, to: &str, text: &str) -> Value {
+        let params =
+            json!({"conversationId": "conv_1", "channelId": to, "stream": false, "content": text});
+        self.host.request("channels/publish", params).await
+    }
+
+    fn send_chunk(&self, to: &str, delta: &str) {
+        let params = json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": delta});
+        self.host.tell("channels/outgoing/chunk", params);
+    }
+
+    fn send_complete(&self, to: &str, text: &str) {
+        let params = json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": text});
+        self.host.tell("channels/outgoing/complete", params);
+    }
+
+    /// The ids of the channels that the agent is shown.
+    async fn listed(&self) -> Vec<String> {
+        ids(&self.host.request("channels/list", json!({})).await)
+    }
+}
+
+async fn start_kernel() -> Kernel {
     let servers = [
         bridge().entry("chat"),
         bridge().entry("mail"),
@@ -72,11 +129,20 @@ async fn bridged() -> Kernel {
     kernel
 }
 
-fn ids(listed: &Value) -> Vec<&str> {
+fn four_channels() -> Value {
+    json!({"channels": [
+        channel("discord:#general", "bidirectional"),
+        channel("discord:#dev", "outbound"),
+        channel("discord:#admin-x", "bidirectional"),
+        channel("discord:#in", "inbound"),
+    ]})
+}
+
+fn ids(listed: &Value) -> Vec<String> {
     let channels = listed["result"]["channels"].as_array().unwrap();
     channels
         .iter()
-        .map(|channel| channel["id"].as_str().unwrap())
+        .map(|channel| channel["id"].as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -84,137 +150,124 @@ fn text(text: &str) -> Value {
     json!([{"type": "text", "text": text}])
 }
 
-/// MCPL-021, MCPL-022, MCPL-023, MCPL-025, MCPL-026, MCPL-114, MCPL-115, MCPL-116, MCPL-117, MCPL-118, MCPL-119, MCPL-122, MCPL-123, MCPL-124, MCPL-125, MCPL-130,
-/// MCPL-131, MCPL-132, MCPL-133, MCPL-134, MCPL-146, MCPL-147, MCPL-158: out.
-#[tokio::test]
-async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
-    let kernel = bridged().await;
-    let host = Host::start(&kernel).await;
-    let (mut chat, mut mail) = (
-        Driver::at(&kernel, "chat").await,
-        Driver::at(&kernel, "mail").await,
-    );
-    let mut off = Driver::at(&kernel, "off").await;
-    registered(&host, &mut chat, [&mut mail, &mut off]).await;
-
-    let publish = |to: &str, text: &str| {
-        host.request(
-            "channels/publish",
-            json!({"conversationId": "conv_1", "channelId": to, "stream": false, "content": text}),
-        )
-    };
-    let answer = publish("chat:discord:#general", "Hello sk-123").await;
-    assert_eq!(
-        answer["result"],
-        json!({"delivered": true, "messageId": "dmsg_9"}),
-        "{answer}"
-    );
-    let heard = chat.hears("channels/publish", 1).await;
-    assert_eq!(heard[0]["params"]["channelId"], "discord:#general");
-    assert_eq!(heard[0]["params"]["content"], text("Hello [key]"));
-    let conversation = heard[0]["params"]["conversationId"].clone();
-    assert_ne!(conversation, "conv_1");
-    host.tell(
-        "channels/publish",
-        json!({"conversationId": "conv_1", "content": text("to the default")}),
-    );
-    let heard = chat.hears("channels/publish", 2).await;
-    assert!(heard[1].get("id").is_none(), "{heard:?}");
-    assert_eq!(heard[1]["params"]["channelId"], "discord:#dev");
-    assert_eq!(heard[1]["params"]["conversationId"], conversation);
-
-    for (to, code) in [
-        ("chat:discord:#admin-x", -32017),
-        ("chat:discord:#in", -32017),
-        ("off:discord:#general", -32017),
-        ("thinking", -32017),
-        ("ui", -32017),
-        ("chat:discord:#none", -32023),
-        ("discord:#general", -32023),
-        ("nobody:discord:#general", -32023),
-    ] {
-        let answer = publish(to, "x").await;
-        assert_eq!(answer["error"]["code"], code, "{to}: {answer}");
-        assert_eq!(answer["error"]["data"]["channelId"], to);
-    }
-
-    observed(&host, &mut chat, [&mut mail, &mut off], &conversation).await;
-
-    // An agent that wants less has less.
-    host.tell(
-        "featureSets/update",
-        json!({"scopes": {"chat.channels.publish": {"blacklist": ["discord:#general"]}}}),
-    );
-    let answer = publish("chat:discord:#general", "x").await;
-    assert_eq!(answer["error"]["code"], -32017, "{answer}");
-
-    // One without MCPL that was given the tool.
-    let mut plain = kernel.http_agent(None);
-    plain.initialize(VERSION, "{}").await;
-    let answer = plain
-        .call(
-            "mgp_channels_publish",
-            json!({"channelId": "chat:discord:#dev", "content": "hi"}),
-        )
-        .await;
-    assert!(
-        answer.frame.contains(r#""delivered":true"#),
-        "{}",
-        answer.frame
-    );
-    let heard = chat.hears("channels/publish", 3).await;
-    assert_ne!(heard[2]["params"]["conversationId"], conversation);
-    let gone = json!({"removed": ["discord:#dev", "never"], "updated": [channel("discord:#in", "bidirectional")]});
-    chat.tell("channels/changed", gone).await;
-    let told = host.hears("channels/changed").await;
-    assert_eq!(told["removed"], json!(["chat:discord:#dev"]), "{told}");
-    assert_eq!(
-        publish("chat:discord:#dev", "x").await["error"]["code"],
-        -32023
-    );
-    let records = kernel.mgp(&["audit", "find", "--json"]).await;
-    let records = String::from_utf8_lossy(&records.stdout);
-    assert!(!records.contains("Hello"), "{records}");
+/// How many messages about channels reached the server.
+async fn count_channel_messages(driver: &mut Driver) -> usize {
+    let heard = driver.heard().await;
+    let methods = heard.iter().filter_map(|heard| heard["method"].as_str());
+    methods
+        .filter(|method| method.starts_with("channels/"))
+        .count()
 }
 
-/// What servers have reaches agents by names that cannot meet.
-async fn registered(host: &Host, chat: &mut Driver, [mail, off]: [&mut Driver; 2]) {
-    let all = json!([
-        channel("discord:#general", "bidirectional"),
-        channel("discord:#dev", "outbound"),
-        channel("discord:#admin-x", "bidirectional"),
-        channel("discord:#in", "inbound"),
-    ]);
-    let answer = chat
-        .ask("channels/register", json!({"channels": all}))
-        .await;
+/// MCPL-021, MCPL-117.
+#[tokio::test]
+async fn register_request_is_acknowledged_and_fills_the_registry() {
+    let mut bridged = Bridged::start().await;
+    let answer = bridged.chat.ask("channels/register", four_channels()).await;
     assert_eq!(
-        answer["result"]["registered"].as_array().unwrap().len(),
-        4,
+        answer["result"]["registered"],
+        json!([
+            "discord:#general",
+            "discord:#dev",
+            "discord:#admin-x",
+            "discord:#in"
+        ]),
         "{answer}"
     );
-    let told = host.hears("channels/changed").await;
-    assert_eq!(told["added"].as_array().unwrap().len(), 4, "{told}");
-    for driver in [&mut *mail, off] {
-        let same = json!({"channels": [channel("discord:#general", "bidirectional")]});
-        driver.ask("channels/register", same).await;
-    }
-    // What nobody may publish to or observe, nobody is told of.
-    let told = host.hears("channels/changed").await;
-    assert_eq!(told["added"][0]["id"], "mail:discord:#general", "{told}");
-    // Too many are none, and take no other one away.
+    let changed = bridged.host.hears("channels/changed").await;
+    assert_eq!(changed["added"].as_array().unwrap().len(), 4, "{changed}");
+    let all = [
+        "chat:discord:#admin-x",
+        "chat:discord:#dev",
+        "chat:discord:#general",
+        "chat:discord:#in",
+    ];
+    assert_eq!(bridged.listed().await, all);
+
+    // Too many are rejected as a whole, and evict none.
     let many: Vec<Value> = (0..5000)
         .map(|n| channel(&n.to_string(), "inbound"))
         .collect();
-    let answer = mail
+    let answer = bridged
+        .chat
         .ask("channels/register", json!({"channels": many}))
         .await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    let listed = mail.ask("channels/list", json!({})).await;
-    assert_eq!(ids(&listed), ["discord:#general"]);
+    assert_eq!(bridged.listed().await, all);
+}
 
-    // The agent knows both of one id apart, and none of a server whose sets are off.
-    let listed = host.request("channels/list", json!({})).await;
+/// MCPL-116.
+#[tokio::test]
+async fn channel_descriptor_reaches_the_agent_unchanged_but_for_its_id() {
+    let mut bridged = Bridged::start().await;
+    let general = channel("discord:#general", "bidirectional");
+    let all = json!({"channels": [general]});
+    bridged.chat.ask("channels/register", all).await;
+    let mut qualified = general.clone();
+    qualified["id"] = json!("chat:discord:#general");
+    let changed = bridged.host.hears("channels/changed").await;
+    assert_eq!(changed["added"], json!([qualified]));
+    let listed = bridged.host.request("channels/list", json!({})).await;
+    assert_eq!(listed["result"]["channels"], json!([qualified]));
+
+    // The same id again replaces the descriptor: it is unique in the connection.
+    let mut renamed = general;
+    renamed["label"] = json!("renamed");
+    bridged
+        .chat
+        .ask("channels/register", json!({"channels": [renamed]}))
+        .await;
+    let listed = bridged.host.request("channels/list", json!({})).await;
+    assert_eq!(listed["result"]["channels"][0]["label"], "renamed");
+    assert_eq!(ids(&listed), ["chat:discord:#general"]);
+}
+
+/// MCPL-022, MCPL-118.
+#[tokio::test]
+async fn channels_changed_adds_removes_and_updates_channels() {
+    let mut bridged = Bridged::with_channels().await;
+    for server in ["chat", "mail"] {
+        let changed = bridged.host.hears("channels/changed").await;
+        let first = changed["added"][0]["id"].as_str().unwrap();
+        assert!(first.starts_with(server), "{changed}");
+    }
+    let inbound = bridged.publish("chat:discord:#in", "x").await;
+    assert_eq!(inbound["error"]["code"], -32017, "{inbound}");
+
+    let changes = json!({
+        "added": [channel("discord:#new", "outbound")],
+        "removed": ["discord:#dev", "never"],
+        "updated": [channel("discord:#in", "bidirectional")],
+    });
+    bridged.chat.tell("channels/changed", changes).await;
+    let changed = bridged.host.hears("channels/changed").await;
+    assert_eq!(changed["added"][0]["id"], "chat:discord:#new", "{changed}");
+    assert_eq!(changed["removed"], json!(["chat:discord:#dev"]));
+    let removed = bridged.publish("chat:discord:#dev", "x").await;
+    assert_eq!(removed["error"]["code"], -32023, "{removed}");
+    for to in ["chat:discord:#in", "chat:discord:#new"] {
+        let delivered = bridged.publish(to, "x").await;
+        assert_eq!(delivered["result"]["delivered"], true, "{to}: {delivered}");
+    }
+}
+
+/// MCPL-023, MCPL-119.
+#[tokio::test]
+async fn channels_list_returns_to_a_server_its_own_channels_only() {
+    let mut bridged = Bridged::with_channels().await;
+    let listed = bridged.mail.ask("channels/list", json!({})).await;
+    let own = channel("discord:#general", "bidirectional");
+    assert_eq!(listed["result"]["channels"], json!([own]), "{listed}");
+    let listed = bridged.chat.ask("channels/list", json!({})).await;
+    assert_eq!(ids(&listed).len(), 4, "{listed}");
+    // The other direction: to the agent, those of all servers that it may use.
+    assert_eq!(bridged.listed().await.len(), 5);
+}
+
+/// MCPL-158: see also `channel_checks`.
+#[tokio::test]
+async fn same_channel_id_of_two_servers_is_two_channels() {
+    let mut bridged = Bridged::with_channels().await;
     let known = [
         "chat:discord:#admin-x",
         "chat:discord:#dev",
@@ -222,71 +275,333 @@ async fn registered(host: &Host, chat: &mut Driver, [mail, off]: [&mut Driver; 2
         "chat:discord:#in",
         "mail:discord:#general",
     ];
-    assert_eq!(ids(&listed), known);
+    assert_eq!(bridged.listed().await, known);
+    bridged.publish("mail:discord:#general", "x").await;
+    let published = bridged.mail.heard_of("channels/publish").await;
+    assert_eq!(published[0]["params"]["channelId"], "discord:#general");
+    assert_eq!(count_channel_messages(&mut bridged.chat).await, 0);
+    assert_eq!(count_channel_messages(&mut bridged.off).await, 0);
 }
 
-/// What an agent writes is told to who observes it.
-async fn observed(
-    host: &Host,
-    chat: &mut Driver,
-    [mail, off]: [&mut Driver; 2],
-    conversation: &Value,
-) {
-    // Parts go out where nothing is moderated; where something is, the whole does.
-    let chunk = |to: &str| {
-        host.tell("channels/outgoing/chunk", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": "sk-"}));
+/// MCPL-125.
+#[tokio::test]
+async fn publish_request_returns_the_servers_receipt() {
+    let mut bridged = Bridged::with_channels().await;
+    let answer = bridged.publish("chat:discord:#dev", "Hello").await;
+    assert_eq!(
+        answer["result"],
+        json!({"delivered": true, "messageId": "dmsg_9"}),
+        "{answer}"
+    );
+    let published = bridged.chat.heard_of("channels/publish").await;
+    assert_eq!(published.len(), 1);
+    assert!(published[0].get("id").is_some(), "{published:?}");
+    assert_eq!(published[0]["params"]["content"], text("Hello"));
+    // The server has its own id of the agent's conversation.
+    assert_ne!(published[0]["params"]["conversationId"], "conv_1");
+    let records = bridged.kernel.mgp(&["audit", "find", "--json"]).await;
+    let records = String::from_utf8_lossy(&records.stdout);
+    assert!(records.contains("channels/publish"), "{records}");
+    assert!(!records.contains("Hello"), "{records}");
+}
+
+/// MCPL-124, MCPL-026: as a notification it stays one, and both ways keep the conversation.
+#[tokio::test]
+async fn publish_notification_is_forwarded_as_a_notification() {
+    let mut bridged = Bridged::with_channels().await;
+    let params = json!({"conversationId": "conv_1", "channelId": "chat:discord:#dev", "stream": false, "content": text("noted")});
+    bridged.host.tell("channels/publish", params);
+    let published = bridged.chat.hears("channels/publish", 1).await;
+    assert!(published[0].get("id").is_none(), "{published:?}");
+    assert_eq!(published[0]["params"]["channelId"], "discord:#dev");
+    assert_eq!(published[0]["params"]["content"], text("noted"));
+    let conversation = &published[0]["params"]["conversationId"];
+    bridged.publish("chat:discord:#general", "x").await;
+    let published = bridged.chat.hears("channels/publish", 2).await;
+    assert!(published[1].get("id").is_some(), "{published:?}");
+    assert_eq!(published[1]["params"]["conversationId"], *conversation);
+}
+
+/// MCPL-147: the route is the operator's, and no method of servers changes it.
+#[tokio::test]
+async fn publish_without_a_channel_goes_to_the_configured_default() {
+    let mut bridged = Bridged::with_channels().await;
+    let params = json!({"conversationId": "conv_1", "content": text("to the default")});
+    bridged.host.tell("channels/publish", params);
+    let published = bridged.chat.hears("channels/publish", 1).await;
+    assert_eq!(published[0]["params"]["channelId"], "discord:#dev");
+    assert_eq!(count_channel_messages(&mut bridged.mail).await, 0);
+    assert_eq!(count_channel_messages(&mut bridged.off).await, 0);
+    let own = json!({"channelId": "discord:#general", "defaultOutgoing": "discord:#general"});
+    let answer = bridged.mail.ask("channels/publish", own).await;
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+}
+
+/// MCPL-114.
+#[tokio::test]
+async fn only_declared_channel_capabilities_are_used() {
+    let set = |uses: &str| json!({"description": "d", "uses": [uses]});
+    let declaring = |channels: Value| {
+        let sets = json!({"out": set("channels.publish"), "seen": set("channels.observe")});
+        server(&json!({"version": "0.4", "channels": channels, "featureSets": sets}))
     };
-    [
+    let servers = [
+        declaring(json!({"register": true, "observe": true})).entry("observer"),
+        declaring(json!({"register": true, "publish": true})).entry("publisher"),
+        declaring(json!({"publish": true, "observe": true})).entry("unregistered"),
+        "[mcpl.servers.observer]\nenable = [\"*\"]\n[mcpl.servers.publisher]\nenable = [\"*\"]\n\
+         [mcpl.servers.unregistered]\nenable = [\"*\"]\n"
+            .to_owned(),
+    ];
+    let kernel = Kernel::start(&servers.concat()).await;
+    kernel
+        .connected(&["observer", "publisher", "unregistered"])
+        .await;
+    let host = Host::start(&kernel).await;
+    let declared = json!({"register": true, "publish": true, "observe": true, "lifecycle": true, "streaming": true});
+    assert_eq!(host.declared()["channels"], declared);
+
+    let all = json!({"channels": [channel("a", "bidirectional")]});
+    let mut observer = Driver::at(&kernel, "observer").await;
+    let mut publisher = Driver::at(&kernel, "publisher").await;
+    let mut unregistered = Driver::at(&kernel, "unregistered").await;
+    for driver in [&mut observer, &mut publisher] {
+        let answer = driver.ask("channels/register", all.clone()).await;
+        assert_eq!(answer["result"]["registered"], json!(["a"]), "{answer}");
+    }
+    let answer = unregistered.ask("channels/register", all).await;
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    let answer = host
+        .request(
+            "channels/publish",
+            json!({"channelId": "observer:a", "content": "x"}),
+        )
+        .await;
+    assert_eq!(answer["error"]["code"], -32017, "{answer}");
+    let open = json!({"type": "discord", "address": {}, "serverId": "observer"});
+    let answer = host.request("channels/open", open).await;
+    assert_eq!(answer["error"]["code"], -32024, "{answer}");
+    for to in ["publisher:a", "observer:a"] {
+        host.tell("channels/outgoing/chunk", json!({"inferenceId": "i", "conversationId": "c", "channelId": to, "index": 0, "delta": "x"}));
+        host.tell(
+            "channels/outgoing/complete",
+            json!({"inferenceId": "i", "conversationId": "c", "channelId": to, "content": "x"}),
+        );
+    }
+    // Neither streams, and one of them observes.
+    observer.hears("channels/outgoing/complete", 1).await;
+    assert_eq!(count_channel_messages(&mut observer).await, 1);
+    assert_eq!(count_channel_messages(&mut publisher).await, 0);
+}
+
+/// MCPL-115.
+#[tokio::test]
+async fn server_without_enabled_channel_sets_has_no_part_in_channels() {
+    let mut bridged = Bridged::with_channels().await;
+    let listed = bridged.listed().await;
+    assert!(
+        !listed.iter().any(|id| id.starts_with("off:")),
+        "{listed:?}"
+    );
+    let answer = bridged.publish("off:discord:#general", "x").await;
+    assert_eq!(answer["error"]["code"], -32017, "{answer}");
+    bridged.send_chunk("off:discord:#general", "x");
+    bridged.send_chunk("thinking", "hmm");
+    bridged.send_complete("off:discord:#general", "x");
+    // The set for thinking is enabled at one server alone.
+    bridged.chat.hears("channels/outgoing/chunk", 1).await;
+    assert_eq!(count_channel_messages(&mut bridged.mail).await, 0);
+    assert_eq!(count_channel_messages(&mut bridged.off).await, 0);
+    // Nor did the agent hear of its channel.
+    let heard = bridged.host.heard();
+    assert!(!json!(heard).to_string().contains("off:"), "{heard:?}");
+}
+
+/// MCPL-133.
+#[tokio::test]
+async fn publish_outside_of_the_scopes_is_rejected_as_not_permitted() {
+    let bridged = Bridged::with_channels().await;
+    for to in ["chat:discord:#admin-x", "chat:discord:#in", "ui"] {
+        let answer = bridged.publish(to, "x").await;
+        let error = &answer["error"];
+        assert_eq!(error["code"], -32017, "{to}: {answer}");
+        assert_eq!(error["message"], "Channel not permitted", "{to}: {answer}");
+        assert_eq!(error["data"]["channelId"], to);
+    }
+}
+
+/// MCPL-134.
+#[tokio::test]
+async fn publish_to_an_unregistered_channel_is_rejected_as_unknown() {
+    let bridged = Bridged::with_channels().await;
+    for to in [
+        "chat:discord:#none",
+        "discord:#general",
+        "nobody:discord:#general",
+    ] {
+        let answer = bridged.publish(to, "x").await;
+        let error = &answer["error"];
+        assert_eq!(error["code"], -32023, "{to}: {answer}");
+        assert_eq!(error["message"], "Unknown channel", "{to}: {answer}");
+        assert_eq!(error["data"]["channelId"], to);
+    }
+}
+
+/// MCPL-131.
+#[tokio::test]
+async fn thinking_channel_is_observed_but_cannot_be_published_to() {
+    let mut bridged = Bridged::with_channels().await;
+    let answer = bridged.publish("thinking", "x").await;
+    assert_eq!(answer["error"]["code"], -32017, "{answer}");
+    assert_eq!(answer["error"]["data"]["channelId"], "thinking");
+    bridged.send_chunk("thinking", "hmm");
+    let chunks = bridged.chat.hears("channels/outgoing/chunk", 1).await;
+    assert_eq!(chunks[0]["params"]["channelId"], "thinking");
+    assert_eq!(chunks[0]["params"]["delta"], "hmm");
+    assert!(bridged.chat.heard_of("channels/publish").await.is_empty());
+}
+
+/// MCPL-132.
+#[tokio::test]
+async fn published_text_is_moderated_before_it_leaves() {
+    let mut bridged = Bridged::with_channels().await;
+    bridged
+        .publish("chat:discord:#general", "Hello sk-123")
+        .await;
+    bridged
+        .publish("mail:discord:#general", "Hello sk-123")
+        .await;
+    let published = bridged.chat.heard_of("channels/publish").await;
+    assert_eq!(published[0]["params"]["content"], text("Hello [key]"));
+    // A rule is for the channels that it names.
+    let published = bridged.mail.heard_of("channels/publish").await;
+    assert_eq!(published[0]["params"]["content"], text("Hello sk-123"));
+}
+
+/// MCPL-122, MCPL-025: where a rule moderates a channel, its observer gets the complete output alone.
+#[tokio::test]
+async fn outgoing_chunks_reach_the_observers_of_unmoderated_channels() {
+    let mut bridged = Bridged::with_channels().await;
+    for to in [
         "chat:discord:#general",
         "chat:discord:#dev",
-        "thinking",
         "chat:discord:#none",
-    ]
-    .iter()
-    .for_each(|to| chunk(to));
-    let whole = |to: &str| {
-        host.tell("channels/outgoing/complete", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": "sk-1 done"}));
-    };
-    ["mail:discord:#general", "chat:discord:#general"]
-        .iter()
-        .for_each(|to| whole(to));
-    let complete = chat.hears("channels/outgoing/complete", 1).await;
-    assert_eq!(complete[0]["params"]["content"], text("[key] done"));
-    assert_eq!(complete[0]["params"]["channelId"], "discord:#general");
-    assert_eq!(complete[0]["params"]["conversationId"], *conversation);
-    let chunks = chat.heard_of("channels/outgoing/chunk").await;
-    let of: Vec<&Value> = chunks
-        .iter()
-        .map(|chunk| &chunk["params"]["channelId"])
-        .collect();
-    assert_eq!(of, ["discord:#dev", "thinking"]);
-    assert_eq!(chunks[0]["params"]["delta"], "sk-");
-    let complete = mail.hears("channels/outgoing/complete", 1).await;
-    assert_eq!(complete[0]["params"]["content"], text("sk-1 done"));
-    assert!(mail.heard_of("channels/outgoing/chunk").await.is_empty());
-    assert!(mail.heard_of("channels/publish").await.is_empty());
-    let heard = off.heard().await;
-    let of_channels = |heard: &&Value| {
-        heard["method"]
-            .as_str()
-            .is_some_and(|method| method.starts_with("channels/"))
-    };
-    assert_eq!(heard.iter().filter(of_channels).count(), 0, "{heard:?}");
+    ] {
+        bridged.send_chunk(to, "sk-");
+    }
+    bridged.send_complete("chat:discord:#general", "done");
+    // What was sent before was handled before.
+    bridged.chat.hears("channels/outgoing/complete", 1).await;
+    let chunks = bridged.chat.heard_of("channels/outgoing/chunk").await;
+    assert_eq!(chunks.len(), 1, "{chunks:?}");
+    assert!(chunks[0].get("id").is_none(), "{chunks:?}");
+    let params = &chunks[0]["params"];
+    assert_eq!(params["channelId"], "discord:#dev");
+    assert_eq!(
+        (&params["index"], &params["delta"]),
+        (&json!(0), &json!("sk-"))
+    );
+    for id in ["inferenceId", "conversationId"] {
+        assert!(params[id].is_string(), "{chunks:?}");
+    }
+    assert_eq!(count_channel_messages(&mut bridged.mail).await, 0);
 }
 
-/// MCPL-024, MCPL-027, MCPL-120, MCPL-121, MCPL-126, MCPL-127, MCPL-128, MCPL-135, MCPL-148: in, opened and closed.
+/// MCPL-123, MCPL-025.
 #[tokio::test]
-async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
-    let kernel = bridged().await;
+async fn outgoing_complete_reaches_its_observer_after_moderation() {
+    let mut bridged = Bridged::with_channels().await;
+    bridged.publish("chat:discord:#general", "x").await;
+    bridged.send_complete("mail:discord:#general", "sk-1 done");
+    bridged.send_complete("chat:discord:#general", "sk-1 done");
+    let complete = bridged.chat.hears("channels/outgoing/complete", 1).await;
+    assert!(complete[0].get("id").is_none(), "{complete:?}");
+    let params = &complete[0]["params"];
+    assert_eq!(params["content"], text("[key] done"));
+    assert_eq!(params["channelId"], "discord:#general");
+    assert!(params["inferenceId"].is_string(), "{complete:?}");
+    // The conversation has the id that the server knows from what was published there.
+    let published = bridged.chat.heard_of("channels/publish").await;
+    assert_eq!(
+        params["conversationId"],
+        published[0]["params"]["conversationId"]
+    );
+    let complete = bridged.mail.hears("channels/outgoing/complete", 1).await;
+    assert_eq!(complete[0]["params"]["content"], text("sk-1 done"));
+    assert_eq!(count_channel_messages(&mut bridged.mail).await, 1);
+}
+
+/// MCPL-146: a channel of runtime needs no configuration, moderated or not, and the host closes it when it likes.
+#[tokio::test]
+async fn channel_of_runtime_is_open_until_the_agent_blacklists_it() {
+    let mut bridged = Bridged::start().await;
+    for id in ["discord:#general", "discord:#fresh"] {
+        let added = json!({"added": [channel(id, "bidirectional")]});
+        bridged.chat.tell("channels/changed", added).await;
+        bridged.host.hears("channels/changed").await;
+        let to = format!("chat:{id}");
+        let answer = bridged.publish(&to, "x").await;
+        assert_eq!(answer["result"]["delivered"], true, "{answer}");
+        bridged.host.tell(
+            "featureSets/update",
+            json!({"scopes": {"chat.channels.publish": {"blacklist": [id]}}}),
+        );
+        let answer = bridged.publish(&to, "x").await;
+        assert_eq!(answer["error"]["code"], -32017, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn agent_without_mcpl_publishes_through_the_tool_in_its_own_conversation() {
+    let mut bridged = Bridged::with_channels().await;
+    bridged.publish("chat:discord:#dev", "x").await;
+    let mut plain = bridged.kernel.http_agent(None);
+    plain.initialize(VERSION, "{}").await;
+    let arguments = json!({"channelId": "chat:discord:#dev", "content": "hi"});
+    let answer = plain.call("mgp_channels_publish", arguments).await;
+    assert!(
+        answer.frame.contains(r#""delivered":true"#),
+        "{}",
+        answer.frame
+    );
+    let published = bridged.chat.heard_of("channels/publish").await;
+    assert_eq!(published.len(), 2);
+    assert_ne!(
+        published[1]["params"]["conversationId"],
+        published[0]["params"]["conversationId"]
+    );
+}
+
+/// A message that came in at a channel.
+fn message(channel: &str, id: &str, thread: &str, text: &str) -> Value {
+    json!({"channelId": channel, "messageId": id, "threadId": thread, "author": {"id": "u_777", "name": "Alice"}, "timestamp": "2026-03-05T10:30:00Z", "content": text, "metadata": {"mentions": ["@bob"]}})
+}
+
+/// A batch of one.
+fn incoming(id: &str, thread: &str) -> Value {
+    json!({"messages": [message("discord:#general", id, thread, "hi")]})
+}
+
+/// What an agent answers to incoming messages.
+fn results(results: Value) -> Value {
+    json!({"result": {"results": results}})
+}
+
+/// A kernel whose server `chat` has one channel.
+async fn with_one_channel() -> (Kernel, Driver) {
+    let kernel = start_kernel().await;
     let mut chat = Driver::at(&kernel, "chat").await;
     let general = channel("discord:#general", "bidirectional");
     chat.ask("channels/register", json!({"channels": [general]}))
         .await;
-    let message = |channel: &str, id: &str, thread: &str, text: &str| json!({"channelId": channel, "messageId": id, "threadId": thread, "author": {"id": "u_777", "name": "Alice"}, "timestamp": "2026-03-05T10:30:00Z", "content": text, "metadata": {"mentions": ["@bob"]}});
-    let one = |id: &str, thread: &str| json!({"messages": [message("discord:#general", id, thread, "hi")]});
+    (kernel, chat)
+}
 
-    // Nobody is there.
-    let answer = chat.ask("channels/incoming", one("m0", "t")).await;
+/// MCPL-027.
+#[tokio::test]
+async fn incoming_request_is_answered_with_or_without_an_agent() {
+    let (kernel, mut chat) = with_one_channel().await;
+    let answer = chat.ask("channels/incoming", incoming("m0", "t")).await;
     let result = &answer["result"]["results"][0];
     assert_eq!(result["accepted"], false, "{answer}");
     assert!(
@@ -295,22 +610,67 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
     );
 
     let host = Host::start(&kernel).await;
-    let taken = |results: Value| json!({"result": {"results": results}});
-    host.answers("channels/incoming", json!([
-        taken(json!([{"messageId": "m1", "accepted": true, "conversationId": "mine"}, {"messageId": "m4", "accepted": false, "reason": "busy"}])),
-        taken(json!([{"messageId": "m5", "accepted": true, "conversationId": "mine"}])),
-        taken(json!([{"messageId": "m6", "accepted": true}])),
-        taken(json!([{"messageId": "m7", "accepted": true}])),
-        {"error": {"code": -32603, "message": "no"}},
-    ]));
+    host.answers(
+        "channels/incoming",
+        json!([
+            results(json!([{"messageId": "m1", "accepted": true}])),
+            {"error": {"code": -32603, "message": "no"}},
+        ]),
+    );
+    for (id, accepted) in [("m1", true), ("m2", false)] {
+        let answer = chat.ask("channels/incoming", incoming(id, "t")).await;
+        let result = &answer["result"]["results"][0];
+        assert_eq!(result["accepted"], accepted, "{answer}");
+    }
+    let malformed = json!({"messages": [{"channelId": "discord:#general"}]});
+    let answer = chat.ask("channels/incoming", malformed).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+}
+
+/// MCPL-126.
+#[tokio::test]
+async fn incoming_messages_reach_the_agent_whole_and_moderated() {
+    let (kernel, mut chat) = with_one_channel().await;
+    let host = Host::start(&kernel).await;
     let batch = json!({"messages": [
         message("discord:#general", "m1", "t_42", "the key is sk-1"),
         message("discord:#none", "m2", "t_42", "x"),
         message("discord:#general", "m3", "t_42", "Damn"),
         message("discord:#general", "m4", "t_42", "x"),
     ]});
+    chat.ask("channels/incoming", batch).await;
+    let asked = host.asked("channels/incoming", 1).await;
+    let given = &asked[0]["params"]["messages"];
+    assert_eq!(given.as_array().unwrap().len(), 2);
+    let mut whole = message("chat:discord:#general", "m1", "t_42", "");
+    whole["content"] = text("the key is [key]");
+    // The kernel's own id of the thread.
+    assert!(given[0]["conversationId"].is_string(), "{given}");
+    whole["conversationId"] = given[0]["conversationId"].clone();
+    assert_eq!(given[0], whole);
+    assert_eq!(given[1]["messageId"], "m4");
+}
+
+/// MCPL-127.
+#[tokio::test]
+async fn incoming_batch_has_one_result_for_each_message() {
+    let (kernel, mut chat) = with_one_channel().await;
+    let host = Host::start(&kernel).await;
+    host.answers(
+        "channels/incoming",
+        results(json!([
+            {"messageId": "m1", "accepted": true, "conversationId": "mine"},
+            {"messageId": "m4", "accepted": false, "reason": "busy"},
+        ])),
+    );
+    let batch = json!({"messages": [
+        message("discord:#general", "m1", "t_42", "x"),
+        message("discord:#none", "m2", "t_42", "x"),
+        message("discord:#general", "m3", "t_42", "Damn"),
+        message("discord:#general", "m4", "t_42", "x"),
+    ]});
     let answer = chat.ask("channels/incoming", batch).await;
-    let results = answer["result"]["results"].as_array().unwrap().clone();
+    let results = answer["result"]["results"].as_array().unwrap();
     let accepted: Vec<Value> = results
         .iter()
         .map(|one| json!([one["messageId"], one["accepted"]]))
@@ -320,87 +680,125 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
         json!([["m1", true], ["m2", false], ["m3", false], ["m4", false]]),
         "{answer}"
     );
+    assert!(results[0]["conversationId"].is_string(), "{answer}");
     assert_eq!(results[1]["reason"], "Unknown channel");
     assert_eq!(results[3]["reason"], "busy");
-    let conversation = results[0]["conversationId"].clone();
-    assert_ne!(conversation, "mine");
-    let asked = host.asked("channels/incoming", 1).await;
-    let given = &asked[0]["params"]["messages"];
-    assert_eq!(given.as_array().unwrap().len(), 2);
-    assert_eq!(given[0]["channelId"], "chat:discord:#general");
-    assert_eq!(given[0]["content"], text("the key is [key]"));
-    assert_eq!(given[0]["author"]["name"], "Alice");
-    assert_eq!(given[0]["metadata"]["mentions"][0], "@bob");
-
-    // The same conversation for the same thread, another one for another; where the agent names none, the kernel does.
-    let of = |answer: &Value| answer["result"]["results"][0]["conversationId"].clone();
-    assert_eq!(
-        of(&chat.ask("channels/incoming", one("m5", "t_42")).await),
-        conversation
-    );
-    let other = of(&chat.ask("channels/incoming", one("m6", "t_43")).await);
-    assert_ne!(other, conversation);
-    assert_eq!(
-        of(&chat.ask("channels/incoming", one("m7", "t_43")).await),
-        other
-    );
-    let answer = chat.ask("channels/incoming", one("m8", "t_43")).await;
-    assert_eq!(
-        answer["result"]["results"][0]["accepted"], false,
-        "{answer}"
-    );
-    let answer = chat
-        .ask(
-            "channels/incoming",
-            json!({"messages": [{"channelId": "discord:#general"}]}),
-        )
-        .await;
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
-
-    opened_and_closed(&kernel, &host, &mut chat).await;
 }
 
-/// Opened at the server that is named, again after its restart, and closed.
-async fn opened_and_closed(kernel: &Kernel, host: &Host, chat: &mut Driver) {
+/// MCPL-128: the server never sees the agent's id, and where the agent names no conversation, the kernel does.
+#[tokio::test]
+async fn thread_of_a_channel_keeps_its_conversation() {
+    let (kernel, mut chat) = with_one_channel().await;
+    let host = Host::start(&kernel).await;
+    host.answers(
+        "channels/incoming",
+        json!([
+            results(json!([{"messageId": "m1", "accepted": true, "conversationId": "mine"}])),
+            results(json!([{"messageId": "m5", "accepted": true, "conversationId": "mine"}])),
+            results(json!([{"messageId": "m6", "accepted": true}])),
+            results(json!([{"messageId": "m7", "accepted": true}])),
+        ]),
+    );
+    let mut conversations = Vec::new();
+    for (id, thread) in [
+        ("m1", "t_42"),
+        ("m5", "t_42"),
+        ("m6", "t_43"),
+        ("m7", "t_43"),
+    ] {
+        let answer = chat.ask("channels/incoming", incoming(id, thread)).await;
+        let result = &answer["result"]["results"][0];
+        conversations.push(result["conversationId"].as_str().unwrap().to_owned());
+    }
+    let [first, second, third, fourth] = &conversations[..] else {
+        panic!("{conversations:?}");
+    };
+    assert_eq!(first, second);
+    assert_ne!(first, "mine");
+    assert_eq!(third, fourth);
+    assert_ne!(first, third);
+}
+
+/// MCPL-024, MCPL-120: at the server that the agent names, where several could.
+#[tokio::test]
+async fn open_request_registers_the_channel_of_the_server() {
+    let mut bridged = Bridged::start().await;
     let open = json!({"type": "discord", "address": {"guild": "acme"}, "metadata": {}});
-    let answer = host.request("channels/open", open.clone()).await;
+    let answer = bridged.host.request("channels/open", open.clone()).await;
     assert_eq!(
         answer["error"]["code"], -32602,
         "two servers open channels: {answer}"
     );
     let mut at_chat = open.clone();
     at_chat["serverId"] = json!("chat");
-    let answer = host.request("channels/open", at_chat.clone()).await;
-    assert_eq!(
-        answer["result"]["channel"]["id"], "chat:discord:#new",
-        "{answer}"
-    );
-    let asked = chat.heard_of("channels/open").await;
+    let answer = bridged.host.request("channels/open", at_chat).await;
+    let mut opened = channel("discord:#new", "bidirectional");
+    opened["id"] = json!("chat:discord:#new");
+    assert_eq!(answer["result"], json!({"channel": opened}), "{answer}");
+    let asked = bridged.chat.heard_of("channels/open").await;
     assert_eq!(asked[0]["params"], open);
-    let answer = host.request("channels/open", at_chat).await;
-    assert_eq!(answer["error"]["code"], -32024, "{answer}");
-    assert_eq!(answer["error"]["data"]["why"], "banned", "{answer}");
-    kernel.mgp(&["servers", "restart", "chat"]).await;
-    wait_until("the channel to be opened again", DEADLINE, async || {
-        let listed = host.request("channels/list", json!({})).await;
-        ids(&listed) == ["chat:discord:#new"]
-    })
-    .await;
-
-    let answer = host
-        .request("channels/close", json!({"channelId": "chat:discord:#new"}))
-        .await;
-    assert_eq!(answer["result"], json!({"closed": true}), "{answer}");
-    let answer = host
-        .request("channels/close", json!({"channelId": "chat:discord:#new"}))
-        .await;
-    assert_eq!(answer["error"]["code"], -32023, "{answer}");
-    let less = Host::declaring(kernel, &without_channels(), &[]).await;
-    assert!(less.heard().is_empty());
+    assert!(asked[0].get("id").is_some(), "{asked:?}");
+    assert_eq!(bridged.listed().await, ["chat:discord:#new"]);
+    assert_eq!(count_channel_messages(&mut bridged.mail).await, 0);
 }
 
-fn without_channels() -> Value {
-    let mut less = host();
-    less.as_object_mut().unwrap().remove("channels");
-    less
+/// MCPL-135.
+#[tokio::test]
+async fn failed_open_returns_the_servers_error() {
+    let bridged = Bridged::start().await;
+    let open = json!({"type": "discord", "address": {}, "serverId": "chat"});
+    bridged.host.request("channels/open", open.clone()).await;
+    let answer = bridged.host.request("channels/open", open).await;
+    let error = &answer["error"];
+    assert_eq!(error["code"], -32024, "{answer}");
+    assert_eq!(error["message"], "Channel open failed", "{answer}");
+    assert_eq!(error["data"]["why"], "banned", "{answer}");
+    assert_eq!(bridged.listed().await, ["chat:discord:#new"]);
+}
+
+/// MCPL-024, MCPL-121.
+#[tokio::test]
+async fn close_request_removes_the_channel() {
+    let mut bridged = Bridged::with_channels().await;
+    let close = json!({"channelId": "chat:discord:#dev"});
+    let answer = bridged.host.request("channels/close", close.clone()).await;
+    assert_eq!(answer["result"], json!({"closed": true}), "{answer}");
+    let asked = bridged.chat.heard_of("channels/close").await;
+    assert_eq!(asked[0]["params"], json!({"channelId": "discord:#dev"}));
+    let listed = bridged.listed().await;
+    assert!(
+        !listed.contains(&"chat:discord:#dev".to_owned()),
+        "{listed:?}"
+    );
+    let answer = bridged.host.request("channels/close", close).await;
+    assert_eq!(answer["error"]["code"], -32023, "{answer}");
+}
+
+/// MCPL-148.
+#[tokio::test]
+async fn opened_channel_is_reopened_after_a_restart_of_its_server() {
+    let bridged = Bridged::start().await;
+    let open = json!({"type": "discord", "address": {}, "serverId": "chat"});
+    bridged.host.request("channels/open", open).await;
+    assert_eq!(bridged.listed().await, ["chat:discord:#new"]);
+    bridged.kernel.mgp(&["servers", "restart", "chat"]).await;
+    let mut chat = Driver::at(&bridged.kernel, "chat").await;
+    wait_until("the channel to be opened again", DEADLINE, async || {
+        let reopened = chat.heard_of("channels/open").await;
+        reopened.len() == 1 && bridged.listed().await == ["chat:discord:#new"]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn host_that_declares_no_channels_is_not_notified_of_them() {
+    let bridged = Bridged::start().await;
+    let mut declared = host();
+    declared.as_object_mut().unwrap().remove("channels");
+    let without = Host::declaring(&bridged.kernel, &declared, &[]).await;
+    let open = json!({"type": "discord", "address": {}, "serverId": "chat"});
+    bridged.host.request("channels/open", open).await;
+    bridged.host.hears("channels/changed").await;
+    without.request("ping", json!({})).await;
+    assert!(without.heard().is_empty(), "{:?}", without.heard());
 }

@@ -73,7 +73,7 @@ async fn event_ids(host: &Host, count: usize) -> Vec<String> {
 /// MCPL-084, MCPL-154: an event that could not be sent goes to the next host, one that was not answered does so with
 /// the same id, and the host that was silent is asked last from then on.
 #[tokio::test]
-async fn an_event_goes_past_hosts_that_cannot_be_asked_and_silent_ones_come_last() {
+async fn event_skips_unreachable_hosts_and_tries_silent_ones_last() {
     let kernel = Kernel::start(&git()).await;
     kernel.connected(&["git"]).await;
     let mut git = Driver::at(&kernel, "git").await;

@@ -1,4 +1,4 @@
-//! Push events (MCPL §9): what is taken, told once, answered again, and by whom.
+//! Push events (MCPL §9): which are accepted, who gets them, and what a retry is answered.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,49 +77,81 @@ async fn push(owner: &mut Agent, server: &str, params: &Value) -> Value {
     said["structuredContent"].clone()
 }
 
-/// A plain client reads the last events as a resource, and is told when there are more.
-async fn read_as_a_resource(kernel: &Kernel, owner: &mut Agent) {
-    let mut plain = kernel.http_agent(None);
-    plain.initialize(LEGACY, "{}").await.result();
-    let uri = "mgp://push/git/ci.alerts";
-    let read = plain
-        .request("resources/read", json!({"uri": uri}))
-        .await
-        .result();
-    let last: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
-    let ids: Vec<_> = last["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|e| &e["data"]["event_id"])
-        .collect();
-    assert_eq!(ids, ["evt_1"]);
-    plain
-        .request("resources/subscribe", json!({"uri": uri}))
-        .await
-        .result();
-    push(owner, "git", &event("ci.alerts", "evt_2", "x")).await;
-    assert_eq!(
-        plain.hears("notifications/resources/updated").await["params"]["uri"],
-        uri
-    );
-    let unknown = plain
-        .request("resources/read", json!({"uri": "mgp://push/git/ci.off"}))
-        .await;
-    assert!(unknown.is_error(), "{}", unknown.frame);
+/// The channel of the set that most tests push with.
+const ALERTS: &str = "push.git.ci.alerts";
+
+/// The servers `git` and `mail`, and the owner, who makes them push.
+struct Pushing {
+    kernel: Kernel,
+    owner: Agent,
 }
 
-/// What is missing or wrong is named; a set that may not push says so.
-async fn what_is_no_event(owner: &mut Agent) {
+impl Pushing {
+    async fn start() -> Self {
+        Self::with_rules("").await
+    }
+
+    async fn with_rules(rules: &str) -> Self {
+        let sets = json!({
+            "ci.alerts": push_set("Builds that failed"), "ci.slow": push_set("a"), "ci.night": push_set("b"),
+            "ci.off": push_set("c"), "ci.tools": {"description": "d", "uses": ["tools"]},
+        });
+        let config = [
+            pushing("git", &sets),
+            pushing("mail", &json!({"inbox": push_set("New mail")})),
+            "[mcpl.servers.git]\nenable = [\"ci.alerts\", \"ci.slow\", \"ci.night\", \"ci.tools\"]\n\
+             [mcpl.servers.mail]\nenable = [\"*\"]\n\
+             [mcpl.push]\nserver_per_minute = 0\n"
+                .to_owned(),
+            rules.to_owned(),
+        ];
+        let kernel = Kernel::start(&config.concat()).await;
+        kernel.connected(&["git", "mail"]).await;
+        let owner = owner(&kernel).await;
+        Self { kernel, owner }
+    }
+
+    /// An agent that follows these channels.
+    async fn follower(&self, channels: &[&str]) -> Agent {
+        let mut follower = follower(&self.kernel).await;
+        let asked = json!({"channels": channels});
+        let answer = follower.request("mgp/events/subscribe", asked).await;
+        assert_eq!(answer.result()["subscribed"], json!(channels));
+        follower
+    }
+
+    /// The result of an event of `git`.
+    async fn push(&mut self, params: &Value) -> Value {
+        push_result(&mut self.owner, "git", params).await
+    }
+
+    /// The error of an event of `git`.
+    async fn rejected(&mut self, params: &Value) -> Value {
+        push(&mut self.owner, "git", params).await["error"].clone()
+    }
+}
+
+fn accepted() -> Value {
+    json!({"accepted": true})
+}
+
+fn assert_not_accepted(result: &Value, reason: &str) {
+    assert_eq!(result["accepted"], false, "{result}");
+    let given = result["reason"].as_str().unwrap_or_default();
+    assert!(given.contains(reason), "{result}");
+}
+
+/// MCPL-078.
+#[tokio::test]
+async fn event_without_a_valid_required_member_is_rejected_by_its_name() {
+    let mut pushing = Pushing::start().await;
     for member in ["featureSet", "eventId", "timestamp", "payload"] {
         let mut less = event("ci.alerts", "e", "x");
         less.as_object_mut().unwrap().remove(member);
-        let error = push(owner, "git", &less).await["error"].clone();
+        let error = pushing.rejected(&less).await;
         assert_eq!(error["code"], -32602, "{error}");
-        assert!(
-            error["message"].as_str().unwrap().contains(member),
-            "{error}"
-        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(member), "{error}");
     }
     for (pointer, wrong, named) in [
         ("/timestamp", json!("yesterday"), "timestamp"),
@@ -133,86 +165,144 @@ async fn what_is_no_event(owner: &mut Agent) {
         ("/payload/content", json!(7), "payload.content"),
         ("/eventId", json!(""), "eventId"),
     ] {
-        let mut bad = event("ci.alerts", "e", "x");
-        *bad.pointer_mut(pointer).unwrap() = wrong;
-        let error = push(owner, "git", &bad).await["error"].clone();
+        let mut invalid = event("ci.alerts", "e", "x");
+        *invalid.pointer_mut(pointer).unwrap() = wrong;
+        let error = pushing.rejected(&invalid).await;
         assert_eq!(error["code"], -32602, "{pointer}: {error}");
-        assert!(
-            error["message"].as_str().unwrap().contains(named),
-            "{error}"
-        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(named), "{error}");
     }
+}
+
+/// MCPL-085.
+#[tokio::test]
+async fn event_of_a_set_that_may_not_push_is_rejected() {
+    let mut pushing = Pushing::start().await;
     for (set, code) in [
         ("ci.off", -32001),
         ("ci.tools", -32001),
         ("ci.none", -32003),
         ("inbox", -32003),
     ] {
-        let error = push(owner, "git", &event(set, "e", "x")).await["error"].clone();
-        assert_eq!(
-            (error["code"].as_i64(), &error["data"]["featureSet"]),
-            (Some(code), &json!(set))
-        );
+        let error = pushing.rejected(&event(set, "e", "x")).await;
+        assert_eq!(error["code"], code, "{set}: {error}");
+        assert_eq!(error["data"]["featureSet"], set);
     }
 }
 
-/// Something else under the same id is told apart; the same id of another server is another event.
-async fn other_events_under_one_id(owner: &mut Agent, follower: &mut Agent) {
-    let other = event("ci.alerts", "evt_1", "Something else");
-    let said = push(owner, "git", &other).await;
-    assert_eq!(said["result"]["accepted"], false, "{said}");
-    assert!(
-        said["result"]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("eventId"),
-        "{said}"
-    );
+/// MCPL-011, MCPL-081: and it is not remembered.
+#[tokio::test]
+async fn event_that_nobody_takes_is_answered_with_a_reason() {
+    let mut pushing = Pushing::start().await;
+    let alert = event("ci.alerts", "evt_1", "New commit");
+    assert_not_accepted(&pushing.push(&alert).await, ALERTS);
+    let _follower = pushing.follower(&[ALERTS]).await;
+    assert_eq!(pushing.push(&alert).await, accepted());
+}
+
+/// MCPL-079, A-14: with all members, and its origin as it was written.
+#[tokio::test]
+async fn event_reaches_the_followers_of_its_channel() {
+    let mut pushing = Pushing::start().await;
+    let mut follower = pushing.follower(&[ALERTS]).await;
+    let alert = event("ci.alerts", "evt_1", "New commit");
+    pushing.push(&alert).await;
+    let params = follower.hears(EVENT).await["params"].clone();
+    assert_eq!(params["channel"], ALERTS);
+    assert_eq!(params["timestamp"], "2026-01-23T10:30:00Z");
+    assert_eq!(params["_mgp.server_id"], "git");
+    assert_eq!(params["data"]["event_id"], "evt_1");
+    assert_eq!(params["data"]["origin"], alert["origin"]);
+    assert_eq!(params["data"]["content"], alert["payload"]["content"]);
+}
+
+/// MCPL-080.
+#[tokio::test]
+async fn event_whose_content_is_a_string_has_one_block_of_text() {
+    let mut pushing = Pushing::start().await;
+    let mut follower = pushing.follower(&["push.mail.*"]).await;
     let mut mail = event("inbox", "evt_1", "");
     mail["payload"]["content"] = json!("A plain string");
+    let result = push_result(&mut pushing.owner, "mail", &mail).await;
+    assert_eq!(result, accepted());
+    let params = follower.hears(EVENT).await["params"].clone();
+    assert_eq!(params["channel"], "push.mail.inbox");
     assert_eq!(
-        push_result(owner, "mail", &mail).await,
-        json!({"accepted": true})
-    );
-    let heard = follower.hears(EVENT).await["params"].clone();
-    assert_eq!(heard["channel"], "push.mail.inbox");
-    assert_eq!(
-        heard["data"]["content"],
+        params["data"]["content"],
         json!([{"type": "text", "text": "A plain string"}])
     );
 }
 
-/// A limit a minute, quiet hours, and a size: each with its reason.
-async fn what_is_too_much(owner: &mut Agent, follower: &mut Agent) {
-    let asked = follower.request("mgp/events/subscribe", json!({"channels": ["push.git.*"]}));
-    asked.await.result();
-    for n in 0..3 {
-        let said = push(owner, "git", &event("ci.slow", &format!("s{n}"), "x")).await;
-        let reason = said["result"]["reason"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        assert_eq!(said["result"]["accepted"], n < 2, "{said}");
-        assert_eq!(reason.contains("2 events a minute"), n == 2, "{said}");
+/// MCPL-082: also where it is spelt differently; another event under its id is not accepted.
+#[tokio::test]
+async fn retried_event_is_delivered_once_and_answered_alike() {
+    let mut pushing = Pushing::start().await;
+    let mut follower = pushing.follower(&[ALERTS]).await;
+    let alert = event("ci.alerts", "evt_1", "New commit");
+    for _ in 0..2 {
+        assert_eq!(pushing.push(&alert).await, accepted());
     }
-    for (set, text, why) in [
-        ("ci.night", "x".to_owned(), "quiet hours"),
-        ("ci.alerts", "x".repeat(70_000), "bytes"),
-    ] {
-        let said = push(owner, "git", &event(set, "q", &text)).await;
-        assert_eq!(said["result"]["accepted"], false, "{said}");
-        assert!(
-            said["result"]["reason"].as_str().unwrap().contains(why),
-            "{said}"
-        );
+    let mut respelt = alert.clone();
+    respelt["timestamp"] = json!("2026-01-23T11:00:00+01:00");
+    assert_eq!(pushing.push(&respelt).await, accepted());
+    let other = event("ci.alerts", "evt_1", "Something else");
+    assert_not_accepted(&pushing.push(&other).await, "eventId");
+    pushing.push(&event("ci.alerts", "evt_2", "x")).await;
+    for id in ["evt_1", "evt_2"] {
+        let params = follower.hears(EVENT).await["params"].clone();
+        assert_eq!(params["data"]["event_id"], id);
+    }
+    assert!(follower.heard(EVENT).is_empty());
+}
+
+/// MCPL-083.
+#[tokio::test]
+async fn one_event_id_of_two_servers_is_two_events() {
+    let mut pushing = Pushing::start().await;
+    let mut follower = pushing.follower(&[ALERTS, "push.mail.*"]).await;
+    pushing.push(&event("ci.alerts", "evt_1", "x")).await;
+    let mail = event("inbox", "evt_1", "y");
+    let result = push_result(&mut pushing.owner, "mail", &mail).await;
+    assert_eq!(result, accepted());
+    for server in ["git", "mail"] {
+        let params = follower.hears(EVENT).await["params"].clone();
+        assert_eq!(params["_mgp.server_id"], server);
     }
 }
 
-/// MCPL-011, MCPL-078..083, MCPL-085, MCPL-142, A-14, A-48: an event is checked, told once on the bus with all
-/// it said, kept for who reads its resource, and refused with a reason where nobody takes it, it comes too often, or
-/// at the wrong hour.
+/// MCPL-142: a resource that changes is no event, and needs no set.
 #[tokio::test]
-async fn an_event_is_told_once_to_those_who_follow_its_channel() {
+async fn updated_resource_is_no_push_event() {
+    let mut pushing = Pushing::start().await;
+    let mut follower = pushing.follower(&["push.*"]).await;
+    let updated =
+        json!({"method": "notifications/resources/updated", "params": {"uri": "test://x"}});
+    let done = pushing.owner.call("git__mcpl_tell", updated).await;
+    done.result();
+    pushing.push(&event("ci.alerts", "evt_1", "x")).await;
+    let params = follower.hears(EVENT).await["params"].clone();
+    assert_eq!(params["data"]["event_id"], "evt_1");
+    assert!(follower.all_heard().is_empty());
+}
+
+/// A-48.
+#[tokio::test]
+async fn subscription_names_the_channels_that_no_enabled_set_has() {
+    let pushing = Pushing::start().await;
+    let mut follower = follower(&pushing.kernel).await;
+    let channels = [ALERTS, "push.mail.*", "push.git.ci.off", "push.nobody.x"];
+    let asked = json!({"channels": channels});
+    let answer = follower.request("mgp/events/subscribe", asked).await;
+    let answer = answer.result();
+    assert_eq!(answer["subscribed"], json!([ALERTS, "push.mail.*"]));
+    assert_eq!(
+        answer["unsupported"],
+        json!(["push.git.ci.off", "push.nobody.x"])
+    );
+}
+
+#[tokio::test]
+async fn event_beyond_a_rate_an_hour_or_a_size_is_not_accepted() {
     let hour = |add: u64| {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -220,90 +310,57 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
             .as_secs();
         format!("{:02}:00", (now / 3600 + add) % 24)
     };
-    let sets = json!({
-        "ci.alerts": push_set("Builds that failed"), "ci.slow": push_set("a"), "ci.night": push_set("b"),
-        "ci.off": push_set("c"), "ci.tools": {"description": "d", "uses": ["tools"]},
-    });
     let rules = format!(
-        "[mcpl.servers.git]\nenable = [\"ci.alerts\", \"ci.slow\", \"ci.night\", \"ci.tools\"]\n\
-         [mcpl.servers.mail]\nenable = [\"*\"]\n\
-         [mcpl.push]\nserver_per_minute = 0\n\
-         [mcpl.push.sets.\"git.ci.slow\"]\nper_minute = 2\n\
+        "[mcpl.push.sets.\"git.ci.slow\"]\nper_minute = 2\n\
          [mcpl.push.sets.\"git.ci.night\"]\nquiet_hours = \"{}-{} Z\"\n",
         hour(23),
         hour(2)
     );
-    let mail = pushing("mail", &json!({"inbox": push_set("New mail")}));
-    let kernel = Kernel::start(&format!("{}{mail}{rules}", pushing("git", &sets))).await;
-    kernel.connected(&["git", "mail"]).await;
-    let mut owner = owner(&kernel).await;
-
-    what_is_no_event(&mut owner).await;
-
-    // Nobody follows: refused with a reason, and not remembered.
-    let first = event("ci.alerts", "evt_1", "New commit");
-    let said = push(&mut owner, "git", &first).await;
-    assert_eq!(said["result"]["accepted"], false, "{said}");
-    assert!(
-        said["result"]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("push.git.ci.alerts"),
-        "{said}"
-    );
-
-    // MCPL-142: a resource that changes is none of this.
-    let mut follower = follower(&kernel).await;
-    let channels = [
-        "push.git.ci.alerts",
-        "push.mail.*",
-        "push.git.ci.off",
-        "push.nobody.x",
-    ];
-    let asked = follower.request("mgp/events/subscribe", json!({"channels": channels}));
-    let asked = asked.await.result();
-    assert_eq!(
-        asked["subscribed"],
-        json!(["push.git.ci.alerts", "push.mail.*"]),
-        "{asked}"
-    );
-    assert_eq!(
-        asked["unsupported"],
-        json!(["push.git.ci.off", "push.nobody.x"])
-    );
-    let changed =
-        json!({"method": "notifications/resources/updated", "params": {"uri": "test://x"}});
-    owner.call("git__mcpl_tell", changed).await.result();
-
-    // Told once, with all it said; a retry, also in another spelling, has the same answer.
-    for _ in 0..2 {
-        let said = push(&mut owner, "git", &first).await;
-        assert_eq!(said["result"], json!({"accepted": true}), "{said}");
+    let mut pushing = Pushing::with_rules(&rules).await;
+    let _follower = pushing.follower(&["push.git.*"]).await;
+    for id in ["s0", "s1"] {
+        assert_eq!(pushing.push(&event("ci.slow", id, "x")).await, accepted());
     }
-    let mut again = first.clone();
-    again["timestamp"] = json!("2026-01-23T11:00:00+01:00");
-    assert_eq!(
-        push_result(&mut owner, "git", &again).await,
-        json!({"accepted": true})
-    );
-    let heard = follower.hears(EVENT).await["params"].clone();
-    assert_eq!(heard["channel"], "push.git.ci.alerts");
-    assert_eq!(heard["timestamp"], "2026-01-23T10:30:00Z");
-    assert_eq!(heard["_mgp.server_id"], "git");
-    assert_eq!(heard["data"]["event_id"], "evt_1");
-    assert_eq!(heard["data"]["origin"], first["origin"]);
-    assert_eq!(heard["data"]["content"], first["payload"]["content"]);
-
-    other_events_under_one_id(&mut owner, &mut follower).await;
-
-    what_is_too_much(&mut owner, &mut follower).await;
-
-    read_as_a_resource(&kernel, &mut owner).await;
+    for (set, text, reason) in [
+        ("ci.slow", "x".to_owned(), "2 events a minute"),
+        ("ci.night", "x".to_owned(), "quiet hours"),
+        ("ci.alerts", "x".repeat(70_000), "bytes"),
+    ] {
+        assert_not_accepted(&pushing.push(&event(set, "q", &text)).await, reason);
+    }
 }
 
-/// A-48: who may not use a server hears nothing of its events, nor that it has channels; from the moment it may not.
+/// A plain client reads the last events, and subscribes to more.
 #[tokio::test]
-async fn events_go_to_whom_the_server_is_open() {
+async fn events_of_a_set_are_a_resource_of_clients_without_mcpl() {
+    let mut pushing = Pushing::start().await;
+    let _follower = pushing.follower(&[ALERTS]).await;
+    pushing.push(&event("ci.alerts", "evt_1", "x")).await;
+    let mut plain = pushing.kernel.http_agent(None);
+    plain.initialize(LEGACY, "{}").await.result();
+    let uri = json!({"uri": "mgp://push/git/ci.alerts"});
+    let read = plain.request("resources/read", uri.clone()).await.result();
+    let last: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+    let ids: Vec<_> = last["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["data"]["event_id"])
+        .collect();
+    assert_eq!(ids, ["evt_1"]);
+    let subscribed = plain.request("resources/subscribe", uri.clone()).await;
+    subscribed.result();
+    pushing.push(&event("ci.alerts", "evt_2", "x")).await;
+    let updated = plain.hears("notifications/resources/updated").await;
+    assert_eq!(updated["params"], uri);
+    let disabled = json!({"uri": "mgp://push/git/ci.off"});
+    let unknown = plain.request("resources/read", disabled).await;
+    assert!(unknown.is_error(), "{}", unknown.frame);
+}
+
+/// A-48: an agent that may not use a server gets none of its events, and is not shown its channels.
+#[tokio::test]
+async fn events_of_a_server_go_to_agents_that_may_use_it() {
     let open = pushing("open", &json!({"a": push_set("x")}));
     let shut = pushing("shut", &json!({"a": push_set("x")}));
     let rules = "default_policy = \"opt-in\"\n[mcpl.servers.open]\nenable = [\"*\"]\n[mcpl.servers.shut]\nenable = [\"*\"]\n";
@@ -349,7 +406,7 @@ async fn events_go_to_whom_the_server_is_open() {
 /// back; the answer is the same after a restart. An event that was under way when the kernel was killed is not handed
 /// on again.
 #[tokio::test]
-async fn an_event_is_handed_to_a_host_once_whatever_happens() {
+async fn event_reaches_a_host_once_also_over_a_killed_kernel() {
     let entry = pushing("git", &json!({"ci.alerts": push_set("x")}));
     let rules = "[mcpl.servers.git]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 60000\n";
     let kernel = Kernel::start(&format!("{entry}{rules}")).await;
@@ -410,7 +467,7 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
 /// MCPL-084, MCPL-044: a host that does not answer in time is told once more, with the same id; one that does not want
 /// the set is not asked; one that refuses leaves it to the next.
 #[tokio::test]
-async fn hosts_are_asked_one_after_the_other() {
+async fn event_goes_to_the_next_host_when_one_declines_it() {
     let entry = pushing("git", &json!({"a": push_set("x")}));
     let rules = "[mcpl.servers.git]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 300\n";
     let kernel = Kernel::start(&format!("{entry}{rules}")).await;

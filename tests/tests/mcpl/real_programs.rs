@@ -31,7 +31,7 @@ fn event(set: &str, id: &str) -> Value {
 
 /// MCPL-041, MCPL-157: the form of mcpl-core both ways, what a set lacks by name, and an update with a wrong member.
 #[tokio::test]
-async fn sets_in_an_array_are_read_and_answered_in_that_form() {
+async fn feature_sets_declared_as_an_array_are_accepted_and_answered_as_one() {
     let kernel = Kernel::start(&[&*server(&beat()).entry("beat"), CONFIG].concat()).await;
     kernel.connected(&["beat"]).await;
     let mut beat = Driver::at(&kernel, "beat").await;
@@ -83,7 +83,7 @@ async fn sets_in_an_array_are_read_and_answered_in_that_form() {
 
 /// MCPL-074, MCPL-149: nobody waits longer for a rollback than for a call.
 #[tokio::test]
-async fn a_rollback_of_a_silent_server_ends_with_its_call_timeout() {
+async fn rollback_of_a_silent_server_fails_at_its_call_timeout() {
     let declared = json!({
         "version": "0.4",
         "featureSets": {"notes": {"description": "d", "uses": ["tools"], "rollback": true}}

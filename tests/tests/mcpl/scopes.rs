@@ -3,6 +3,7 @@
 use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tokio::sync::oneshot::Receiver;
 
 use crate::scene::{Driver, Host, host, server};
 
@@ -53,10 +54,10 @@ async fn edits(driver: &mut Driver) -> Vec<Value> {
         .collect()
 }
 
-/// The name of the one question that waits for the operator.
+/// The id of the one pending entry.
 async fn pending(kernel: &Kernel) -> String {
     let mut id = String::new();
-    wait_until("a question waits", DEADLINE, async || {
+    wait_until("a pending entry", DEADLINE, async || {
         let pending = kernel.mgp_json(&["pending"]).await;
         let first = &pending["pending"][0];
         id = first["id"].as_str().unwrap_or_default().to_owned();
@@ -66,43 +67,82 @@ async fn pending(kernel: &Kernel) -> String {
     id
 }
 
-/// MCPL-031, MCPL-046, MCPL-047, MCPL-048, MCPL-052..056, MCPL-058, MCPL-059: a call of a scoped tool leaves with
-/// its scope when a list opens that or a person does, and not at all otherwise.
-#[tokio::test]
-async fn a_scoped_call_leaves_only_in_an_open_scope() {
-    let servers = format!("{}{OTHERS}{RULES}", editor(&files()).entry("files"));
-    let kernel = Kernel::start(&servers).await;
-    kernel.connected(&["files"]).await;
-    let mut driver = Driver::at(&kernel, "files").await;
-    let told = driver.hears("featureSets/update", 1).await;
-    let scopes = json!({"files.edit": {"whitelist": ["/project/**"], "blacklist": ["**/.env", "**/secrets/**"]}});
-    assert_eq!(told[0]["params"]["scopes"], scopes);
+/// A kernel with the server `files`, whose set `files.edit` has scopes, and a host there.
+struct Scoped {
+    kernel: Kernel,
+    driver: Driver,
+    host: Host,
+}
 
-    // Whitelisted: it goes with its scope, whatever its caller says of that.
-    let host = at_files(&kernel).await;
-    let forged = json!({"name": "edit_file", "arguments": {"path": "/project/a.ts"}, "scope": {"label": "/"}, "State": 1, "checkpoint": "c"});
-    let answer = host.request("tools/call", forged).await;
+impl Scoped {
+    async fn start() -> Self {
+        let servers = format!("{}{OTHERS}{RULES}", editor(&files()).entry("files"));
+        let kernel = Kernel::start(&servers).await;
+        kernel.connected(&["files"]).await;
+        Self {
+            driver: Driver::at(&kernel, "files").await,
+            host: at_files(&kernel).await,
+            kernel,
+        }
+    }
+
+    async fn edit(&self, path: &str) -> Value {
+        self.host.call("edit_file", json!({"path": path})).await
+    }
+
+    /// Begins a call that waits for the operator.
+    fn begin_edit(&self, path: &str) -> Receiver<Value> {
+        let params = json!({"name": "edit_file", "arguments": {"path": path}});
+        self.host.begin("tools/call", params)
+    }
+
+    /// The answer to a request of the server for this scope.
+    async fn elevate(&mut self, label: &str) -> Value {
+        self.driver.ask("scope/elevate", elevation(label)).await
+    }
+}
+
+/// The params by which a server asks for a scope.
+fn elevation(label: &str) -> Value {
+    let scope = json!({"label": label, "payload": {"path": label, "n": 1}});
+    json!({"featureSet": "files.edit", "scope": scope})
+}
+
+fn assert_succeeded(answer: &Value) {
     assert!(answer.get("result").is_some(), "{answer}");
-    let sent = edits(&mut driver).await;
+    assert_ne!(answer["result"]["isError"], true, "{answer}");
+}
+
+/// MCPL-031, MCPL-047.
+#[tokio::test]
+async fn configured_scopes_are_sent_to_the_server_with_its_sets() {
+    let mut scoped = Scoped::start().await;
+    let updates = scoped.driver.hears("featureSets/update", 1).await;
+    let scopes = json!({"files.edit": {"whitelist": ["/project/**"], "blacklist": ["**/.env", "**/secrets/**"]}});
+    assert_eq!(updates[0]["params"]["scopes"], scopes);
+}
+
+/// MCPL-058: whatever its caller says of that.
+#[tokio::test]
+async fn call_of_a_scoped_tool_carries_its_scope() {
+    let mut scoped = Scoped::start().await;
+    let forged = json!({"name": "edit_file", "arguments": {"path": "/project/a.ts"}, "scope": {"label": "/"}, "State": 1, "checkpoint": "c"});
+    assert_succeeded(&scoped.host.request("tools/call", forged).await);
+    let sent = edits(&mut scoped.driver).await;
     let scope =
         json!({"label": "/project/a.ts", "payload": {"project": "p1", "path": "/project/a.ts"}});
     assert_eq!(sent[0]["params"]["scope"], scope);
-    for gone in ["State", "state", "checkpoint"] {
-        assert!(sent[0]["params"].get(gone).is_none(), "{sent:?}");
+    for forged in ["State", "state", "checkpoint"] {
+        assert!(sent[0]["params"].get(forged).is_none(), "{sent:?}");
     }
+}
 
-    // Blacklisted, or only looking as if the whitelist had it: it does not leave.
-    for path in [
-        "/project/.env",
-        "/project/.ENV",
-        "/project/x/secrets/a",
-        "/project/%2eenv",
-        "/project/a/../.env",
-    ] {
-        let answer = host
-            .call("edit_file", json!({"path": path}))
-            .await
-            .to_string();
+/// MCPL-059.
+#[tokio::test]
+async fn call_in_a_closed_scope_does_not_reach_the_server() {
+    let mut scoped = Scoped::start().await;
+    for path in ["/project/.env", "/project/x/secrets/a"] {
+        let answer = scoped.edit(path).await.to_string();
         assert!(answer.contains("blacklist"), "{path}: {answer}");
     }
     for arguments in [
@@ -110,79 +150,83 @@ async fn a_scoped_call_leaves_only_in_an_open_scope() {
         json!({"path": ["/project/a"]}),
         json!({"Path": "/project/a"}),
     ] {
-        let answer = host.call("edit_file", arguments).await.to_string();
+        let answer = scoped.host.call("edit_file", arguments).await.to_string();
         assert!(
             answer.contains("its scope is made of the argument"),
             "{answer}"
         );
     }
-    let kernel_says = kernel
+    assert!(edits(&mut scoped.driver).await.is_empty());
+    let explained = scoped
+        .kernel
         .mgp_json(&["explain", "local", "files:edit_file"])
         .await
         .to_string();
     assert!(
-        kernel_says.contains("files.edit is enabled (default)") && kernel_says.contains("{path}"),
-        "{kernel_says}"
+        explained.contains("files.edit is enabled (default)") && explained.contains("{path}"),
+        "{explained}"
     );
-    assert_eq!(edits(&mut driver).await.len(), 1);
+}
 
-    // Neither: a person decides, once for the session.
-    let call = host.begin(
-        "tools/call",
-        json!({"name": "edit_file", "arguments": {"path": "/project/../etc/hosts"}}),
-    );
-    let id = pending(&kernel).await;
-    kernel.mgp_json(&["deny", &id]).await;
-    assert!(
-        call.await
-            .unwrap()
-            .to_string()
-            .contains("the operator denied it")
-    );
-    let call = host.begin(
-        "tools/call",
-        json!({"name": "edit_file", "arguments": {"path": "/etc/hosts"}}),
-    );
-    let again = host.begin(
-        "tools/call",
-        json!({"name": "edit_file", "arguments": {"path": "/etc/hosts"}}),
-    );
-    let id = pending(&kernel).await;
-    kernel.mgp_json(&["approve", &id]).await;
-    for call in [call, again] {
-        let answer = call.await.unwrap();
-        assert!(answer.get("result").is_some(), "{answer}");
+/// MCPL-048: a glob sees through letter case, escapes and dots.
+#[tokio::test]
+async fn scope_patterns_are_globs_of_normalized_labels() {
+    let mut scoped = Scoped::start().await;
+    for path in [
+        "/project/.ENV",
+        "/project/%2eenv",
+        "/project/a/../.env",
+        "/project/a/b/c/.env",
+    ] {
+        let answer = scoped.edit(path).await.to_string();
+        assert!(answer.contains("blacklist"), "{path}: {answer}");
     }
-    let answer = host.call("edit_file", json!({"path": "/etc/hosts"})).await;
-    assert!(answer.get("result").is_some(), "{answer}");
-    // For good.
-    let call = host.begin(
-        "tools/call",
-        json!({"name": "edit_file", "arguments": {"path": "/srv/a"}}),
-    );
-    let id = pending(&kernel).await;
-    kernel.mgp_json(&["answer", &id, "always"]).await;
-    assert!(call.await.unwrap().get("result").is_some());
-    assert_eq!(edits(&mut driver).await.len(), 5);
+    assert_succeeded(&scoped.edit("/project/a/b/c").await);
+    // It only looks as if the whitelist had it.
+    let call = scoped.begin_edit("/project/../etc/hosts");
+    let id = pending(&scoped.kernel).await;
+    scoped.kernel.mgp_json(&["deny", &id]).await;
+    let answer = call.await.unwrap().to_string();
+    assert!(answer.contains("the operator denied it"), "{answer}");
+    assert_eq!(edits(&mut scoped.driver).await.len(), 1);
+}
 
-    // It closes scopes for itself.
-    host.tell(
-        "featureSets/update",
-        json!({"scopes": {"files.files.edit": {"blacklist": ["/project/own/**"]}}}),
+/// MCPL-055: one pending entry for both calls.
+#[tokio::test]
+async fn call_in_a_scope_of_neither_list_waits_for_the_operator() {
+    let mut scoped = Scoped::start().await;
+    let call = scoped.begin_edit("/etc/passwd");
+    let id = pending(&scoped.kernel).await;
+    scoped.kernel.mgp_json(&["deny", &id]).await;
+    let answer = call.await.unwrap().to_string();
+    assert!(answer.contains("the operator denied it"), "{answer}");
+    let (first, second) = (
+        scoped.begin_edit("/etc/hosts"),
+        scoped.begin_edit("/etc/hosts"),
     );
-    let answer = host
-        .call("edit_file", json!({"path": "/project/own/a"}))
-        .await
-        .to_string();
-    assert!(answer.contains("this client closed it"), "{answer}");
-    let audit = kernel.mgp(&["audit", "find", "--json"]).await;
-    let audit = String::from_utf8_lossy(&audit.stdout).into_owned();
-    assert!(
-        audit.contains(r#""decision":"denied""#) && audit.contains("the whitelist has /project/**"),
-        "{audit}"
-    );
+    let id = pending(&scoped.kernel).await;
+    scoped.kernel.mgp_json(&["approve", &id]).await;
+    for call in [first, second] {
+        assert_succeeded(&call.await.unwrap());
+    }
+    assert_eq!(edits(&mut scoped.driver).await.len(), 2);
+}
 
-    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+/// MCPL-056: an approval for the session, and one for good until it is forgotten.
+#[tokio::test]
+async fn approval_of_a_scope_is_remembered() {
+    let scoped = Scoped::start().await;
+    for (path, answer) in [("/etc/hosts", "once"), ("/srv/a", "always")] {
+        let call = scoped.begin_edit(path);
+        let id = pending(&scoped.kernel).await;
+        match answer {
+            "always" => scoped.kernel.mgp_json(&["answer", &id, "always"]).await,
+            _ => scoped.kernel.mgp_json(&["approve", &id]).await,
+        };
+        assert_succeeded(&call.await.unwrap());
+        assert_succeeded(&scoped.edit(path).await);
+    }
+    let folder = scoped.kernel.end(Signal::SIGTERM, DEADLINE).await;
     // Nobody has the time to answer there.
     let config = folder.path().join("mgp.toml");
     let before = std::fs::read_to_string(&config).unwrap();
@@ -190,101 +234,124 @@ async fn a_scoped_call_leaves_only_in_an_open_scope() {
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["files"]).await;
     let host = at_files(&kernel).await;
-    let answer = host.call("edit_file", json!({"path": "/srv/a"})).await;
-    assert!(answer.get("result").is_some(), "{answer}");
-    assert_eq!(
-        kernel.mgp_json(&["mcpl", "forget", "files"]).await["scopes"],
-        1
-    );
-    let answer = host
-        .call("edit_file", json!({"path": "/srv/a"}))
-        .await
-        .to_string();
-    assert!(answer.contains("nobody decided in time"), "{answer}");
+    assert_succeeded(&host.call("edit_file", json!({"path": "/srv/a"})).await);
+    let forgotten = kernel.mgp_json(&["mcpl", "forget", "files"]).await;
+    assert_eq!(forgotten["scopes"], 1);
+    for path in ["/srv/a", "/etc/hosts"] {
+        let answer = host.call("edit_file", json!({"path": path})).await;
+        let answer = answer.to_string();
+        assert!(answer.contains("nobody decided in time"), "{answer}");
+    }
 }
 
-/// MCPL-019, MCPL-049, MCPL-050, MCPL-051, MCPL-053..057: what a server asks leave for.
 #[tokio::test]
-async fn a_server_asks_for_a_scope() {
-    let kernel = Kernel::start(&format!(
-        "{}{OTHERS}{RULES}",
-        editor(&files()).entry("files")
-    ))
-    .await;
-    kernel.connected(&["files"]).await;
-    let mut driver = Driver::at(&kernel, "files").await;
-    let ask = |label: &str| json!({"featureSet": "files.edit", "scope": {"label": label, "payload": {"path": label, "n": 1}}});
-    let open = driver.ask("scope/elevate", ask("/project/a")).await;
-    assert_eq!(
-        open["result"],
-        json!({"approved": true, "payload": {"path": "/project/a", "n": 1, "project": "p1"}})
+async fn agent_closes_a_scope_for_itself_and_decisions_are_recorded() {
+    let mut scoped = Scoped::start().await;
+    scoped.host.tell(
+        "featureSets/update",
+        json!({"scopes": {"files.files.edit": {"blacklist": ["/project/own/**"]}}}),
     );
-    let closed = driver.ask("scope/elevate", ask("/project/.env")).await["result"].clone();
-    assert_eq!(
-        closed,
-        json!({"approved": false, "reason": "the blacklist has **/.env"})
-    );
-
-    // A person decides; the second time at once.
-    let (mut asking, mut waiting) = (
-        Driver::at(&kernel, "files").await,
-        Driver::at(&kernel, "files").await,
-    );
-    let answer = tokio::spawn(async move { asking.ask("scope/elevate", ask("/etc/hosts")).await });
-    let id = pending(&kernel).await;
-    let shown = kernel.mgp(&["pending"]).await;
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let answer = scoped.edit("/project/own/a").await.to_string();
+    assert!(answer.contains("this client closed it"), "{answer}");
+    assert_succeeded(&scoped.edit("/project/a").await);
+    assert_eq!(edits(&mut scoped.driver).await.len(), 1);
+    let audit = scoped.kernel.mgp(&["audit", "find", "--json"]).await;
+    let audit = String::from_utf8_lossy(&audit.stdout).into_owned();
     assert!(
-        shown.contains("server files wants to act in the scope"),
-        "{shown}"
+        audit.contains(r#""decision":"denied""#) && audit.contains("the whitelist has /project/**"),
+        "{audit}"
     );
-    kernel.mgp_json(&["approve", &id]).await;
-    let answer = answer.await.unwrap();
-    assert_eq!(
-        answer["result"],
-        json!({"approved": true, "payload": {"path": "/etc/hosts", "n": 1}})
-    );
-    assert_eq!(
-        waiting.ask("scope/elevate", ask("/etc/hosts")).await["result"]["approved"],
-        true
-    );
+}
 
-    // What is not enabled, not declared, has no scopes or says no label.
-    let refused = |set: &str, scope: Value| json!({"featureSet": set, "scope": scope});
-    let label = json!({"label": "/project/a"});
-    for (asked, code) in [
-        (refused("files.watch", label.clone()), -32001),
-        (refused("files.unknown", label.clone()), -32003),
-        (refused("FILES.EDIT", label.clone()), -32003),
-        (refused("files.edit", json!({})), -32602),
-        (refused("files.edit", json!({"label": 7})), -32602),
-        (
-            refused("files.edit", json!({"label": "/project/a", "payload": [1]})),
-            -32602,
-        ),
-        (json!({"scope": {"label": "/project/a"}}), -32602),
-        (
-            json!({"featureSet": "files.edit", "FeatureSet": "x", "scope": {"label": "/project/a"}}),
-            -32602,
-        ),
-    ] {
-        let answer = driver.ask("scope/elevate", asked.clone()).await;
-        assert_eq!(answer["error"]["code"], code, "{asked}: {answer}");
-    }
-    let error = driver
-        .ask("scope/elevate", refused("files.watch", label))
-        .await;
+/// MCPL-052, MCPL-054.
+#[tokio::test]
+async fn elevation_in_the_whitelist_is_approved_with_the_enriched_payload() {
+    let mut scoped = Scoped::start().await;
+    let answer = scoped.elevate("/project/a").await;
+    let payload = json!({"path": "/project/a", "n": 1, "project": "p1"});
+    let approved = json!({"approved": true, "payload": payload});
+    assert_eq!(answer["result"], approved, "{answer}");
+}
+
+/// MCPL-051, MCPL-053: though the whitelist has it, too.
+#[tokio::test]
+async fn elevation_in_the_blacklist_is_denied_with_a_reason() {
+    let mut scoped = Scoped::start().await;
+    let answer = scoped.elevate("/project/.env").await;
+    let denied = json!({"approved": false, "reason": "the blacklist has **/.env"});
+    assert_eq!(answer["result"], denied, "{answer}");
+}
+
+/// MCPL-019, MCPL-055: once for the session.
+#[tokio::test]
+async fn elevation_in_neither_list_waits_for_the_operator() {
+    let mut scoped = Scoped::start().await;
+    let mut asking = Driver::at(&scoped.kernel, "files").await;
+    let answer = tokio::spawn(async move {
+        let params = elevation("/etc/hosts");
+        asking.ask("scope/elevate", params).await
+    });
+    let id = pending(&scoped.kernel).await;
+    let listed = scoped.kernel.mgp(&["pending"]).await;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("server files wants to act in the scope"),
+        "{listed}"
+    );
+    scoped.kernel.mgp_json(&["approve", &id]).await;
+    let payload = json!({"path": "/etc/hosts", "n": 1});
     assert_eq!(
-        error["error"]["data"],
+        answer.await.unwrap()["result"],
+        json!({"approved": true, "payload": payload})
+    );
+    let again = scoped.elevate("/etc/hosts").await;
+    assert_eq!(again["result"]["approved"], true, "{again}");
+}
+
+/// MCPL-049, MCPL-050: the payload alone may be missing.
+#[tokio::test]
+async fn elevation_without_a_set_or_a_valid_scope_is_rejected() {
+    let mut scoped = Scoped::start().await;
+    let label = json!({"label": "/project/a"});
+    for params in [
+        json!({"featureSet": "files.edit", "scope": {}}),
+        json!({"featureSet": "files.edit", "scope": {"label": 7}}),
+        json!({"featureSet": "files.edit", "scope": {"label": "/project/a", "payload": [1]}}),
+        json!({"featureSet": "files.edit"}),
+        json!({"scope": label}),
+        json!({"featureSet": "files.edit", "FeatureSet": "x", "scope": label}),
+    ] {
+        let answer = scoped.driver.ask("scope/elevate", params.clone()).await;
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+    let params = json!({"featureSet": "files.edit", "scope": label});
+    let answer = scoped.driver.ask("scope/elevate", params).await;
+    assert_eq!(answer["result"]["approved"], true, "{answer}");
+}
+
+/// MCPL-057.
+#[tokio::test]
+async fn elevation_for_a_disabled_or_unknown_set_is_rejected() {
+    let mut scoped = Scoped::start().await;
+    let ask = |set: &str| json!({"featureSet": set, "scope": {"label": "/project/a"}});
+    for set in ["files.unknown", "FILES.EDIT"] {
+        let answer = scoped.driver.ask("scope/elevate", ask(set)).await;
+        assert_eq!(answer["error"]["code"], -32003, "{set}: {answer}");
+    }
+    let answer = scoped.driver.ask("scope/elevate", ask("files.watch")).await;
+    let error = &answer["error"];
+    assert_eq!(error["code"], -32001, "{answer}");
+    assert_eq!(error["message"], "Feature set not enabled");
+    assert_eq!(
+        error["data"],
         json!({"featureSet": "files.watch", "canEnable": true})
     );
-    assert_eq!(error["error"]["message"], "Feature set not enabled");
 }
 
-/// A scoped tool that belongs to no set is refused, with what to write where; one that the configuration or its
+/// MCPL-046: a scoped tool that belongs to no set is refused, with what to write where; one that the configuration or its
 /// definition names belongs to that.
 #[tokio::test]
-async fn a_tool_that_may_be_scoped_says_its_set() {
+async fn tool_of_no_set_is_rejected_at_a_server_with_a_scoped_set() {
     let declared = files();
     let answers = json!([{"result": {"content": []}}]);
     let tools = json!([
@@ -321,7 +388,7 @@ async fn a_tool_that_may_be_scoped_says_its_set() {
 /// A tool that says by its next definition that it belongs to another set waits for approval, and stays in its scope
 /// until then.
 #[tokio::test]
-async fn a_tool_stays_in_its_set_until_its_new_definition_is_approved() {
+async fn tool_stays_in_its_set_until_its_new_definition_is_approved() {
     let servers = |set| {
         let server = editor_of(set, &files()).entry("files");
         format!("{server}{OTHERS}{RULES}")

@@ -38,7 +38,7 @@ async fn stands(agent: &mut Agent, channel: &str, what: &str) -> String {
 /// is a host; what the memory knows is added, what the guard forbids is taken out, and the answer stands in the channel
 /// that the question came from, and in no other. Without an agent the kernel does the same with a provider.
 #[tokio::test]
-async fn a_question_in_a_chat_is_answered_there() {
+async fn message_of_a_chat_is_answered_by_the_agent_in_the_chat() {
     if let Some(peers) = Peers::find(&[Need::Python]) {
         question_is_answered(&peers).await;
     }
@@ -46,7 +46,7 @@ async fn a_question_in_a_chat_is_answered_there() {
 
 /// The same programs on the SDK 2.x, which is what `pip install mcp` brings.
 #[tokio::test]
-async fn the_programs_of_the_story_run_on_the_sdk_2_as_well() {
+async fn documented_programs_run_on_version_2_of_the_sdk() {
     if let Some(peers) = Peers::find(&[Need::Python]) {
         question_is_answered(&peers.modern()).await;
     }
@@ -142,7 +142,7 @@ fn blocks_of_the_page() -> Vec<Value> {
 /// What the page shows of a server is what the kernel takes: a declaration, a tool that names its set, and a request
 /// to register channels with its answer.
 #[tokio::test]
-async fn the_messages_that_the_page_shows_are_taken() {
+async fn messages_of_the_documentation_are_accepted() {
     let blocks = blocks_of_the_page();
     let block = |has: &dyn Fn(&Value) -> bool| {
         let block = blocks.iter().find(|block| has(block));

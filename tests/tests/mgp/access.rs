@@ -98,10 +98,10 @@ async fn echoed(owner: &mut Agent, server: &str) -> bool {
     seen.frame.contains("echo")
 }
 
-/// MGP-066, MGP-067, MGP-068, MGP-069, MGP-070, MGP-071, MGP-073, MGP-077, MGP-078: every combination
-/// of a tool's entry, its server's entry and the default policy, asked by query and by a call.
+/// MGP-067, MGP-068: every combination of a tool's entry, its server's entry and the default policy, asked by query and
+/// by a call.
 #[tokio::test]
-async fn a_tools_entry_beats_its_servers_beats_the_policy() {
+async fn tool_grant_precedes_server_grant_precedes_default_policy() {
     for policy in ["opt-in", "opt-out"] {
         let kernel = kernel_of_two(&format!("[access]\ndefault_policy = \"{policy}\"\n")).await;
         let mut owner = owner(&kernel).await;
@@ -127,23 +127,110 @@ async fn a_tools_entry_beats_its_servers_beats_the_policy() {
                     (&json!(permission), &json!(source)),
                     "{case}"
                 );
-                assert_eq!(
-                    told["granted_by"].is_string(),
-                    source != "default_policy",
-                    "{case}"
-                );
                 let answer = echo(&mut agent, "one__echo").await;
                 assert_eq!(answer.is_error(), permission == "deny", "{case}");
-                let other = echo(&mut agent, "two__echo").await;
-                assert_eq!(other.is_error(), default == "deny", "{case}");
             }
         }
     }
 }
 
+/// MGP-069.
+#[tokio::test]
+async fn server_grant_is_for_all_tools_and_tool_grant_for_one() {
+    let kernel = kernel_of_two("").await;
+    let mut owner = owner(&kernel).await;
+    let mut agent = anybody(&kernel, None).await;
+    for (what, denied) in [
+        ("one/echo", [true, false, false]),
+        ("one", [true, true, false]),
+    ] {
+        decide(&mut owner, what, "deny").await;
+        for (tool, denied) in ["one__echo", "one__count", "two__echo"].iter().zip(denied) {
+            let answer = echo(&mut agent, tool).await;
+            assert_eq!(answer.is_error(), denied, "{what} {tool}");
+        }
+    }
+}
+
+/// MGP-070.
+#[tokio::test]
+async fn query_returns_the_permission_its_source_and_who_granted_it() {
+    let kernel = kernel_of_two("").await;
+    let mut owner = owner(&kernel).await;
+    let by_default = query(&mut owner, "one", Some("echo")).await;
+    assert_eq!(by_default["permission"], "allow", "{by_default}");
+    assert_eq!(by_default["source"], "default_policy", "{by_default}");
+    assert!(!by_default["granted_by"].is_string(), "{by_default}");
+    let mut grant = entry(ANYBODY, "one/echo");
+    grant["permission"] = json!("deny");
+    grant["granted_by"] = json!("the owner");
+    grant["expires_at"] = json!("2999-01-01T00:00:00Z");
+    owner.request("mgp/access/grant", grant).await.result();
+    let granted = query(&mut owner, "one", Some("echo")).await;
+    assert_eq!(granted["permission"], "deny", "{granted}");
+    assert_eq!(granted["source"], "tool_grant", "{granted}");
+    assert!(granted["granted_by"].is_string(), "{granted}");
+    assert!(granted["granted_at"].is_string(), "{granted}");
+    let expires = granted["expires_at"].as_str().unwrap();
+    assert!(expires.starts_with("2999-01-01T00:00:00"), "{granted}");
+}
+
+/// MGP-071.
+#[tokio::test]
+async fn grant_is_stored_with_all_its_parameters() {
+    let kernel = kernel_of_two("").await;
+    let mut owner = owner(&kernel).await;
+    for (what, permission) in [("one/echo", "deny"), ("two", "allow")] {
+        let mut grant = entry(ANYBODY, what);
+        grant["permission"] = json!(permission);
+        grant["justification"] = json!("as agreed");
+        let granted = owner.request("mgp/access/grant", grant.clone()).await;
+        assert!(granted.result()["grant_id"].is_string());
+        let listed = owner.request("mgp/access/list", json!({})).await.result();
+        let mut entries = listed["entries"].as_array().unwrap().iter();
+        let stored = entries.find(|stored| stored["server_id"] == grant["server_id"]);
+        let stored = stored.unwrap_or_else(|| panic!("no {what}: {listed}"));
+        for member in [
+            "entry_type",
+            "agent_id",
+            "tool_name",
+            "permission",
+            "justification",
+        ] {
+            assert_eq!(stored[member], grant[member], "{member}: {stored}");
+        }
+    }
+}
+
+/// MGP-073.
+#[tokio::test]
+async fn revoke_removes_the_entry_of_its_type_alone() {
+    let kernel = kernel_of_two("").await;
+    let mut owner = owner(&kernel).await;
+    decide(&mut owner, "one", "deny").await;
+    decide(&mut owner, "one/echo", "allow").await;
+    for (what, source) in [("one/echo", "server_grant"), ("one", "default_policy")] {
+        let revoked = take_back(&mut owner, what).await;
+        assert_eq!(revoked["revoked"].as_array().unwrap().len(), 1, "{what}");
+        let left = query(&mut owner, "one", Some("echo")).await;
+        assert_eq!(left["source"], source, "{left}");
+    }
+}
+
+/// MGP-078.
+#[tokio::test]
+async fn opt_out_policy_allows_what_nobody_denied() {
+    let kernel = kernel_of_two("[access]\ndefault_policy = \"opt-out\"\n").await;
+    let mut owner = owner(&kernel).await;
+    let mut agent = anybody(&kernel, None).await;
+    decide(&mut owner, "one/echo", "deny").await;
+    assert!(echo(&mut agent, "one__echo").await.is_error());
+    assert_eq!(echo(&mut agent, "two__echo").await.text(), "hello");
+}
+
 /// MGP-072, MGP-074: what does not fit is refused, and what is not there is not taken back.
 #[tokio::test]
-async fn what_does_not_fit_changes_nothing() {
+async fn invalid_grant_and_revoke_of_no_entry_change_nothing() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut no_tool = entry(ANYBODY, "one");
@@ -162,7 +249,7 @@ async fn what_does_not_fit_changes_nothing() {
 /// MGP-079, MGP-081, MGP-273: a denied tool of a plain MCP server is in no list, its call reads as that
 /// of a tool that does not exist, in both eras and at both doors, and its server never sees it.
 #[tokio::test]
-async fn a_denied_tool_is_as_one_that_does_not_exist() {
+async fn denied_tool_is_reported_as_unknown_and_never_called() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     decide(&mut owner, "one/echo", "deny").await;
@@ -204,7 +291,7 @@ async fn a_denied_tool_is_as_one_that_does_not_exist() {
 /// MGP-079, MGP-188: who agreed to `access_control` reads that a tool is denied to it, unless the operator
 /// hides it (`reveal = false`); everybody else reads what is said of a tool that is not there.
 #[tokio::test]
-async fn a_denial_is_told_to_who_agreed_to_access_control() {
+async fn denial_is_reported_to_agents_that_negotiated_access_control() {
     for (reveal, section) in [(true, ""), (false, "[access]\nreveal = false\n")] {
         let kernel = kernel_of_two(section).await;
         let mut owner = owner(&kernel).await;
@@ -248,7 +335,7 @@ async fn a_denial_is_told_to_who_agreed_to_access_control() {
 /// MGP-080, MGP-081: an agent that is denied a server sees nothing of it: not its lists, not its
 /// instructions, not its door.
 #[tokio::test]
-async fn a_denied_server_is_not_there() {
+async fn denied_server_is_hidden_from_lists_and_endpoints() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut before = anybody(&kernel, None).await;
@@ -292,7 +379,7 @@ fn initialize() -> String {
 
 /// MGP-081: pages of what an agent may see are whole, whatever is hidden in between.
 #[tokio::test]
-async fn hidden_tools_leave_no_gap_in_the_pages() {
+async fn pages_of_a_list_are_full_without_denied_tools() {
     let kernel = kernel_of_two("[lists]\npage_size = 3\n").await;
     let mut owner = owner(&kernel).await;
     let mut agent = anybody(&kernel, None).await;
@@ -312,7 +399,7 @@ async fn hidden_tools_leave_no_gap_in_the_pages() {
 
 /// MGP-075: an entry counts until its end, and its agent hears that its list changed.
 #[tokio::test]
-async fn an_entry_ends_when_it_says() {
+async fn entry_expires_and_its_agent_is_notified() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut agent = anybody(&kernel, None).await;
@@ -340,7 +427,7 @@ async fn an_entry_ends_when_it_says() {
 
 /// MGP-079: a change reaches those it concerns, and nobody else.
 #[tokio::test]
-async fn only_whom_it_concerns_hears_of_a_change() {
+async fn only_agents_concerned_by_a_change_are_notified() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut agent = anybody(&kernel, None).await;
@@ -358,7 +445,7 @@ async fn only_whom_it_concerns_hears_of_a_change() {
 /// MGP-066, A-31: agents administer nothing and ask only about themselves; who did not agree to access
 /// control does not even see the methods.
 #[tokio::test]
-async fn agents_administer_nothing() {
+async fn agents_may_neither_grant_nor_ask_about_others() {
     let kernel = kernel_of_two("[access]\nreveal = false\n").await;
     let mut owner = owner(&kernel).await;
     decide(&mut owner, "one/echo", "deny").await;
@@ -408,7 +495,7 @@ async fn agents_administer_nothing() {
 
 /// MGP-066: the methods are tools of the kernel as well, for its owner.
 #[tokio::test]
-async fn the_methods_are_tools_too() {
+async fn access_methods_are_tools_of_the_owner() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut grant = entry(ANYBODY, "one");
@@ -434,7 +521,7 @@ async fn the_methods_are_tools_too() {
 
 /// MGP-080: who may not any more may not from the next call on, and may again from the next.
 #[tokio::test]
-async fn the_next_call_goes_by_what_was_decided_last() {
+async fn decision_applies_from_the_next_call_on() {
     let kernel = kernel_of_two("").await;
     let mut owner = owner(&kernel).await;
     let mut client = Client::over_http(kernel.url(), MODERN, "{}").await;
@@ -450,7 +537,7 @@ async fn the_next_call_goes_by_what_was_decided_last() {
 
 /// MGP-082: grants survive a restart.
 #[tokio::test]
-async fn what_was_granted_holds_after_a_restart() {
+async fn grants_survive_a_restart() {
     let kernel = kernel_of_two("").await;
     let mut first = owner(&kernel).await;
     decide(&mut first, "one/echo", "deny").await;
@@ -485,7 +572,7 @@ fn is_denied(answer: &Answer) {
 /// MGP-077, MGP-188: under `opt-in` nobody has what nobody opened: neither an agent that was just added nor
 /// anybody at a server that was; and what is opened to one agent is open to that one, on that server.
 #[tokio::test]
-async fn under_opt_in_a_new_agent_and_a_new_server_are_denied() {
+async fn opt_in_policy_denies_new_agents_and_new_servers() {
     let entry = |id: &str| Program::fixture(&[]).entry(id);
     let one = "[access]\ndefault_policy = \"opt-in\"\n".to_owned() + &entry("one");
     let kernel = Kernel::start(&one).await;
@@ -515,7 +602,7 @@ async fn under_opt_in_a_new_agent_and_a_new_server_are_denied() {
 
 /// MGP-077: a server that is trusted least is closed until somebody opens it.
 #[tokio::test]
-async fn a_sandboxed_server_is_closed_by_default() {
+async fn sandboxed_server_is_denied_by_default() {
     let open = Program::fixture(&[]).entry("one");
     let closed = Program::fixture(&[]).entry("two");
     let closed = format!("{closed}[servers.mgp]\ntrust_level = \"sandboxed\"\n");
@@ -533,7 +620,7 @@ async fn a_sandboxed_server_is_closed_by_default() {
 
 /// MGP-070, MGP-076: the command line decides, shows and explains; each change is in the audit log.
 #[tokio::test]
-async fn the_command_line_grants_shows_and_explains() {
+async fn command_line_grants_lists_and_explains() {
     let kernel = kernel_of_two("").await;
     let said = async |args: &[&str]| {
         let output = kernel.mgp(args).await;

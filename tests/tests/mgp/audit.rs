@@ -1,4 +1,4 @@
-//! What was done is written down: every event, in order, so that nothing is changed unseen.
+//! The audit log: which events it has, in which form and order, and how changes of it are found.
 
 mod disk;
 mod events;
@@ -124,73 +124,141 @@ pub(crate) fn is_reverse_domain(name: &str) -> bool {
     name.split('.').count() >= 3 && name.split('.').all(label)
 }
 
-/// MGP-007, MGP-083, MGP-085, MGP-086, MGP-088, MGP-089, MGP-090, MGP-096, MGP-097: what is
-/// done is in the local log, each thing once, in the form of the document.
-#[tokio::test]
-async fn every_call_and_every_server_is_written_down() {
-    let servers = Program::fixture(&[]).entry("it");
-    let kernel = Kernel::start(&servers).await;
+/// A kernel in front of the server `it`, and a plain agent.
+async fn audited() -> (Kernel, Agent) {
+    let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
-    let mut agent = agent(&kernel).await;
-    agent
-        .call("it__echo", json!({"text": "a private word"}))
-        .await
-        .result();
-    agent
-        .call("it__test_error_handling", json!({}))
-        .await
-        .result();
-    let error = json!({"code": -32050, "message": "no"});
-    agent
-        .call("it__fail", json!({"key": "k", "error": error}))
-        .await
-        .error();
+    let agent = agent(&kernel).await;
+    (kernel, agent)
+}
+
+/// MGP-089: how it ended and why, how long it took and how risky it was.
+#[tokio::test]
+async fn completed_call_is_recorded_as_tool_executed() {
+    let (kernel, mut agent) = audited().await;
+    let error = json!({"key": "k", "error": {"code": -32050, "message": "no"}});
+    for (tool, arguments, result, failure) in [
+        ("echo", json!({"text": "x"}), "SUCCESS", Value::Null),
+        ("test_error_handling", json!({}), "FAILURE", json!("tool")),
+        ("fail", error, "FAILURE", json!("protocol")),
+        ("crash", json!({"code": 3}), "FAILURE", json!("transport")),
+    ] {
+        agent.call(&format!("it__{tool}"), arguments).await;
+        let event = event(&kernel, "TOOL_EXECUTED", tool).await;
+        assert_eq!(event["result"], result, "{event}");
+        assert_eq!(event["target"]["server_id"], "it", "{event}");
+        let details = &event["details"];
+        assert_eq!(details["failure"], failure, "{event}");
+        assert!(details["duration_ms"].is_u64(), "{event}");
+        assert!(details["risk_level"].is_string(), "{event}");
+        if tool == "fail" {
+            assert_eq!(details["error_code"], -32050, "{event}");
+        }
+    }
+}
+
+/// MGP-090: see also `events`.
+#[tokio::test]
+async fn call_that_is_rejected_is_recorded_as_tool_blocked() {
+    let (kernel, mut agent) = audited().await;
     agent.call("it__echo", json!({"text": 7})).await;
     agent.call("nowhere", json!({})).await.error();
-    let ok = event(&kernel, "TOOL_BLOCKED", "echo").await;
-    assert_eq!(
-        (&ok["result"], &ok["details"]["at"]),
-        (&json!("BLOCKED"), &json!("/text"))
-    );
-    let blocked = event(&kernel, "TOOL_BLOCKED", "nowhere").await;
-    assert_eq!(blocked["result"], "BLOCKED");
-    let done = event(&kernel, "TOOL_EXECUTED", "echo").await;
-    assert_eq!(
-        (&done["result"], &done["target"]["server_id"]),
-        (&json!("SUCCESS"), &json!("it"))
-    );
-    assert!(done["details"]["duration_ms"].is_u64() && done["details"]["risk_level"].is_string());
-    let tool = event(&kernel, "TOOL_EXECUTED", "test_error_handling").await;
-    assert_eq!(
-        (&tool["result"], &tool["details"]["failure"]),
-        (&json!("FAILURE"), &json!("tool"))
-    );
-    let peer = event(&kernel, "TOOL_EXECUTED", "fail").await;
-    assert_eq!(peer["details"]["failure"], "protocol");
-    assert_eq!(peer["details"]["error_code"], -32050);
+    let invalid = event(&kernel, "TOOL_BLOCKED", "echo").await;
+    assert_eq!(invalid["result"], "BLOCKED", "{invalid}");
+    assert_eq!(invalid["details"]["at"], "/text", "{invalid}");
+    let unknown = event(&kernel, "TOOL_BLOCKED", "nowhere").await;
+    assert_eq!(unknown["result"], "BLOCKED", "{unknown}");
+}
+
+/// MGP-096: of a plain MCP server as well.
+#[tokio::test]
+async fn connected_server_is_recorded() {
+    let (kernel, _agent) = audited().await;
+    let connected = event(&kernel, "SERVER_CONNECTED", "it").await;
+    assert_eq!(connected["result"], "SUCCESS", "{connected}");
+    assert_eq!(connected["actor"]["type"], "kernel", "{connected}");
+}
+
+/// MGP-097.
+#[tokio::test]
+async fn server_that_crashes_is_recorded_as_disconnected() {
+    let (kernel, mut agent) = audited().await;
     agent.call("it__crash", json!({"code": 3})).await;
-    let lost = event(&kernel, "TOOL_EXECUTED", "crash").await;
-    assert_eq!(lost["details"]["failure"], "transport");
     let gone = event(&kernel, "SERVER_DISCONNECTED", "it").await;
-    assert_eq!(
-        (&gone["result"], &gone["actor"]["type"]),
-        (&json!("FAILURE"), &json!("kernel"))
-    );
-    event(&kernel, "SERVER_CONNECTED", "it").await;
+    assert_eq!(gone["result"], "FAILURE", "{gone}");
+    assert_eq!(gone["actor"]["type"], "kernel", "{gone}");
+}
+
+/// MGP-088: without the arguments.
+#[tokio::test]
+async fn events_are_stored_locally_without_an_audit_server() {
+    let (kernel, mut agent) = audited().await;
+    let arguments = json!({"text": "a private word"});
+    agent.call("it__echo", arguments).await.result();
+    event(&kernel, "TOOL_EXECUTED", "echo").await;
+    let log = whole_log(kernel.folder());
+    assert!(log.contains("TOOL_EXECUTED"), "{log}");
+    assert!(!log.contains("a private word"), "{log}");
+}
+
+/// MGP-083, MGP-085: member by member, and of the documented types or others in reverse-domain notation.
+#[tokio::test]
+async fn events_have_the_documented_form() {
+    let (kernel, mut agent) = audited().await;
+    agent.call("it__echo", json!({"text": "x"})).await.result();
+    agent.call("nowhere", json!({})).await.error();
+    agent.call("it__crash", json!({"code": 3})).await;
+    for (kind, about) in [
+        ("SERVER_CONNECTED", "it"),
+        ("TOOL_EXECUTED", "echo"),
+        ("TOOL_BLOCKED", "nowhere"),
+        ("SERVER_DISCONNECTED", "it"),
+    ] {
+        event(&kernel, kind, about).await;
+    }
+    events(&kernel).await.iter().for_each(has_the_form);
+}
+
+/// MGP-007.
+#[tokio::test]
+async fn each_action_has_exactly_one_event() {
+    let (kernel, mut agent) = audited().await;
+    let mut owner = Agent::over_socket(&kernel.socket()).await;
+    owner.initialize("2025-11-25", "{}").await.result();
+    agent.call("it__echo", json!({"text": "x"})).await.result();
+    agent.call("it__echo", json!({"text": 7})).await;
+    agent.call("nowhere", json!({})).await.error();
+    let denial = json!({"entry_type": "tool_grant", "agent_id": "agent.anonymous", "server_id": "it",
+        "tool_name": "count", "permission": "deny"});
+    owner.request("mgp/access/grant", denial).await.result();
+    agent.call("it__count", json!({})).await.error();
+    agent.call("it__crash", json!({"code": 3})).await;
+    event(&kernel, "SERVER_DISCONNECTED", "it").await;
+    event(&kernel, "TOOL_EXECUTED", "crash").await;
     let all = events(&kernel).await;
-    all.iter().for_each(has_the_form);
-    let calls = |tool: &str| {
-        all.iter()
-            .filter(|e| e["target"]["tool_name"] == tool)
-            .count()
+    let count = |kind: &str, tool: &str| {
+        let of_tool = all.iter().filter(|e| e["target"]["tool_name"] == tool);
+        of_tool.filter(|e| e["event_type"] == kind).count()
     };
-    assert_eq!([calls("echo"), calls("nowhere"), calls("crash")], [2, 1, 1]);
-    assert!(!whole_log(kernel.folder()).contains("a private word"));
+    for (kind, tool) in [
+        ("TOOL_EXECUTED", "echo"),
+        ("TOOL_BLOCKED", "echo"),
+        ("TOOL_BLOCKED", "nowhere"),
+        ("ACCESS_GRANTED", "count"),
+        ("TOOL_BLOCKED", "count"),
+        ("TOOL_EXECUTED", "crash"),
+    ] {
+        assert_eq!(count(kind, tool), 1, "{kind} {tool}: {all:#?}");
+    }
+    let gone = all
+        .iter()
+        .filter(|e| e["event_type"] == "SERVER_DISCONNECTED");
+    assert_eq!(gone.count(), 1, "{all:#?}");
 }
 
 /// MGP-152: a server that is given up is in the log with the reason.
 #[tokio::test]
-async fn a_server_that_is_given_up_is_written_down() {
+async fn server_beyond_its_restart_limit_is_recorded_with_the_reason() {
     let entry = Program::fixture(&["--exit-at-start", "9"]).entry("it");
     let entry = entry.replace(
         "id = \"it\"\n",
@@ -204,95 +272,93 @@ async fn a_server_that_is_given_up_is_written_down() {
     );
 }
 
-/// MGP-084, MGP-087, MGP-101, MGP-102: a server that negotiated `audit` is told every event after it is
-/// written, and a caller's trace goes through unchanged; a plain server sees neither.
-#[tokio::test]
-async fn an_audit_server_hears_what_a_plain_one_does_not() {
+/// A kernel in front of a server that negotiated `audit` and a plain one.
+async fn with_audit_server() -> (Kernel, Agent) {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&[]).entry("plain");
     let kernel = Kernel::start(&format!("{keeper}{READS_AUDIT_LOG}{plain}")).await;
     kernel.connected(&["keeper", "plain"]).await;
-    let mut agent = agent(&kernel).await;
-    let trace = "550E8400-e29b-41d4-A716-446655440000";
+    let agent = agent(&kernel).await;
+    (kernel, agent)
+}
+
+/// MGP-084, MGP-087: after it was stored, in order, and a plain server gets none.
+#[tokio::test]
+async fn audit_server_is_notified_of_each_event() {
+    let (kernel, mut agent) = with_audit_server().await;
+    let trace = trace("notified");
     for tool in ["keeper__echo", "plain__echo"] {
         let call = json!({"name": tool, "arguments": {"text": "x"}, "trace_id": trace});
         agent.request("tools/call", call).await.result();
     }
-    agent
-        .call("plain__echo", json!({"text": "untraced"}))
-        .await
-        .result();
-    agent
-        .call("keeper__echo", json!({"text": "minted"}))
-        .await
-        .result();
-    let mut heard = Vec::new();
-    wait_until("the keeper hears of it", DEADLINE, async || {
-        heard = frames(&mut agent, "keeper__received").await;
-        let traced = |f: &Value| {
-            f["method"] == "notifications/mgp.audit" && f["params"]["trace_id"] == trace
-        };
-        heard.iter().filter(|f| traced(f)).count() == 2
+    let mut notified = Vec::new();
+    wait_until("both calls are notified", DEADLINE, async || {
+        notified = frames(&mut agent, "keeper__received").await;
+        notified.retain(|frame| frame["method"] == "notifications/mgp.audit");
+        let traced = notified.iter().filter(|f| f["params"]["trace_id"] == trace);
+        traced.count() == 2
     })
     .await;
-    let told: Vec<&Value> = heard
-        .iter()
-        .filter(|f| f["method"] == "notifications/mgp.audit")
-        .collect();
     let log = whole_log(kernel.folder());
-    for event in &told {
+    let mut sequences = Vec::new();
+    for event in &notified {
         has_the_form(&event["params"]);
         let seq = event["params"]["_mgp"]["seq"].as_u64().unwrap();
         assert!(
             log.contains(&format!(r#"{{"seq":{seq},"#)),
-            "told before it was written"
+            "notified before it was stored"
         );
+        sequences.push(seq);
     }
-    let sequences: Vec<u64> = told
-        .iter()
-        .map(|e| e["params"]["_mgp"]["seq"].as_u64().unwrap())
-        .collect();
     assert!(
         sequences.windows(2).all(|w| w[0] + 1 == w[1]),
         "{sequences:?}"
-    );
-    let calls = |frames: &[Value], text: &str| -> Value {
-        let of =
-            |f: &&Value| f["method"] == "tools/call" && f["params"]["arguments"]["text"] == text;
-        frames.iter().find(of).unwrap()["params"].clone()
-    };
-    assert_eq!(calls(&heard, "x")["trace_id"], trace);
-    let minted = calls(&heard, "minted")["trace_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    assert!(
-        events(&kernel)
-            .await
-            .iter()
-            .any(|e| e["trace_id"] == minted.as_str())
     );
     let plain = frames(&mut agent, "plain__received").await;
     assert!(
         plain
             .iter()
-            .all(|f| f["method"] != "notifications/mgp.audit")
+            .all(|frame| frame["method"] != "notifications/mgp.audit")
     );
-    assert_eq!(calls(&plain, "x")["_meta"]["trace_id"], trace);
-    let parent = calls(&plain, "x")["_meta"]["traceparent"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+}
+
+/// MGP-101, MGP-102: as a member of MGP to a server that negotiated it, and otherwise where MCP has its place; one is
+/// generated for the first where it is missing.
+#[tokio::test]
+async fn trace_of_a_call_reaches_its_server_unchanged() {
+    let (kernel, mut agent) = with_audit_server().await;
+    let trace = "550E8400-e29b-41d4-A716-446655440000";
+    for server in ["keeper", "plain"] {
+        let name = format!("{server}__echo");
+        let call = json!({"name": name, "arguments": {"text": "traced"}, "trace_id": trace});
+        agent.request("tools/call", call).await.result();
+        agent
+            .call(&name, json!({"text": "untraced"}))
+            .await
+            .result();
+    }
+    let params = |frames: &[Value], text: &str| -> Value {
+        let mut calls = frames.iter().filter(|f| f["method"] == "tools/call");
+        let call = calls.find(|f| f["params"]["arguments"]["text"] == text);
+        call.unwrap()["params"].clone()
+    };
+    let keeper = frames(&mut agent, "keeper__received").await;
+    assert_eq!(params(&keeper, "traced")["trace_id"], trace);
+    let generated = params(&keeper, "untraced")["trace_id"].clone();
+    let events = events(&kernel).await;
+    assert!(events.iter().any(|event| event["trace_id"] == generated));
+
+    let plain = frames(&mut agent, "plain__received").await;
+    let traced = params(&plain, "traced");
+    assert_eq!(traced["_meta"]["trace_id"], trace);
+    let parent = traced["_meta"]["traceparent"].as_str().unwrap();
     assert!(
         parent.starts_with("00-550e8400e29b41d4a716446655440000-"),
         "{parent}"
     );
-    let untraced = calls(&plain, "untraced");
-    assert!(
-        calls(&plain, "x")["trace_id"].is_null(),
-        "that is MGP's place"
-    );
+    assert!(traced["trace_id"].is_null(), "{traced}");
+    let untraced = params(&plain, "untraced");
     assert!(
         untraced["trace_id"].is_null() && untraced["_meta"]["trace_id"].is_null(),
         "{untraced}"
@@ -302,7 +368,7 @@ async fn an_audit_server_hears_what_a_plain_one_does_not() {
 /// MGP-085, MGP-102, A-05: what is no UUID is no trace: the kernel makes one, which an MGP server gets in
 /// its place; a plain server is sent nothing that is MGP's, whoever wrote it.
 #[tokio::test]
-async fn what_is_no_uuid_is_no_trace() {
+async fn trace_id_that_is_no_uuid_is_replaced() {
     let said = declaration(&["security"]).to_string();
     for era in ["legacy", "modern"] {
         let knows = Program::fixture(&["--era", era, "--mgp", &said]).entry("knows");
@@ -353,7 +419,7 @@ async fn what_is_no_uuid_is_no_trace() {
 /// MGP-087: an audit server that was away is told from where it was: nothing is left out and nothing is
 /// told twice.
 #[tokio::test]
-async fn an_audit_server_that_was_away_goes_on_where_it_was() {
+async fn audit_server_that_was_away_gets_what_it_missed() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&[]).entry("plain");
@@ -406,7 +472,7 @@ async fn frames(agent: &mut Agent, tool: &str) -> Vec<Value> {
 
 /// What is changed, removed, moved or cut off in the files is named, without a running kernel.
 #[tokio::test]
-async fn verify_names_what_was_done_to_the_log() {
+async fn verify_reports_changed_removed_moved_and_truncated_records() {
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
     let mut client = agent(&kernel).await;
@@ -480,7 +546,7 @@ async fn verify_names_what_was_done_to_the_log() {
 /// With `calls = "before_reply"` the record of a call is in the file when its answer comes; and however
 /// a kernel is killed, the chain is whole afterwards and no such record is lost.
 #[tokio::test]
-async fn a_killed_kernel_leaves_a_whole_chain() {
+async fn chain_of_records_is_whole_after_a_kill() {
     let config =
         "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n[audit]\ncalls = \"before_reply\"\n";
     let config = format!("{config}{}", Program::fixture(&[]).entry("it"));
@@ -519,7 +585,7 @@ async fn a_killed_kernel_leaves_a_whole_chain() {
 
 /// With the window, a record is on its way at once, and in the file within it.
 #[tokio::test]
-async fn records_of_calls_are_written_within_the_window() {
+async fn records_of_calls_are_stored_within_the_window() {
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
     let mut agent = agent(&kernel).await;

@@ -60,11 +60,10 @@ async fn pending(client: &mut Client) -> Vec<Value> {
     result["pending"].as_array().unwrap().clone()
 }
 
-/// MGP-175, MGP-176, MGP-177, MGP-182: a callback reaches the agent whose call caused it, through every
-/// door and whatever the eras, under that agent's own id of the call and an id that nobody can guess; other
-/// calls go on meanwhile; the answer reaches the server, and the call ends.
+/// MGP-175, MGP-176: a callback reaches the agent whose call caused it, at every endpoint and in every version, under
+/// that agent's own id of the call and an id that nobody can guess; the answer reaches the server, and the call ends.
 #[tokio::test]
-async fn a_callback_reaches_its_agent_and_the_answer_its_server() {
+async fn callback_reaches_its_agent_and_the_answer_its_server() {
     for era in ["legacy", "modern"] {
         let kernel = asking(era, "").await;
         for door in DOORS {
@@ -80,8 +79,6 @@ async fn a_callback_reaches_its_agent_and_the_answer_its_server() {
                 for same in ["type", "message", "options", "timeout_ms"] {
                     assert_eq!(asked[same], confirmation()[same], "{case}");
                 }
-                let other = agent.call("it__echo", json!({"text": "meanwhile"})).await;
-                assert_eq!(other.text(), "meanwhile", "{case}");
                 let waits = pending(&mut agent).await;
                 assert_eq!(waits.len(), 1, "{case}");
                 assert_eq!(waits[0]["callback_id"], id.as_str(), "{case}");
@@ -100,10 +97,27 @@ async fn a_callback_reaches_its_agent_and_the_answer_its_server() {
     }
 }
 
+/// MGP-182: at the same connection.
+#[tokio::test]
+async fn pending_callback_delays_no_other_call() {
+    let kernel = asking("legacy", "").await;
+    for door in DOORS {
+        for version in ERAS {
+            let mut agent = of_kind(&kernel, door, version, true).await;
+            let call = start(&mut agent, json!({"params": confirmation()})).await;
+            let asked = asked(&mut agent).await;
+            let other = agent.call("it__echo", json!({"text": "meanwhile"})).await;
+            assert_eq!(other.text(), "meanwhile", "{door:?} {version}");
+            respond(&mut agent, &asked, json!("confirm")).await.result();
+            responses(&mut agent, &call).await;
+        }
+    }
+}
+
 /// MGP-177, MGP-178, MGP-179: each kind takes its own answers; one that does not fit is refused with
 /// -32602, and the callback stays open.
 #[tokio::test]
-async fn an_answer_fits_or_is_asked_for_again() {
+async fn callback_answer_of_the_wrong_kind_is_rejected() {
     let kernel = asking("legacy", "").await;
     let mut agent = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let choice = json!(["red", "green"]);
@@ -213,7 +227,7 @@ async fn a_late_answer_is_refused() {
 /// MGP-183, MGP-176: a callback is answered once only, by the connection that was asked; to another one, of
 /// the same agent or not, it is as unknown as one that never was.
 #[tokio::test]
-async fn only_who_was_asked_answers_and_once() {
+async fn callback_is_answered_once_by_its_own_connection() {
     let kernel = asking("legacy", "").await;
     let mut agent = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let mut others = Vec::new();

@@ -1,4 +1,4 @@
-//! One refusal, said to each caller in the words it knows: MGP's codes with what helps, or JSON-RPC's.
+//! Errors, in the codes that a caller knows: those of MGP with how to recover, or those of JSON-RPC.
 
 mod results;
 mod retries;
@@ -47,34 +47,82 @@ fn plain(answer: &mgp_tests::harness::Answer) -> Option<i64> {
     Some(code)
 }
 
-/// MGP-186, MGP-200, MGP-201, MGP-206, MGP-207, MGP-283: what an agent gets wrong.
-#[tokio::test]
-async fn what_an_agent_gets_wrong_is_said_in_its_words() {
-    let kernel = kernel_with("", &[]).await;
+/// What does not fit the schema of `it:test_structured`.
+fn invalid_arguments() -> Value {
+    json!({"a": "x", "b": 1})
+}
+
+/// Clients of every version at every endpoint that speak MGP, or that do not.
+async fn clients(kernel: &Kernel, mgp: bool) -> Vec<Client> {
+    let mut clients = Vec::new();
     for version in ERAS {
         for door in DOORS {
-            let mut agent = of_kind(&kernel, door, version, true).await;
-            let (code, mgp) = told(&agent.call("it:nothing", json!({})).await);
-            assert_eq!((code, &mgp["retryable"]), (4001, &json!(false)));
-            let bad = json!({"a": "x", "b": 1});
-            let (code, mgp) = told(&agent.call("it:test_structured", bad.clone()).await);
-            assert_eq!((code, &mgp["details"]["path"]), (4000, &json!("/a")));
-            // JSON-RPC and MCP have words of their own for the rest.
-            assert_eq!(agent.request("no/such", json!({})).await.code(), -32601);
-
-            let mut agent = of_kind(&kernel, door, version, false).await;
-            let unknown = agent.call("it:nothing", json!({})).await;
-            assert_eq!(plain(&unknown), Some(-32602));
-            let unfit = agent.call("it:test_structured", bad).await;
-            assert_eq!(plain(&unfit), None, "the model can mend it");
+            clients.push(of_kind(kernel, door, version, mgp).await);
         }
+    }
+    clients
+}
+
+/// MGP-200.
+#[tokio::test]
+async fn invalid_arguments_are_4000_with_their_path() {
+    let kernel = kernel_with("", &[]).await;
+    for mut client in clients(&kernel, true).await {
+        let answer = client.call("it:test_structured", invalid_arguments()).await;
+        let (code, mgp) = told(&answer);
+        assert_eq!((code, &mgp["details"]["path"]), (4000, &json!("/a")));
+    }
+}
+
+/// MGP-201.
+#[tokio::test]
+async fn unknown_tool_is_4001() {
+    let kernel = kernel_with("", &[]).await;
+    for mut client in clients(&kernel, true).await {
+        assert_eq!(told(&client.call("it:nothing", json!({})).await).0, 4001);
+    }
+}
+
+/// MGP-206, MGP-207: `told` and `retries` check each field.
+#[tokio::test]
+async fn error_carries_how_to_recover() {
+    let kernel = kernel_with("", &[]).await;
+    for mut client in clients(&kernel, true).await {
+        let answer = client.call("it:nothing", json!({})).await;
+        let mgp = answer.error()["data"]["_mgp"].clone();
+        assert_eq!(mgp["category"], "validation", "{mgp}");
+        assert_eq!(mgp["retryable"], false, "{mgp}");
+        told(&answer);
+    }
+}
+
+/// MGP-186: what is no request of MGP has the codes of JSON-RPC.
+#[tokio::test]
+async fn unknown_method_is_an_error_of_json_rpc_for_every_client() {
+    let kernel = kernel_with("", &[]).await;
+    for mgp in [true, false] {
+        for mut client in clients(&kernel, mgp).await {
+            assert_eq!(client.request("no/such", json!({})).await.code(), -32601);
+        }
+    }
+}
+
+/// MGP-283: an error of JSON-RPC, or a result that the model can read.
+#[tokio::test]
+async fn plain_client_gets_errors_without_codes_of_mgp() {
+    let kernel = kernel_with("", &[]).await;
+    for mut client in clients(&kernel, false).await {
+        let unknown = client.call("it:nothing", json!({})).await;
+        assert_eq!(plain(&unknown), Some(-32602));
+        let invalid = client.call("it:test_structured", invalid_arguments()).await;
+        assert_eq!(plain(&invalid), None);
     }
 }
 
 /// MGP-193, MGP-203: a server that answers against its own word, that goes away, and that is
 /// not there.
 #[tokio::test]
-async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
+async fn failed_server_is_reported_in_the_codes_of_the_caller() {
     let kernel = kernel_with("", &[]).await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
     let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
@@ -116,7 +164,7 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
 
 /// MGP-195: a server that is down for a moment is said to be back soon, and when.
 #[tokio::test]
-async fn a_restarting_server_is_said_to_be_one() {
+async fn call_to_a_restarting_server_is_2002_with_the_time_to_wait() {
     let kernel = kernel_with("backoff_base_ms = 30000\n", &[]).await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
     let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
@@ -135,7 +183,7 @@ async fn a_restarting_server_is_said_to_be_one() {
 
 /// MGP-194: a server that is stopping takes no new calls.
 #[tokio::test]
-async fn a_draining_server_is_said_to_be_one() {
+async fn call_to_a_draining_server_is_2001() {
     let kernel = kernel_with("", &[]).await;
     let mut busy = of_kind(&kernel, Door::Http, ERAS[0], false).await;
     let params = json!({"name": "it:slow", "arguments": {"ms": 4_000}});
@@ -174,7 +222,7 @@ async fn a_draining_server_is_said_to_be_one() {
 /// MGP-193, MGP-204, MGP-205: a server that is elsewhere and silent, or gone in the middle of a call, or
 /// before it: each caller reads it in its words, and of one that an operator stopped that it is stopped.
 #[tokio::test]
-async fn an_upstream_that_is_silent_or_gone_is_said_to_be() {
+async fn silent_upstream_is_5001_and_lost_one_5002() {
     for era in ["legacy", "modern"] {
         let mut upstream = Upstream::start(&["--era", era]).await;
         let keys = "call_timeout_secs = 2\nbackoff_base_ms = 30000\n";
@@ -225,7 +273,7 @@ async fn an_upstream_that_is_silent_or_gone_is_said_to_be() {
 /// MGP-204, MGP-205: an upstream that takes a call and stands still, and one that was never there, are told
 /// to every agent, whichever way it came.
 #[tokio::test]
-async fn an_upstream_that_stands_still_or_never_was_is_said_to_be() {
+async fn stopped_upstream_is_5001_and_missing_one_5002() {
     let mut still = Upstream::start(&[]).await;
     let mut never = Upstream::start(&[]).await;
     never.process().signal(Signal::SIGKILL);
@@ -252,7 +300,7 @@ async fn an_upstream_that_stands_still_or_never_was_is_said_to_be() {
 
 /// MGP-197, MGP-199: a list that is full, a server that does not answer.
 #[tokio::test]
-async fn bounds_have_their_codes() {
+async fn full_server_is_3001_and_late_answer_3003() {
     let kernel = kernel_with("max_in_flight = 1\ncall_timeout_secs = 5\n", &[]).await;
     let mut first = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
@@ -279,7 +327,7 @@ async fn limited(setting: &str) -> Kernel {
 
 /// MGP-196: more calls a minute than are allowed; who waits is told for how long.
 #[tokio::test]
-async fn an_agent_has_so_many_calls_a_minute() {
+async fn calls_beyond_the_rate_of_an_agent_are_3000() {
     let kernel = limited("agent_calls_per_minute = 2").await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
     let mut mcp = of_kind(&kernel, Door::Http, ERAS[0], false).await;
@@ -300,7 +348,7 @@ async fn an_agent_has_so_many_calls_a_minute() {
 
 /// MGP-198: more calls a day than are allowed; waiting a little does not help.
 #[tokio::test]
-async fn an_agent_has_so_many_calls_a_day() {
+async fn calls_beyond_the_quota_of_a_day_are_3002() {
     let kernel = limited("agent_calls_per_day = 1").await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let mut mcp = of_kind(&kernel, Door::Http, ERAS[1], false).await;
@@ -311,14 +359,14 @@ async fn an_agent_has_so_many_calls_a_day() {
     assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
 }
 
-/// MGP-187, MGP-188, MGP-189, MGP-190, MGP-191, MGP-192, MGP-202, MGP-283: every
-/// code that a server may say is relayed to MGP callers as it is, and to others in words they know.
-#[tokio::test]
-async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
-    let codes = [
-        1000, 1001, 1002, 1003, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 3003, 4000, 4001,
-        4002, 5000, 5001, 5002,
-    ];
+/// The codes of the document.
+const CODES: [i64; 19] = [
+    1000, 1001, 1002, 1003, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 3003, 4000, 4001, 4002,
+    5000, 5001, 5002,
+];
+
+/// Relays these codes of a server: as they are to MGP clients, as errors of JSON-RPC to others.
+async fn assert_relayed(codes: &[i64]) {
     for (era, version) in [("legacy", ERAS[1]), ("modern", ERAS[0])] {
         let flags = speaking(era);
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -339,7 +387,7 @@ async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
                 (&words["message"], &words["data"]),
                 (&json!("as told"), &json!({"own": [1]}))
             );
-            let expected = if (4000..5000).contains(&code) {
+            let expected = if (4000..5000).contains(code) {
                 -32602
             } else {
                 -32603
@@ -347,4 +395,21 @@ async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
             assert_eq!(plain, Some(expected), "{code}");
         }
     }
+}
+
+#[tokio::test]
+async fn every_code_of_a_server_is_relayed() {
+    assert_relayed(&CODES).await;
+}
+
+/// MGP-189, MGP-190.
+#[tokio::test]
+async fn authentication_codes_of_a_server_are_relayed() {
+    assert_relayed(&[1002, 1003]).await;
+}
+
+/// MGP-202.
+#[tokio::test]
+async fn disabled_tool_of_a_server_is_relayed_as_4002() {
+    assert_relayed(&[4002]).await;
 }

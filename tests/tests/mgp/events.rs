@@ -53,27 +53,44 @@ async fn held(owner: &mut Agent, tool: &str) -> Vec<Value> {
     held.unwrap_or_else(|| panic!("{said}")).clone()
 }
 
-/// MGP-167, MGP-168, MGP-172, MGP-185: an agent is told which of its channels there are, hears of those
-/// with all that the document has, and the server is subscribed once for any number of agents.
+/// MGP-167: the server is subscribed to once for any number of agents.
 #[tokio::test]
-async fn an_agent_hears_of_the_channels_it_subscribed_to() {
+async fn subscription_of_each_agent_has_an_id_and_the_server_one_of_all() {
     let kernel = kernel(&telling("it", "model.token_usage,acme.x", &[]), &["it"]).await;
     let mut owner = owner(&kernel).await;
     let mut one = speaker(&kernel, &["bidirectional"]).await;
     let mut two = speaker(&kernel, &["events"]).await;
+    let first = subscribe(&mut one, &["model.token_usage", "model.*"]).await;
+    let second = subscribe(&mut two, &["model.*"]).await;
+    assert_ne!(first, second);
+    assert_eq!(held(&mut owner, "it__subscriptions").await.len(), 1);
+}
+
+/// MGP-168.
+#[tokio::test]
+async fn unknown_channels_are_reported_as_unsupported() {
+    let kernel = kernel(&telling("it", "model.token_usage,acme.x", &[]), &["it"]).await;
+    let mut agent = speaker(&kernel, &["bidirectional"]).await;
     let channels = ["model.token_usage", "zzz.q", "a..b", "model.*", "qqq.*"];
-    let said = one.request("mgp/events/subscribe", json!({"channels": channels}));
+    let said = agent.request("mgp/events/subscribe", json!({"channels": channels}));
     let said = said.await.result();
     assert_eq!(said["subscribed"], json!(["model.token_usage", "model.*"]));
     assert_eq!(said["unsupported"], json!(["zzz.q", "a..b", "qqq.*"]));
-    let id = said["subscription_id"].clone();
-    let other = subscribe(&mut two, &["model.*"]).await;
-    assert_ne!(id, json!(other));
-    assert_eq!(held(&mut owner, "it__subscriptions").await.len(), 1);
+}
+
+/// MGP-172: under the id of each subscription.
+#[tokio::test]
+async fn agent_gets_events_of_the_channels_it_subscribed_to() {
+    let kernel = kernel(&telling("it", "model.token_usage,acme.x", &[]), &["it"]).await;
+    let mut owner = owner(&kernel).await;
+    let mut one = speaker(&kernel, &["bidirectional"]).await;
+    let mut two = speaker(&kernel, &["events"]).await;
+    let first = subscribe(&mut one, &["model.token_usage", "model.*"]).await;
+    let second = subscribe(&mut two, &["model.*"]).await;
     let data = json!({"tokens_used": 1500, "model": "llama"});
     let event = json!({"channel": "model.token_usage", "data": data});
     tell(&mut owner, "it__tell", event).await;
-    for (agent, id) in [(&mut one, id), (&mut two, json!(other))] {
+    for (agent, id) in [(&mut one, first), (&mut two, second)] {
         let event = heard(agent).await;
         assert_eq!(event["subscription_id"], id);
         assert_eq!(event["channel"], "model.token_usage");
@@ -82,8 +99,16 @@ async fn an_agent_hears_of_the_channels_it_subscribed_to() {
         assert_eq!(event["_mgp.seq"], 1);
         assert_eq!(event["_mgp.server_id"], "it");
     }
-    let said = one.request("mgp/events/channels", json!({})).await.result();
-    let names = said["channels"].to_string();
+}
+
+/// MGP-185: those that it may subscribe to.
+#[tokio::test]
+async fn channels_can_be_listed() {
+    let kernel = kernel(&telling("it", "model.token_usage,acme.x", &[]), &["it"]).await;
+    let mut agent = speaker(&kernel, &["bidirectional"]).await;
+    subscribe(&mut agent, &["model.*"]).await;
+    let said = agent.request("mgp/events/channels", json!({})).await;
+    let names = said.result()["channels"].to_string();
     assert!(
         names.contains("model.*") && names.contains("tool.completed"),
         "{names}"
@@ -93,7 +118,7 @@ async fn an_agent_hears_of_the_channels_it_subscribed_to() {
 
 /// MGP-169: a server is asked for the severity that an agent wants, for each of its own.
 #[tokio::test]
-async fn events_below_the_severity_are_not_told() {
+async fn events_below_the_minimum_severity_are_filtered() {
     let kernel = kernel(&telling("it", "system.disk", &[]), &["it"]).await;
     let mut owner = owner(&kernel).await;
     let mut all = speaker(&kernel, &["events"]).await;
@@ -114,45 +139,72 @@ async fn events_below_the_severity_are_not_told() {
     assert_eq!(error["code"], -32602);
 }
 
-/// MGP-170, MGP-171, MGP-173, MGP-174: only who is subscribed hears, nobody ends what is another's, and
-/// the server is let go with the last of them, however that one ended.
+/// MGP-170.
 #[tokio::test]
-async fn a_subscription_ends_with_its_agent_or_when_it_says_so() {
+async fn unsubscribed_agent_gets_no_more_events() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut owner = owner(&kernel).await;
     let mut one = speaker(&kernel, &["bidirectional"]).await;
     let mut two = speaker(&kernel, &["events"]).await;
-    let mut fresh = speaker(&kernel, &["events"]).await;
     let first = subscribe(&mut one, &["a.b"]).await;
     let second = subscribe(&mut two, &["a.b"]).await;
-    let end = |id: &str| json!({"subscription_id": id});
-    let unknown = one
-        .request("mgp/events/unsubscribe", end("sub-none"))
-        .await
-        .error();
-    let others = one
-        .request("mgp/events/unsubscribe", end(&second))
-        .await
-        .error();
-    assert_eq!(unknown["code"], 4001);
-    let words = |error: &Value, id: &str| error["message"].as_str().unwrap().replace(id, "ID");
-    assert_eq!(words(&unknown, "sub-none"), words(&others, &second));
-    one.request("mgp/events/unsubscribe", end(&first))
-        .await
-        .result();
+    let end = json!({"subscription_id": first});
+    one.request("mgp/events/unsubscribe", end).await.result();
     tell(&mut owner, "it__tell", json!({"channel": "a.b"})).await;
     assert_eq!(heard(&mut two).await["subscription_id"], json!(second));
-    two.close().await;
-    wait_until("the server is let go", DEADLINE, async || {
+    one.request("ping", json!({})).await.result();
+    assert!(one.heard(EVENT).is_empty());
+}
+
+/// MGP-171: and one of another agent is as unknown; both leave the others as they are.
+#[tokio::test]
+async fn unsubscribe_with_an_unknown_id_is_4001() {
+    let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
+    let mut owner = owner(&kernel).await;
+    let mut one = speaker(&kernel, &["bidirectional"]).await;
+    let mut two = speaker(&kernel, &["events"]).await;
+    let second = subscribe(&mut two, &["a.b"]).await;
+    let mut errors = Vec::new();
+    for id in ["sub-none", &second] {
+        let end = json!({"subscription_id": id});
+        let error = one.request("mgp/events/unsubscribe", end).await.error();
+        assert_eq!(error["code"], 4001, "{error}");
+        errors.push(error["message"].as_str().unwrap().replace(id, "ID"));
+    }
+    assert_eq!(errors[0], errors[1]);
+    tell(&mut owner, "it__tell", json!({"channel": "a.b"})).await;
+    assert_eq!(heard(&mut two).await["subscription_id"], json!(second));
+}
+
+/// MGP-173.
+#[tokio::test]
+async fn agent_without_a_subscription_gets_no_events() {
+    let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
+    let mut owner = owner(&kernel).await;
+    let mut subscribed = speaker(&kernel, &["events"]).await;
+    let mut fresh = speaker(&kernel, &["events"]).await;
+    subscribe(&mut subscribed, &["a.b"]).await;
+    tell(&mut owner, "it__tell", json!({"channel": "a.b"})).await;
+    heard(&mut subscribed).await;
+    fresh.request("ping", json!({})).await.result();
+    assert!(fresh.heard(EVENT).is_empty());
+}
+
+/// MGP-174: at the server, too.
+#[tokio::test]
+async fn subscription_ends_with_its_connection() {
+    let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
+    let mut owner = owner(&kernel).await;
+    let mut agent = speaker(&kernel, &["events"]).await;
+    subscribe(&mut agent, &["a.b"]).await;
+    assert_eq!(held(&mut owner, "it__subscriptions").await.len(), 1);
+    agent.close().await;
+    wait_until("the server is unsubscribed from", DEADLINE, async || {
         held(&mut owner, "it__subscriptions").await.is_empty()
     })
     .await;
     let tree = owner.request("mgp/kernel/tree", json!({})).await.result();
     assert!(!tree.to_string().contains("subscription\""), "{tree}");
-    for agent in [&mut one, &mut fresh] {
-        agent.request("ping", json!({})).await.result();
-        assert!(agent.heard(EVENT).is_empty());
-    }
 }
 
 /// MGP-280: a server that was started again is asked again, and the agent's subscription is the same.
@@ -187,7 +239,7 @@ async fn a_subscription_outlives_its_server() {
 
 /// A-11: the same by the names of tools; and who did not agree to events knows no such word.
 #[tokio::test]
-async fn the_methods_are_tools_of_the_kernel_for_who_agreed() {
+async fn event_methods_are_tools_for_agents_that_negotiated_events() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut owner = owner(&kernel).await;
     let mut agent = speaker(&kernel, &["events"]).await;
@@ -222,7 +274,7 @@ async fn the_methods_are_tools_of_the_kernel_for_who_agreed() {
 /// A-48: the same channel of two servers is one to a subscriber, and each event says whose it is; what a
 /// server does not have, tells unasked or under another's id reaches nobody.
 #[tokio::test]
-async fn an_event_is_attributed_to_the_server_that_told_it() {
+async fn event_is_attributed_to_the_server_that_sent_it() {
     let entries = telling("one", "a.b", &[]) + &telling("two", "a.b,c.d", &[]);
     let kernel = kernel(&entries, &["one", "two"]).await;
     let mut owner = owner(&kernel).await;
@@ -250,7 +302,7 @@ async fn an_event_is_attributed_to_the_server_that_told_it() {
 
 /// A client without a connection is told where it hears of events.
 #[tokio::test]
-async fn a_stateless_client_is_told_what_to_do_instead() {
+async fn subscription_of_a_stateless_client_is_rejected_with_the_alternative() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let version = mgp_tests::harness::envelope::MODERN;
     let capabilities = declaring(version, "{}", &declaration(&["events"]));

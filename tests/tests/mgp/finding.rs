@@ -76,7 +76,7 @@ async fn embedded(owner: &mut Agent) -> Value {
 /// MGP-236, MGP-237, MGP-238, MGP-246: a server that comes is found by its words, misspelt ones too, as
 /// soon as agents see it, and not any more when it has stopped.
 #[tokio::test]
-async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
+async fn index_follows_added_and_removed_servers() {
     let kernel = Kernel::start(&entry("first", &[])).await;
     kernel.connected(&["first"]).await;
     let mut owner = operator(&kernel).await;
@@ -130,7 +130,7 @@ async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
 /// MGP-239, A-10: by the model in the program, a tool is found by a text that shares no word with it, and
 /// of what no tool does that is said.
 #[tokio::test]
-async fn a_tool_is_found_by_what_it_means() {
+async fn tool_is_found_by_its_meaning() {
     let tools = [
         tool("load_contents", "Load text from disk"),
         tool("add_numbers", "Sum of two integers"),
@@ -166,7 +166,7 @@ async fn a_tool_is_found_by_what_it_means() {
 /// MGP-237: a tool that is added while its server runs is found, and one that is another now is found
 /// as what it is.
 #[tokio::test]
-async fn a_tool_that_changes_is_found_as_what_it_is() {
+async fn changed_tool_is_found_by_its_new_definition() {
     let provider = Provider::start().await;
     let kernel = Kernel::start(&format!("{}{}", entry("it", &[]), provider.section())).await;
     kernel.connected(&["it"]).await;
@@ -259,7 +259,7 @@ async fn a_hidden_tool_leaves_no_trace() {
 /// Meanings are made once: a restart finds them in their file, a damaged one is made anew, and the
 /// endpoint gets the key and no more texts at once than it was said.
 #[tokio::test]
-async fn what_was_embedded_lasts() {
+async fn embeddings_survive_a_restart() {
     let provider = Provider::start().await;
     let config = format!("{}{}", entry("it", &[weather()]), provider.section());
     let kernel = Kernel::start(&config).await;
@@ -328,7 +328,7 @@ async fn again(kernel: Kernel, change: impl FnOnce(&mut Vec<u8>)) -> Kernel {
 /// a tool's own vector counts for more than its text where it can be compared, and a provider that
 /// fails leaves the words, and comes back.
 #[tokio::test]
-async fn what_a_tool_says_of_its_meaning_counts_and_a_failing_provider_leaves_words() {
+async fn vector_of_a_tool_counts_and_a_failed_provider_falls_back_to_keywords() {
     let provider = Provider::start().await;
     let given = |name: &str, vector: Value| {
         let mut tool = tool(name, "Sorts paper in a folder");

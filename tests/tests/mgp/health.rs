@@ -76,7 +76,7 @@ fn asked(diary: &std::path::Path, method: &str) -> usize {
 /// MGP-131, MGP-134, MGP-136, MGP-137: each server is asked in the words it knows, again and again;
 /// what it says of itself is shown, whatever it leaves out or adds.
 #[tokio::test]
-async fn servers_are_asked_how_they_are_in_words_they_know() {
+async fn servers_are_health_checked_in_the_protocol_they_negotiated() {
     let folder = tempfile::tempdir().unwrap();
     let diary = |id: &str| folder.path().join(id);
     let path = |id: &str| diary(id).display().to_string();
@@ -196,7 +196,7 @@ async fn a_server_that_is_silent_for_too_long_has_failed() {
 /// MGP-131, MGP-135, MGP-279: an agent that negotiated it is told how the kernel is, and how many of
 /// its tools can be called right now, of how many there are; others know no such word.
 #[tokio::test]
-async fn the_kernel_says_how_it_is_to_who_negotiated_it() {
+async fn kernel_reports_its_health_to_agents_that_negotiated_lifecycle() {
     let says = json!({
         "mgp/health/ping": {"result": {"status": "healthy"}},
         "mgp/health/status": {"result": {"status": "degraded", "checks": {"model_reachable": false}}},

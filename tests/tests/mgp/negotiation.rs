@@ -1,4 +1,4 @@
-//! What of MGP the kernel says to whom: in both faces, in both eras.
+//! Negotiation of MGP with clients and with servers, in both versions of the protocol.
 
 mod unagreed;
 
@@ -37,9 +37,9 @@ async fn answered(url: &str, version: &str, capabilities: &str) -> Value {
     discovered["capabilities"].clone()
 }
 
-/// MGP-016, MGP-021, MGP-023, MGP-026: an agent that declares MGP is answered with what both know.
+/// MGP-021, MGP-023: all extensions of the document, in either version.
 #[tokio::test]
-async fn an_agent_that_declares_mgp_is_answered_in_its_era() {
+async fn agent_that_declares_mgp_is_answered_with_version_and_extensions() {
     let kernel = kernel_with("", &[]).await;
     for version in ERAS {
         let capabilities = answered(kernel.url(), version, &speaks_mgp(version)).await;
@@ -49,22 +49,27 @@ async fn an_agent_that_declares_mgp_is_answered_in_its_era() {
             json!({"version": "0.2.0", "extensions": BUILT}),
             "{version}"
         );
-        let some = declaring(
-            version,
-            "{}",
-            &declaration(&["audit", "com.x.foo", "streaming"]),
-        );
-        let one = kernel.server_url("it");
-        let said = declared(version, &answered(&one, version, &some).await);
-        let want = json!({"version": "0.2.0", "extensions": ["audit", "streaming"], "server_id": "it", "trust_level": "standard"});
-        assert_eq!(said, want, "{version}");
     }
     assert!(BUILT.iter().all(|word| NINE.contains(word)));
 }
 
+/// MGP-026: at the endpoint of one server, with what is known of it.
+#[tokio::test]
+async fn active_extensions_are_those_that_both_sides_know() {
+    let kernel = kernel_with("", &[]).await;
+    let one = kernel.server_url("it");
+    for version in ERAS {
+        let some = declaration(&["audit", "com.x.foo", "streaming"]);
+        let some = declaring(version, "{}", &some);
+        let said = declared(version, &answered(&one, version, &some).await);
+        let want = json!({"version": "0.2.0", "extensions": ["audit", "streaming"], "server_id": "it", "trust_level": "standard"});
+        assert_eq!(said, want, "{version}");
+    }
+}
+
 /// MGP-018, MGP-024, MGP-025: what a server declares is seen by the operator; its trust can only sink.
 #[tokio::test]
-async fn what_a_server_declares_is_shown() {
+async fn declaration_of_a_server_is_reported_and_its_trust_only_lowered() {
     let said = json!({"version": "0.2.0", "extensions": ["security", "audit", "com.x.foo"],
         "permissions_required": ["shell"], "server_id": "mind", "trust_level": "god"});
     for era in ["legacy", "modern"] {
@@ -105,43 +110,82 @@ fn no_mgp_methods(frames: &[String]) {
     }
 }
 
-/// MGP-008, MGP-010, MGP-011, MGP-012, MGP-013, MGP-014, MGP-015, MGP-269: clients and servers
-/// that speak MGP and that do not, each with each, over every wire, with one configuration.
+/// Clients of every version at every endpoint that speak MGP, or that do not, with a name of each for messages.
+async fn clients(kernel: &Kernel, speaks: bool) -> Vec<(String, Client)> {
+    let mut clients = Vec::new();
+    for version in ERAS {
+        for door in DOORS {
+            let name = format!("{version} {door:?} {speaks}");
+            clients.push((name, of_kind(kernel, door, version, speaks).await));
+        }
+    }
+    clients
+}
+
+/// Calls a server, over a pipe or HTTP, and checks the result and two errors, in the codes that the client knows.
+async fn assert_works(cell: &str, client: &mut Client, server: &str, speaks: bool) {
+    let tool = |name: &str| format!("{server}:{name}");
+    let echoed = client.call(&tool("echo"), json!({"text": "hello"})).await;
+    assert!(echoed.result_text().contains("hello"), "{cell} {server}");
+    let data = json!({"_mgp": {"category": "lifecycle", "retryable": false}});
+    let error = json!({"code": 2001, "message": "m", "data": data});
+    let failed = client.call(&tool("fail"), json!({"error": error})).await;
+    let unknown = client.call(&tool("nothing"), json!({})).await;
+    if speaks {
+        assert_eq!(failed.error(), error, "{cell} {server}");
+        assert_eq!(unknown.code(), 4001, "{cell} {server}");
+    } else {
+        let plain = json!({"code": -32603, "message": "m"});
+        assert_eq!(failed.error(), plain, "{cell} {server}");
+        assert_eq!(unknown.code(), -32602, "{cell} {server}");
+    }
+    assert!(client.heard("notifications/mgp.audit").is_empty(), "{cell}");
+}
+
+/// The servers `PREFIX` and `far-PREFIX` work for clients of this kind.
+async fn assert_pattern(speaks: bool, server: &str) {
+    let (kernel, _far) = four_servers("").await;
+    for (cell, mut client) in clients(&kernel, speaks).await {
+        for server in [server.to_owned(), format!("far-{server}")] {
+            assert_works(&cell, &mut client, &server, speaks).await;
+        }
+    }
+}
+
+/// MGP-008.
+#[tokio::test]
+async fn mcp_client_uses_an_mcp_server_in_plain_mcp() {
+    assert_pattern(false, "plain").await;
+}
+
+/// MGP-269.
+#[tokio::test]
+async fn mcp_client_uses_an_mgp_server_in_plain_mcp() {
+    assert_pattern(false, "speaks").await;
+}
+
+/// MGP-010.
+#[tokio::test]
+async fn mgp_client_uses_an_mcp_server_with_the_kernels_fallback() {
+    assert_pattern(true, "plain").await;
+}
+
+/// MGP-011.
+#[tokio::test]
+async fn mgp_client_uses_an_mgp_server() {
+    assert_pattern(true, "speaks").await;
+}
+
+/// MGP-012, MGP-013: at one kernel at once, over every transport of MCP.
 #[tokio::test]
 async fn all_four_patterns_work_with_one_configuration() {
     let (kernel, _far) = four_servers("").await;
-    for version in ERAS {
-        for door in DOORS {
-            for speaks in [false, true] {
-                let mut client = of_kind(&kernel, door, version, speaks).await;
-                for server in ["plain", "speaks", "far-plain", "far-speaks"] {
-                    let cell = format!("{version} {door:?} {speaks} {server}");
-                    let tool = |name: &str| format!("{server}:{name}");
-                    let echoed = client.call(&tool("echo"), json!({"text": "hello"})).await;
-                    assert!(echoed.result_text().contains("hello"), "{cell}");
-                    let data = json!({"_mgp": {"category": "lifecycle", "retryable": false}});
-                    let error = json!({"code": 2001, "message": "m", "data": data});
-                    let failed = client
-                        .call(&tool("fail"), json!({"error": error}))
-                        .await
-                        .error();
-                    if speaks {
-                        assert_eq!(failed, error, "{cell}")
-                    } else {
-                        assert_eq!(failed, json!({"code": -32603, "message": "m"}), "{cell}")
-                    }
-                    let unknown = client.call(&tool("nothing"), json!({})).await;
-                    assert_eq!(unknown.code(), if speaks { 4001 } else { -32602 }, "{cell}");
-                    let mut frames = received(&mut client, &tool("received")).await;
-                    // Who keeps an audit log hears that it may and what was done, and that is no call.
-                    let heard = |f: &String| {
-                        f.contains("\"notifications/mgp.audit\"")
-                            || f.contains("\"mgp/permission/response\"")
-                    };
-                    frames.retain(|frame| !(server.ends_with("speaks") && heard(frame)));
-                    no_mgp_methods(&frames);
-                }
-                assert!(client.heard("notifications/mgp.audit").is_empty());
+    for speaks in [false, true] {
+        for (cell, mut client) in clients(&kernel, speaks).await {
+            for server in ["plain", "speaks", "far-plain", "far-speaks"] {
+                let tool = format!("{server}:echo");
+                let echoed = client.call(&tool, json!({"text": "hello"})).await;
+                assert!(echoed.result_text().contains("hello"), "{cell} {server}");
             }
         }
     }
@@ -156,29 +200,75 @@ async fn all_four_patterns_work_with_one_configuration() {
     assert!(!spoken("plain").await && !spoken("far-plain").await);
 }
 
-/// MGP-017, MGP-020, MGP-028, MGP-268: a client that says nothing of MGP reads nothing of it.
+/// MGP-014, MGP-015: JSON-RPC 2.0, and in what is no method of MCP the documented prefixes, to servers that negotiated it.
 #[tokio::test]
-async fn a_plain_client_is_told_nothing_of_mgp() {
+async fn frames_are_json_rpc_and_methods_of_mgp_have_their_prefix() {
+    let (kernel, _far) = four_servers("").await;
+    let mut client = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+    for server in ["plain", "far-plain", "speaks", "far-speaks"] {
+        let tool = |name: &str| format!("{server}:{name}");
+        client
+            .call(&tool("echo"), json!({"text": "a"}))
+            .await
+            .result();
+        let mut frames = received(&mut client, &tool("received")).await;
+        // A server that reads the audit log is notified that it may, and of what was done.
+        let of_mgp = |frame: &String| {
+            frame.contains("\"notifications/mgp.audit\"")
+                || frame.contains("\"mgp/permission/response\"")
+        };
+        if server.ends_with("speaks") {
+            assert!(frames.iter().any(of_mgp), "{server}: {frames:#?}");
+            frames.retain(|frame| !of_mgp(frame));
+        }
+        no_mgp_methods(&frames);
+    }
+}
+
+/// A kernel in front of a server that says all of MGP without being asked.
+async fn kernel_of_mgp() -> Kernel {
     let said = declaration(&NINE).to_string();
-    let kernel = kernel_with("", &["--mgp", &said, "--mgp-unasked"]).await;
+    kernel_with("", &["--mgp", &said, "--mgp-unasked"]).await
+}
+
+/// MGP-020, MGP-028: at all servers and at one.
+#[tokio::test]
+async fn client_that_does_not_declare_mgp_is_not_answered_with_it() {
+    let kernel = kernel_of_mgp().await;
     for version in ERAS {
         for url in [kernel.url(), &kernel.server_url("it")] {
-            let capabilities = answered(url, version, "{}").await;
-            assert!(
-                !capabilities.to_string().contains("mgp"),
-                "{version} {capabilities}"
-            );
-            let odd = declaring(
-                version,
-                "{}",
-                &json!({"version": "9.0.0", "extensions": NINE}),
-            );
-            let capabilities = answered(url, version, &odd).await;
-            assert!(
-                !capabilities.to_string().contains("mgp"),
-                "{version} {capabilities}"
-            );
+            let capabilities = answered(url, version, "{}").await.to_string();
+            assert!(!capabilities.contains("mgp"), "{version} {capabilities}");
         }
+    }
+}
+
+/// MGP-017: nor is one of another major version; both get standard MCP.
+#[tokio::test]
+async fn client_of_another_major_version_gets_standard_mcp() {
+    let kernel = kernel_of_mgp().await;
+    let odd = json!({"version": "9.0.0", "extensions": NINE});
+    for version in ERAS {
+        let odd = declaring(version, "{}", &odd);
+        for url in [kernel.url(), &kernel.server_url("it")] {
+            let capabilities = answered(url, version, &odd).await.to_string();
+            assert!(!capabilities.contains("mgp"), "{version} {capabilities}");
+        }
+        let mut client = Client::over_http(kernel.url(), version, &odd).await;
+        let unknown = client.call("it:nothing", json!({})).await;
+        assert_eq!(unknown.code(), -32602, "{version}");
+    }
+}
+
+/// MGP-268.
+#[tokio::test]
+async fn server_that_only_declares_mgp_is_an_mgp_server() {
+    let said = json!({"version": "0.2.0", "extensions": []}).to_string();
+    for era in ["legacy", "modern"] {
+        let kernel = kernel_with("", &["--era", era, "--mgp", &said]).await;
+        let server = reported(&kernel, "it").await;
+        assert_eq!(server["state"], "connected", "{server:#}");
+        assert_eq!(server["mgp"]["version"], "0.2.0", "{server:#}");
     }
 }
 
@@ -196,7 +286,7 @@ const SAID: [&str; 6] = [
 /// in its calls or beside them, no question, no word in what it is answered or refused; and what the kernel
 /// itself tells of that server to others does not either.
 #[tokio::test]
-async fn a_plain_client_hears_nothing_of_what_an_mgp_server_says() {
+async fn client_without_mgp_gets_no_message_of_it() {
     let said = declaration(&NINE).to_string();
     let security = json!({"echo": {"risk_level": "safe", "permissions_required": ["camera"]}});
     for era in ["legacy", "modern"] {
@@ -251,7 +341,7 @@ fn silent(answer: &Answer, case: &str) {
 
 /// MGP-016: where an SDK keeps nothing but `experimental`, the declaration stands there, and its answer.
 #[tokio::test]
-async fn a_declaration_may_stand_below_experimental() {
+async fn declaration_below_experimental_is_read_and_answered() {
     let said = declaration(&["security", "audit"]);
     let kernel = kernel_with(
         "",
@@ -278,7 +368,7 @@ async fn a_declaration_may_stand_below_experimental() {
 /// MGP-016: where an SDK of the modern era opens a session, the declaration stands among the extensions, and its
 /// answer; then it is MGP as ever.
 #[tokio::test]
-async fn a_declaration_in_a_session_may_stand_among_the_extensions() {
+async fn declaration_among_the_extensions_of_a_session_is_read_and_answered() {
     let said = declaration(&["security", "audit"]);
     let flags = [
         "--mgp",
@@ -310,28 +400,29 @@ async fn a_declaration_in_a_session_may_stand_among_the_extensions() {
     }
 }
 
-/// MGP-018, MGP-019, MGP-021, MGP-027, MGP-271: what the kernel declares to servers, in both eras; one
-/// that says nothing is spoken to in plain MCP.
+/// The first request that a server got, whose version this is, and all frames.
+async fn first_request(kernel: &Kernel, era: &str, version: &str) -> (Value, Vec<String>) {
+    let mut client = of_kind(kernel, Door::Http, version, false).await;
+    let frames = received(&mut client, "it:received").await;
+    let mut read = frames
+        .iter()
+        .map(|frame| serde_json::from_str::<Value>(frame).unwrap());
+    let hello = read.find(|frame| {
+        let method = &frame["method"];
+        method == "initialize" || (era == "modern" && method == "server/discover")
+    });
+    (hello.unwrap(), frames)
+}
+
+/// MGP-018: version and extensions, in each place where a server may look for them.
 #[tokio::test]
-async fn the_kernel_declares_itself_to_servers() {
+async fn kernel_declares_mgp_to_servers() {
     for (era, version) in ["legacy", "modern"].into_iter().zip(ERAS) {
         let kernel = kernel_with("", &["--era", era]).await;
-        let mut client = of_kind(&kernel, Door::Http, version, false).await;
-        let frames = received(&mut client, "it:received").await;
-        let hello: Value = frames
-            .iter()
-            .map(|frame| serde_json::from_str(frame).unwrap())
-            .find(|frame: &Value| {
-                let method = &frame["method"];
-                method == "initialize" || (era == "modern" && method == "server/discover")
-            })
-            .unwrap();
+        let (hello, _) = first_request(&kernel, era, version).await;
         let params = &hello["params"];
         let said = match era {
             "legacy" => {
-                assert_eq!(params["protocolVersion"], ERAS[0]);
-                assert_eq!(params["clientInfo"]["name"], "mgp");
-                assert!(params["clientInfo"]["version"].is_string());
                 let said = declared(version, &params["capabilities"]);
                 let below = &params["capabilities"]["experimental"]["mgp"];
                 let among = &params["capabilities"]["extensions"][EXTENSION];
@@ -348,15 +439,35 @@ async fn the_kernel_declares_itself_to_servers() {
             "{words:?}"
         );
         assert!(built("callbacks") && built("events"), "{words:?}");
+    }
+}
+
+/// MGP-019.
+#[tokio::test]
+async fn kernel_initializes_servers_with_its_name_and_version() {
+    let kernel = kernel_with("", &["--era", "legacy"]).await;
+    let (hello, _) = first_request(&kernel, "legacy", ERAS[0]).await;
+    let params = &hello["params"];
+    assert_eq!(params["protocolVersion"], ERAS[0]);
+    assert_eq!(params["clientInfo"]["name"], "mgp");
+    assert!(params["clientInfo"]["version"].is_string());
+}
+
+/// MGP-027, MGP-271.
+#[tokio::test]
+async fn server_that_does_not_declare_mgp_gets_plain_mcp() {
+    for (era, version) in ["legacy", "modern"].into_iter().zip(ERAS) {
+        let kernel = kernel_with("", &["--era", era]).await;
+        let (_, frames) = first_request(&kernel, era, version).await;
         no_mgp_methods(&frames);
         assert_eq!(reported(&kernel, "it").await["mgp"], Value::Null);
     }
 }
 
-/// MGP-017, MGP-218: to a server whose entry says so nothing of MGP is offered, and what it declares all
+/// MGP-218: to a server whose entry says so nothing of MGP is offered, and what it declares all
 /// the same counts for nothing.
 #[tokio::test]
-async fn mgp_can_be_held_back_from_a_server() {
+async fn mgp_can_be_switched_off_for_a_server() {
     for era in ["legacy", "modern"] {
         let said = declaration(&NINE).to_string();
         let kernel = kernel_with(
@@ -378,47 +489,63 @@ async fn mgp_can_be_held_back_from_a_server() {
     }
 }
 
-/// MGP-022, MGP-029, MGP-030, MGP-274, MGP-276: any draft of the same major is spoken, whatever names it
-/// has besides; another one, and what is no version, leaves plain MCP and a line in the log.
+/// What is reported of a server that declares this version, and its log.
+async fn with_version(version: &str) -> (Value, String) {
+    let extensions = ["audit", "observability", "versioning"];
+    let said = json!({"version": version, "extensions": extensions});
+    let kernel = kernel_with("", &["--mgp", &said.to_string()]).await;
+    let server = reported(&kernel, "it").await;
+    assert_eq!(server["state"], "connected", "{version}");
+    let logs = kernel.mgp(&["servers", "logs", "it"]).await.stdout;
+    (server, String::from_utf8_lossy(&logs).into_owned())
+}
+
+/// It speaks plain MCP with such a server, and logs why.
+async fn assert_plain(version: &str) {
+    let (server, logs) = with_version(version).await;
+    assert_eq!(server["mgp"]["version"].as_str(), None, "{version}");
+    assert!(
+        logs.contains("plain MCP") && logs.contains(version),
+        "{logs}"
+    );
+}
+
+/// MGP-274.
 #[tokio::test]
-async fn a_servers_version_is_judged_by_its_major() {
-    for (theirs, common) in [
-        ("0.1.0", Some("0.1.0")),
-        ("0.2.0", Some("0.2.0")),
-        ("0.3.0", Some("0.2.0")),
-        ("1.0.0", None),
-        ("9.0.0", None),
-        ("banana", None),
-    ] {
-        let said =
-            json!({"version": theirs, "extensions": ["audit", "observability", "versioning"]});
-        let kernel = kernel_with("", &["--mgp", &said.to_string()]).await;
-        let server = reported(&kernel, "it").await;
-        assert_eq!(server["state"], "connected");
-        assert_eq!(server["mgp"]["version"].as_str(), common, "{theirs}");
-        let logs = kernel.mgp(&["servers", "logs", "it"]).await.stdout;
-        let logs = String::from_utf8_lossy(&logs);
-        match common {
-            Some(_) => {
-                assert_eq!(server["mgp"]["extensions"], json!(["audit"]));
-                assert_eq!(
-                    logs.contains("another minor version"),
-                    theirs != "0.2.0",
-                    "{logs}"
-                );
-            }
-            None => assert!(
-                logs.contains("plain MCP") && logs.contains(theirs),
-                "{logs}"
-            ),
-        }
+async fn server_of_another_minor_version_gets_the_lower_one() {
+    for (theirs, common) in [("0.1.0", "0.1.0"), ("0.2.0", "0.2.0"), ("0.3.0", "0.2.0")] {
+        let (server, logs) = with_version(theirs).await;
+        assert_eq!(server["mgp"]["version"], common, "{theirs}");
+        let logged = logs.contains("another minor version");
+        assert_eq!(logged, theirs != "0.2.0", "{logs}");
     }
+}
+
+/// MGP-022, MGP-276.
+#[tokio::test]
+async fn unknown_and_future_extensions_of_a_server_are_ignored() {
+    let (server, _) = with_version("0.2.0").await;
+    assert_eq!(server["mgp"]["extensions"], json!(["audit"]));
+}
+
+/// MGP-029.
+#[tokio::test]
+async fn server_of_another_major_version_gets_plain_mcp() {
+    for version in ["1.0.0", "9.0.0"] {
+        assert_plain(version).await;
+    }
+}
+
+/// MGP-030.
+#[tokio::test]
+async fn server_with_a_malformed_version_gets_plain_mcp() {
+    assert_plain("banana").await;
 }
 
 /// MGP-004: a server hears of MGP from the kernel in the requests of clients that know nothing of it, and
 /// one that does not speak it does not hear of it from clients that do.
 #[tokio::test]
-async fn mgp_is_spoken_with_the_kernel_and_not_through_it() {
+async fn mgp_is_negotiated_with_the_kernel_on_each_side() {
     let (kernel, _far) = four_servers("").await;
     for (speaks, server) in [
         (false, "speaks"),
@@ -472,7 +599,7 @@ fn without_offer(frame: &str) -> String {
 /// MGP-003: between a client and a server that speak MCP, everything goes as it went, to the byte,
 /// whether MGP is offered or not.
 #[tokio::test]
-async fn plain_traffic_is_the_same_to_the_byte() {
+async fn traffic_without_mgp_is_the_same_to_the_byte() {
     for (version, era) in [
         (ERAS[0], "legacy"),
         (ERAS[1], "modern"),

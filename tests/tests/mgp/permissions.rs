@@ -90,16 +90,13 @@ async fn audited(kernel: &Kernel, event_type: &str) -> Vec<Value> {
     found
 }
 
-/// MGP-035, MGP-039, MGP-277, MGP-034: what a server needs waits for a person, and the server with
-/// it; nothing of it can be called before.
+/// MGP-039, MGP-277: nothing of it can be called before.
 #[tokio::test]
-async fn a_server_stays_connecting_until_the_operator_has_answered() {
+async fn server_stays_connecting_until_its_permissions_are_decided() {
     for era in ["legacy", "modern"] {
         let needs = needing(&["shell"]);
         let kernel = Kernel::start(&entry("it", "", &["--era", era, "--mgp", &needs])).await;
         let asked = question(&kernel).await;
-        assert_eq!(asked["parts"], json!(["shell.execute"]), "{asked:#}");
-        assert_eq!(asked["server"], "it");
         let told = format!("waits for approval: mgp approve {}", id(&asked));
         wait_until("the server says what it waits for", DEADLINE, async || {
             let waits = server(&kernel).await;
@@ -112,66 +109,116 @@ async fn a_server_stays_connecting_until_the_operator_has_answered() {
         assert_eq!(echo(&mut agent).await.error()["code"], unknown["code"]);
         kernel.mgp_json(&["approve", &id(&asked)]).await;
         kernel.connected(&["it"]).await;
-        assert!(pending(&kernel).await.is_empty());
         assert!(!echo(&mut agent).await.is_error());
     }
 }
 
-/// MGP-036, MGP-037, MGP-038, MGP-031: under the other policies nobody is asked.
+/// MGP-035: each of them.
 #[tokio::test]
-async fn policies_decide_without_a_person() {
+async fn interactive_policy_presents_each_permission_to_the_operator() {
     let needs = needing(&["shell.execute", "network.outbound"]);
-    for (policy, shell) in [
-        ("auto_approve", true),
-        ("deny_all", false),
-        ("config_only", false),
-    ] {
-        let keys =
-            format!("permission_policy = \"{policy}\"\npermissions = [\"network.outbound\"]\n");
-        let security = json!({
-            "echo": {"risk_level": "safe", "permissions_required": ["network.outbound"]},
-            "count": {"risk_level": "safe", "permissions_required": ["shell.execute"]},
-        });
-        let flags = ["--mgp", &needs, "--mgp-security", &security.to_string()];
-        let kernel = Kernel::start(&entry("it", &keys, &flags)).await;
-        kernel.connected(&["it"]).await;
-        assert!(pending(&kernel).await.is_empty(), "{policy}");
-        let mut agent = agent(&kernel).await;
-        assert!(!echo(&mut agent).await.is_error(), "{policy}");
-        let count = agent.call("it:count", json!({})).await;
-        assert_eq!(count.is_error(), !shell, "{policy}");
-        if !shell {
-            assert_eq!(count.error()["code"], 1000, "{policy}");
-        }
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needs])).await;
+    let asked = question(&kernel).await;
+    let parts = json!(["network.outbound", "shell.execute"]);
+    assert_eq!(asked["parts"], parts, "{asked:#}");
+    assert_eq!(asked["server"], "it");
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    assert!(pending(&kernel).await.is_empty());
+}
+
+/// MGP-034.
+#[tokio::test]
+async fn short_form_of_a_permission_is_the_long_one() {
+    let needs = needing(&["shell"]);
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needs])).await;
+    let asked = question(&kernel).await;
+    assert_eq!(asked["parts"], json!(["shell.execute"]), "{asked:#}");
+}
+
+/// Under this policy nobody is asked, `network.outbound` of the configuration is there, and `shell.execute` as said.
+async fn assert_policy(policy: &str, shell: bool) {
+    let needs = needing(&["shell.execute", "network.outbound"]);
+    let keys = format!("permission_policy = \"{policy}\"\npermissions = [\"network.outbound\"]\n");
+    let security = json!({
+        "echo": {"risk_level": "safe", "permissions_required": ["network.outbound"]},
+        "count": {"risk_level": "safe", "permissions_required": ["shell.execute"]},
+    });
+    let flags = ["--mgp", &needs, "--mgp-security", &security.to_string()];
+    let kernel = Kernel::start(&entry("it", &keys, &flags)).await;
+    kernel.connected(&["it"]).await;
+    assert!(pending(&kernel).await.is_empty());
+    let mut agent = agent(&kernel).await;
+    assert!(!echo(&mut agent).await.is_error());
+    let count = agent.call("it:count", json!({})).await;
+    assert_eq!(count.is_error(), !shell, "{}", count.frame);
+    if !shell {
+        assert_eq!(count.code(), 1000);
     }
 }
 
-/// MGP-043, MGP-050, MGP-187, MGP-005: a server runs without what it was denied, and its tools that
-/// need it do not; MGP callers read 1000, the others a plain code.
+/// MGP-036.
 #[tokio::test]
-async fn a_tool_without_its_permission_is_denied() {
+async fn auto_approve_policy_approves_every_permission() {
+    assert_policy("auto_approve", true).await;
+}
+
+/// MGP-037.
+#[tokio::test]
+async fn deny_all_policy_denies_what_is_not_configured() {
+    assert_policy("deny_all", false).await;
+}
+
+/// MGP-038.
+#[tokio::test]
+async fn config_only_policy_approves_what_is_configured() {
+    assert_policy("config_only", false).await;
+}
+
+/// A server without the permission that its `echo` needs.
+async fn without_permission() -> Kernel {
     let (needs, security) = (needing(&["network"]), echo_needs("network.outbound"));
     let flags = ["--mgp", &needs, "--mgp-security", &security];
     let kernel = Kernel::start(&entry("it", "", &flags)).await;
     let asked = question(&kernel).await;
     kernel.mgp_json(&["deny", &id(&asked)]).await;
     kernel.connected(&["it"]).await;
-    let mut one = agent(&kernel).await;
-    let error = echo(&mut one).await.error();
+    kernel
+}
+
+/// MGP-043: it is connected, and its other tools work.
+#[tokio::test]
+async fn server_without_a_permission_goes_on_with_its_other_tools() {
+    let kernel = without_permission().await;
+    let mut agent = agent(&kernel).await;
+    assert!(echo(&mut agent).await.is_error());
+    agent.call("it:count", json!({})).await.result();
+}
+
+/// MGP-050, MGP-005: the server does not get the call.
+#[tokio::test]
+async fn tool_without_its_permission_is_not_called() {
+    let kernel = without_permission().await;
+    let mut agent = agent(&kernel).await;
+    assert!(echo(&mut agent).await.is_error());
+    let mut count = agent.call("it:count", json!({})).await.result();
+    let calls = count["structuredContent"]["calls"]["echo"].take();
+    assert_eq!(calls, Value::Null);
+}
+
+/// MGP-187: -32603 for a client without MGP.
+#[tokio::test]
+async fn call_without_its_permission_is_1000_with_its_name() {
+    let kernel = without_permission().await;
+    let mut agent = agent(&kernel).await;
+    let error = echo(&mut agent).await.error();
     assert_eq!(error["code"], 1000, "{error}");
-    assert!(
-        error["message"]
-            .as_str()
-            .unwrap()
-            .contains("network.outbound")
-    );
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("network.outbound"), "{error}");
     for version in ["2025-06-18", MODERN] {
         let mut plain = Client::over_http(kernel.url(), version, "{}").await;
         assert_eq!(echo(&mut plain).await.code(), -32603, "{version}");
     }
-    let mut count = one.call("it:count", json!({})).await.result();
-    let calls = count["structuredContent"]["calls"]["echo"].take();
-    assert_eq!(calls, Value::Null, "nothing reached the server");
 }
 
 /// MGP-044, MGP-042: what is put off stays open, and no agent has it; the server is told so and runs
@@ -215,7 +262,7 @@ async fn a_decision_can_be_put_off() {
 
 /// MGP-044: what was put off is open in the server's next life, too: asked again, and had when it is approved.
 #[tokio::test]
-async fn what_was_put_off_is_open_after_a_restart() {
+async fn deferred_permission_is_pending_after_a_restart() {
     let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
     let keys = "backoff_base_ms = 20\n";
     let flags = ["--mgp", &needs, "--mgp-security", &security];
@@ -259,7 +306,7 @@ async fn owner(kernel: &Kernel) -> Client {
 /// MGP-277: the permission flow runs after `notifications/initialized` and before anything else is asked, and
 /// the server is `connecting` all the while.
 #[tokio::test]
-async fn permissions_are_asked_after_the_handshake_and_before_the_rest() {
+async fn permissions_are_requested_after_initialized_and_before_anything_else() {
     let heard = json!({"mgp/permission/request": {"result": {}}, TOLD: {"result": {}}}).to_string();
     let needs = needing(&["shell"]);
     let flags = ["--era", "legacy", "--mgp", &needs, "--mgp-answers", &heard];
@@ -363,7 +410,7 @@ async fn received(kernel: &Kernel, method: &str) -> Vec<Value> {
 /// MGP-040, MGP-041, A-04: a server that negotiated it hears that the operator is asked, and then what
 /// was decided, each in the words of its draft.
 #[tokio::test]
-async fn a_server_hears_what_is_asked_and_what_was_decided() {
+async fn server_is_notified_of_the_permission_request_and_the_decision() {
     for (extension, ask, tell) in [
         (
             "security",
@@ -451,7 +498,7 @@ async fn a_server_that_needs_all_of_it_is_not_run_without() {
 
 /// MGP-278: the questions of a server that dies go with it, and its next life asks anew.
 #[tokio::test]
-async fn a_server_that_dies_waits_for_nobody() {
+async fn pending_permissions_end_with_their_server() {
     let kernel = Kernel::start(&entry("it", "", &["--mgp", &needing(&["shell"])])).await;
     let first = id(&question(&kernel).await);
     let pid = kernel.child("mgp-fixture");
@@ -601,7 +648,7 @@ async fn a_misspelt_permission_is_refused_with_the_nearest() {
 
 /// What is allowed and waits for the operator's approval is not said to be usable.
 #[tokio::test]
-async fn an_explanation_says_what_still_waits_for_approval() {
+async fn explain_reports_pending_permissions() {
     let kernel = Kernel::start(&entry("it", "", &["--mgp", &needing(&["camera"])])).await;
     let asked = question(&kernel).await;
     let explain = async || {

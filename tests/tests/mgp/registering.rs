@@ -105,7 +105,7 @@ fn audited(kernel: &Kernel, kind: &str) -> Vec<String> {
 /// MGP-224, MGP-228, MGP-229: an agent of plain MCP registers what it has just written, finds
 /// its tool, calls it, and takes it out; what was done is written down.
 #[tokio::test]
-async fn an_agent_registers_what_it_has_just_written() {
+async fn agent_registers_calls_and_deregisters_a_server_of_its_own() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, "{}").await.result();
@@ -182,76 +182,108 @@ async fn an_agent_registers_what_it_has_just_written() {
     .await;
 }
 
-/// MGP-225, MGP-226, MGP-227, MGP-228, MGP-230: what must not be registered is refused, with a code and a reason.
-#[tokio::test]
-async fn what_must_not_be_registered_is_refused_with_a_reason() {
+/// The registration of a valid server, with these members.
+fn turner_with(members: Value) -> Value {
+    let mut ask = turner();
+    for (key, value) in members.as_object().unwrap() {
+        ask[key] = value.clone();
+    }
+    ask
+}
+
+/// Each is rejected, with this word in the error, and no server is registered.
+async fn assert_rejected(asks: &[(Value, &str)]) {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
-    let with = |more: Value| {
-        let mut ask = turner();
-        for (key, value) in more.as_object().unwrap() {
-            ask[key] = value.clone();
-        }
-        ask
-    };
-    let told = agent.request("mgp/discovery/register", turner()).await;
-    assert_eq!(told.result()["status"], "connected", "{}", told.frame);
-    let unsafe_code = json!({"language": "javascript", "text": "require('child_process')"});
-    for (ask, word) in [
-        (turner(), "already"),
-        (with(json!({"id": "mgp.turner"})), "kernel's own"),
-        (with(json!({"id": "../turner"})), "id"),
-        (
-            with(json!({"id": "a", "env": {"LD_PRELOAD": "/tmp/x.so"}})),
-            "LD_PRELOAD",
-        ),
-        (with(json!({"id": "b", "command": "sh"})), "shell"),
-        (
-            with(json!({"id": "c", "code": null, "args": ["../../etc/passwd"]})),
-            "/args",
-        ),
-        (
-            with(json!({"id": "d", "command": "node;reboot"})),
-            "/command",
-        ),
-        (
-            with(json!({"id": "j", "command": "npx", "code": null, "args": ["$(reboot)"]})),
-            "/args",
-        ),
-        (
-            with(json!({"id": "k", "command": "npx", "code": null, "args": ["a`id`"]})),
-            "/args",
-        ),
-        (
-            with(json!({"id": "l", "command": "npx", "code": null, "args": ["a\u{0}b"]})),
-            "/args",
-        ),
-        (
-            with(json!({"id": "m", "code": null, "args": ["server.js"]})),
-            "send the program's text as `code`",
-        ),
-        (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
-        (with(json!({"id": "f", "code": unsafe_code})), "code"),
-        (
-            json!({"id": "g", "transport": "http", "url": "http://169.254.169.254/latest"}),
-            "/url",
-        ),
-        (
-            with(json!({"id": "h", "created_by": "agent.other"})),
-            "own name",
-        ),
-        (json!({"id": "i"}), "command"),
-        (json!({}), "id"),
-    ] {
+    for (ask, word) in asks {
         let answer = agent.request("mgp/discovery/register", ask.clone()).await;
         assert!(answer.is_error(), "{ask}: {}", answer.frame);
         let error = answer.error().to_string();
         assert!(error.contains(word), "{ask}: {error}");
     }
+    assert!(listed(&mut agent).await.is_empty());
+}
+
+/// MGP-225.
+#[tokio::test]
+async fn registration_of_a_duplicate_id_is_rejected() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    let first = agent.request("mgp/discovery/register", turner()).await;
+    assert_eq!(first.result()["status"], "connected", "{}", first.frame);
+    let second = agent.request("mgp/discovery/register", turner()).await;
+    assert!(second.error().to_string().contains("already"));
+    assert_eq!(listed(&mut agent).await.len(), 1);
+}
+
+/// MGP-226.
+#[tokio::test]
+async fn registration_with_missing_or_invalid_params_is_rejected() {
+    assert_rejected(&[
+        (turner_with(json!({"id": "mgp.turner"})), "kernel's own"),
+        (turner_with(json!({"id": "../turner"})), "id"),
+        (json!({"id": "i"}), "command"),
+        (json!({}), "id"),
+        (
+            turner_with(json!({"id": "m", "code": null, "args": ["server.js"]})),
+            "send the program's text as `code`",
+        ),
+    ])
+    .await;
+}
+
+/// MGP-227: as any server of an agent is validated.
+#[tokio::test]
+async fn registration_of_an_unsafe_command_is_rejected() {
+    let npx = |id: &str, argument: &str| {
+        turner_with(json!({"id": id, "command": "npx", "code": null, "args": [argument]}))
+    };
+    let unsafe_code = json!({"language": "javascript", "text": "require('child_process')"});
+    assert_rejected(&[
+        (
+            turner_with(json!({"id": "a", "env": {"LD_PRELOAD": "/tmp/x.so"}})),
+            "LD_PRELOAD",
+        ),
+        (turner_with(json!({"id": "b", "command": "sh"})), "shell"),
+        (
+            turner_with(json!({"id": "c", "code": null, "args": ["../../etc/passwd"]})),
+            "/args",
+        ),
+        (
+            turner_with(json!({"id": "d", "command": "node;reboot"})),
+            "/command",
+        ),
+        (npx("j", "$(reboot)"), "/args"),
+        (npx("k", "a`id`"), "/args"),
+        (npx("l", "a\u{0}b"), "/args"),
+        (
+            turner_with(json!({"id": "e", "env": {"K": "${HOME}"}})),
+            "env",
+        ),
+        (turner_with(json!({"id": "f", "code": unsafe_code})), "code"),
+        (
+            json!({"id": "g", "transport": "http", "url": "http://169.254.169.254/latest"}),
+            "/url",
+        ),
+    ])
+    .await;
+}
+
+/// MGP-228.
+#[tokio::test]
+async fn registration_in_the_name_of_another_agent_is_rejected() {
+    let forged = turner_with(json!({"id": "h", "created_by": "agent.other"}));
+    assert_rejected(&[(forged, "own name")]).await;
+}
+
+/// MGP-230.
+#[tokio::test]
+async fn deregistration_of_an_unknown_id_is_an_error() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
     let unknown = json!({"id": "nobody"});
     let unknown = agent.request("mgp/discovery/deregister", unknown).await;
     assert!(unknown.is_error(), "{}", unknown.frame);
-    assert_eq!(listed(&mut agent).await.len(), 1);
 }
 
 /// MGP-228, A-31: who was not allowed to registers nothing, and learns nothing.
@@ -334,7 +366,7 @@ async fn a_server_of_a_session_ends_with_it() {
 
 /// MGP-224: what cannot be read waits for a person; what is denied never runs.
 #[tokio::test]
-async fn what_cannot_be_read_waits_for_a_person() {
+async fn registration_that_cannot_be_validated_needs_approval() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     for (name, verb) in [("dynamic.one", "deny"), ("dynamic.two", "approve")] {
@@ -389,7 +421,7 @@ async fn what_cannot_be_read_waits_for_a_person() {
 /// MGP-227: a person allows what was looked at. A program that is another one by the time of the answer
 /// is not started, and the person is asked about that one; so it is with each start after it.
 #[tokio::test]
-async fn what_was_allowed_is_what_is_started() {
+async fn program_that_changed_since_its_approval_is_not_started() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let program = kernel.folder().join("server-program");
@@ -447,7 +479,7 @@ async fn what_was_allowed_is_what_is_started() {
 /// MGP-227: a sandboxed server is held to stricter rules than others: its program must not start programs, and
 /// what it needs beyond the configuration it does not get.
 #[tokio::test]
-async fn a_registered_server_gets_what_the_configuration_lists_and_no_more() {
+async fn registered_server_gets_only_configured_permissions() {
     let kernel = Kernel::start(&format!("[permissions]\npolicy = \"config_only\"\n{MAY}")).await;
     let mut agent = agent(&kernel).await;
     let mut ask = turner();
@@ -463,7 +495,7 @@ async fn a_registered_server_gets_what_the_configuration_lists_and_no_more() {
 /// MGP-224, MGP-229: an agent reads why its server does not start and what it wrote, what waits for the
 /// operator, and what its server does without; the operator takes it out.
 #[tokio::test]
-async fn an_agent_reads_why_its_server_does_not_do_what_it_should() {
+async fn agent_reads_why_its_registered_server_does_not_work() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let mut broken = turner();

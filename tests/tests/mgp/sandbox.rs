@@ -444,7 +444,7 @@ async fn a_sandboxed_server_gains_no_privileges() {
 /// MGP-277, MGP-227: what is approved while the server waits for it starts it again in a wider sandbox, and
 /// what is taken back in a narrower one; what is approved later holds from its next start on.
 #[tokio::test]
-async fn what_is_approved_opens_the_sandbox_that_is_started_next() {
+async fn approved_permission_widens_the_sandbox_of_the_next_start() {
     let needs = needing(&["network.outbound"]);
     let mut scene = Scene::met("", LEAST, &["--mgp", &needs]).await;
     let asked = question(&scene.kernel).await;
@@ -515,7 +515,7 @@ async fn the_launcher_starts_nothing_that_it_cannot_hold() {
 
 /// MGP-024, MGP-025: a server that says it is trusted less is put where it says it belongs.
 #[tokio::test]
-async fn a_server_that_says_it_is_trusted_least_is_started_again_in_a_sandbox() {
+async fn server_that_declares_itself_sandboxed_is_restarted_in_a_sandbox() {
     for level in ["sandboxed", "god"] {
         let says = json!({"version": "0.2.0", "extensions": [], "trust_level": level}).to_string();
         let mut scene = Scene::met("", "", &["--mgp", &says]).await;

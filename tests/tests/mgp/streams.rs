@@ -73,37 +73,76 @@ async fn calls(client: &mut Client) -> Vec<Value> {
     all
 }
 
-/// MGP-155, MGP-157, MGP-158, MGP-159, MGP-160: a client that asks gets each chunk under its own id of
-/// the request, in order, as the server wrote it and before the result, which is whole.
+/// The texts of the stream in the tests of its parts.
+const PARTS: [&str; 3] = ["a", "ä\n", "c"];
+
+/// A streamed call: its id, its result and its chunks.
+struct Streamed {
+    case: String,
+    id: Value,
+    result: Value,
+    chunks: Vec<Value>,
+}
+
+/// That stream, of a server of this kind to clients of every kind.
+async fn streamed(era: &str) -> Vec<Streamed> {
+    let kernel = streaming(era, &[]).await;
+    let mut all = Vec::new();
+    for version in ERAS {
+        for door in DOORS {
+            let mut client = of_kind(&kernel, door, version, true).await;
+            let call = asking(&texts(&PARTS));
+            let id = client.start("tools/call", call).await;
+            let result = client.answer_to(&id).await.result();
+            // Those that came before the result.
+            let chunks = client.heard(CHUNK).into_iter().cloned().collect();
+            let case = format!("{era} {version} {door:?}");
+            all.push(Streamed {
+                case,
+                id,
+                result,
+                chunks,
+            });
+        }
+    }
+    all
+}
+
+/// MGP-155, MGP-160.
 #[tokio::test]
-async fn a_call_that_asks_is_answered_in_chunks_and_whole() {
+async fn streamed_call_ends_with_the_whole_result() {
     for era in ["legacy", "modern"] {
-        let kernel = streaming(era, &[]).await;
-        for version in ERAS {
-            for door in DOORS {
-                let case = format!("{era} {version} {door:?}");
-                let mut client = of_kind(&kernel, door, version, true).await;
-                let id = client
-                    .start("tools/call", asking(&texts(&["a", "ä\n", "c"])))
-                    .await;
-                let result = client.answer_to(&id).await.result();
-                assert_eq!(result["content"][0]["text"], "aä\nc", "{case}");
-                let said = &result["_mgp"];
-                assert_eq!(
-                    (&said["streamed"], &said["chunks_sent"]),
-                    (&json!(true), &json!(3)),
-                    "{case}"
-                );
-                let heard = client.heard(CHUNK);
-                assert_eq!(heard.len(), 3, "{case}");
-                for (at, chunk) in heard.into_iter().enumerate() {
-                    let text = ["a", "ä\n", "c"][at];
-                    let content = json!({"type": "text", "text": text});
-                    let whole =
-                        json!({"request_id": id, "index": at, "content": content, "done": at == 2});
-                    assert_eq!(chunk["params"], whole, "{case}");
-                }
+        for Streamed { case, result, .. } in streamed(era).await {
+            assert_eq!(result["content"][0]["text"], "aä\nc", "{case}");
+            let mgp = &result["_mgp"];
+            assert_eq!(mgp["streamed"], true, "{case}");
+            assert_eq!(mgp["chunks_sent"], 3, "{case}");
+            assert!(mgp["duration_ms"].is_u64(), "{case}: {mgp}");
+        }
+    }
+}
+
+/// MGP-157: as the server wrote it, under the id of the client.
+#[tokio::test]
+async fn chunk_has_request_id_index_content_and_done() {
+    for era in ["legacy", "modern"] {
+        for streamed in streamed(era).await {
+            for (at, chunk) in streamed.chunks.iter().enumerate() {
+                let content = json!({"type": "text", "text": PARTS[at]});
+                let whole = json!({"request_id": streamed.id, "index": at, "content": content, "done": at == 2});
+                assert_eq!(chunk["params"], whole, "{}", streamed.case);
             }
+        }
+    }
+}
+
+/// MGP-159.
+#[tokio::test]
+async fn chunks_precede_the_result_in_order() {
+    for era in ["legacy", "modern"] {
+        for Streamed { case, chunks, .. } in streamed(era).await {
+            let indices: Vec<_> = chunks.iter().map(|one| &one["params"]["index"]).collect();
+            assert_eq!(indices, [0, 1, 2], "{case}");
         }
     }
 }
@@ -111,7 +150,7 @@ async fn a_call_that_asks_is_answered_in_chunks_and_whole() {
 /// MGP-154: what was not negotiated is not asked for: not by a client without the extension, nor of a
 /// server without it; MGP-156: plain servers answer as ever.
 #[tokio::test]
-async fn what_was_not_negotiated_is_not_asked_for() {
+async fn streaming_that_was_not_negotiated_is_not_requested() {
     let without = declaration(&["audit", "lifecycle"]).to_string();
     for flags in [vec!["--mgp", &without], vec![]] {
         let kernel = kernel_with("", &flags).await;
@@ -157,7 +196,7 @@ async fn what_was_not_negotiated_is_not_asked_for() {
 
 /// MGP-155, MGP-161: who does not ask, or reads over chunks, has the whole result.
 #[tokio::test]
-async fn who_does_not_ask_gets_the_result_alone() {
+async fn client_that_does_not_ask_for_a_stream_gets_the_result_alone() {
     let kernel = streaming("dual", &[]).await;
     for version in ERAS {
         for door in DOORS {
@@ -174,7 +213,7 @@ async fn who_does_not_ask_gets_the_result_alone() {
 /// MGP-158: two clients with the same id of a request each hear their own chunks; a string is not the
 /// number it spells.
 #[tokio::test]
-async fn each_client_hears_its_own_chunks_under_its_own_id() {
+async fn each_client_gets_its_own_chunks_under_its_own_id() {
     let kernel = streaming("legacy", &[]).await;
     let capabilities = mgp_tests::harness::mgp::speaks_mgp(ERAS[0]);
     let mut agents = Vec::new();
@@ -242,7 +281,7 @@ async fn progress_comes_under_the_clients_own_id() {
 /// Later drafts, 12.8 and 12.9: the reader's pace is told to the server under the kernel's id of the call;
 /// a chunk that it misses comes again, from the kernel or from the server.
 #[tokio::test]
-async fn a_reader_sets_its_pace_and_asks_for_what_it_misses() {
+async fn reader_sets_its_pace_and_requests_missing_chunks() {
     let kernel = streaming("legacy", &[]).await;
     let mut client = of_kind(&kernel, scene::Door::Socket, ERAS[0], true).await;
     let Client::Legacy(agent) = &mut client else {

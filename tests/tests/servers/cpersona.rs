@@ -8,7 +8,7 @@ use super::both_ways::BothWays;
 /// MCP-087, MCP-026: it answers unknown methods with -32602, which must not end anything; its tools
 /// come through to the byte, and what is stored through one door is recalled through the other.
 #[tokio::test]
-async fn what_is_stored_through_one_door_is_recalled_through_the_other() {
+async fn memory_stored_through_one_endpoint_is_recalled_through_another() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

@@ -274,7 +274,7 @@ async fn log_messages_arrive_at_the_level_that_was_set() {
 
 /// MGP-001, MGP-009: no word of MGP is on the wire of those who did not ask for it.
 #[tokio::test]
-async fn no_word_of_mgp_is_said_to_a_plain_agent() {
+async fn plain_agent_gets_no_message_of_mgp() {
     let Some(peers) = Peers::find(&[Need::Node]) else {
         return;
     };

@@ -321,7 +321,7 @@ async fn logins_are_listed() {
 
 /// A kernel that starts again has the login still; one whose refresh token was taken back says that it wants another.
 #[tokio::test]
-async fn a_login_lasts_until_somebody_takes_it_back() {
+async fn login_survives_a_restart_until_it_is_revoked() {
     let Some(mut scene) = LoginScene::start("").await else {
         return;
     };

@@ -7,7 +7,7 @@ use super::both_ways::BothWays;
 
 /// MCP-026, MCP-032, MCP-033: a Python server's words are relayed to the byte.
 #[tokio::test]
-async fn times_are_told_and_converted() {
+async fn times_are_returned_and_converted() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

@@ -130,7 +130,7 @@ async fn a_server_is_brought_up_to_date_under_load() {
 
 /// What cannot be brought up to date is left as it is, and said why; a name that is misspelt is told.
 #[tokio::test]
-async fn what_cannot_be_brought_up_to_date_is_told() {
+async fn failed_update_is_reported_and_changes_nothing() {
     let Some(peers) = Peers::find(&[Need::Node]) else {
         return;
     };
@@ -171,7 +171,7 @@ fn script(folder: &Path, name: &str, text: &str) {
 /// What an update changes of the tools is told, one command takes it back, and what is not the newest is
 /// listed; an entry that was changed by hand since is left alone.
 #[tokio::test]
-async fn an_update_tells_what_it_changed_and_is_taken_back() {
+async fn update_reports_changed_tools_and_is_rolled_back() {
     let bin = tempfile::tempdir().unwrap();
     let fixture = Program::fixture(&[]).command;
     let tool = |name: &str, what: &str| {

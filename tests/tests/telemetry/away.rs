@@ -22,7 +22,7 @@ async fn telling(telemetry: &str) -> (Kernel, Agent) {
 /// Decision 0066: while a collector takes its time spans are dropped and counted, and no call waits: all are answered
 /// before it answers once. What comes afterwards is told.
 #[tokio::test]
-async fn nobody_waits_for_a_collector() {
+async fn slow_collector_delays_no_call() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };

@@ -30,7 +30,7 @@ fn client(kernel: &Kernel, path: &str, n: usize) -> HttpClient {
 /// Decision 0066: at every door headers say below which span a call is, and the server reads that in `_meta` and in
 /// headers, whether or not anybody is told of spans here; two of them, or one that is none, are not passed on.
 #[tokio::test]
-async fn every_door_takes_a_traceparent_and_passes_it_on() {
+async fn every_endpoint_accepts_a_traceparent_and_passes_it_on() {
     let upstream = Upstream::start(&[]).await;
     let kernel = Kernel::start(&program::remote_entry("far", &upstream.url())).await;
     kernel.connected(&["far"]).await;

@@ -53,7 +53,7 @@ async fn each_line_of_the_log_is_an_object() {
 /// collector. A call whose client goes away ends so in its span, and in that of what was asked for it, whether it had a
 /// session or stands alone.
 #[tokio::test]
-async fn a_line_says_which_request_it_is_of() {
+async fn log_line_names_its_request() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };

@@ -167,7 +167,7 @@ fn figures_and_lines(told: &Value) {
 /// Decision 0066: a caller that says that its trace is not sampled is followed, and without a word of a caller as many
 /// are told as was said.
 #[tokio::test]
-async fn what_is_not_sampled_is_not_told() {
+async fn unsampled_trace_is_not_exported() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };
@@ -211,7 +211,7 @@ async fn what_is_not_sampled_is_not_told() {
 
 /// Decision 0066: what waits is told when the kernel ends, and who is told what it is.
 #[tokio::test]
-async fn what_waits_is_told_at_the_end() {
+async fn buffered_spans_are_exported_at_shutdown() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };

@@ -103,7 +103,7 @@ async fn a_cancelled_call_is_cancelled_in_both_audit_logs() {
 /// Decision 0069: where the time of a call went at the node that was called is in the record of the caller's node, as the
 /// other one measured it; the agent reads nothing of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_record_of_a_call_tells_where_its_time_went_at_the_other_node() {
+async fn record_of_a_remote_call_has_the_times_of_the_other_node() {
     let nodes = JoinedNodes::sharing(&Program::fixture(&[]).entry("demo"), &["demo"]).await;
     named(&nodes, &["alice"], "demo").await;
     let mut alice = legacy(&nodes, "alice", "{}").await;

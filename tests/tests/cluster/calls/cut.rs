@@ -21,7 +21,7 @@ async fn kernel(network: &Network, machine: usize, name: &str, servers: &str) ->
 /// PRJ-007, PRJ-013, FED-067: who waits for a call learns once that nobody knows what became of it; when the link is back,
 /// nothing more is said of that call, and it was made once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_link_is_cut_ends_once_and_is_not_made_again() {
+async fn call_whose_link_is_cut_ends_once_and_is_not_retried() {
     let network = match Network::new(2) {
         Ok(network) => network,
         Err(why) => return println!("NOT SHOWN, for want of network namespaces: {why}"),

@@ -87,7 +87,7 @@ async fn records(nas: &Kernel) -> Vec<Value> {
 /// MGP-167, MGP-172, PRJ-013: the owner decides for each agent what it may hear of; a revoke ends that, and the end
 /// of a subscription leaves nothing at either node.
 #[tokio::test(flavor = "multi_thread")]
-async fn events_of_another_node_reach_who_is_let_in_there() {
+async fn events_of_another_node_reach_agents_granted_there() {
     let nodes = nodes().await;
     let mut owner = operator(&nodes.nas).await;
     let (mut alice, mut bob) = (agent(&nodes, "alice").await, agent(&nodes, "bob").await);
@@ -150,7 +150,7 @@ async fn events_of_another_node_reach_who_is_let_in_there() {
 /// MGP-280, PRJ-007, PRJ-013: when the owner was killed and is back, its channels are asked for again under the same
 /// subscription, whose reader is told that something may be missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_goes_on_when_its_owner_is_back_and_says_so() {
+async fn subscription_resumes_with_a_gap_when_its_owner_returns() {
     let mut nodes = nodes().await;
     let mut alice = agent(&nodes, "alice").await;
     let id = subscribe(&mut alice).await;

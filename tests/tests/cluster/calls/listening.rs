@@ -24,7 +24,7 @@ async fn trigger(agent: &mut Agent, what: &str) {
 
 /// PRJ-013, FED-064: prompts, completions, resources and templates are those of the server.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_has_beside_tools_is_there_from_another_node() {
+async fn prompts_and_resources_are_served_from_another_node() {
     for era in ["legacy", "modern"] {
         let nodes = nodes(era).await;
         let mut alice = legacy(&nodes, "alice", "{}").await;
@@ -54,7 +54,7 @@ async fn what_a_server_has_beside_tools_is_there_from_another_node() {
 /// PRJ-013, FED-064: a change of a resource is told to the agents that subscribed to it and to no other; a change of each
 /// list to all who may see the server.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_at_another_node_are_told_to_those_who_want_to_know() {
+async fn changes_at_another_node_notify_subscribed_agents() {
     for era in ["legacy", "modern"] {
         let nodes = nodes(era).await;
         let mut alice = legacy(&nodes, "alice", "{}").await;

@@ -11,7 +11,7 @@ const MESSAGE: &str = "notifications/message";
 /// FED-064: an agent that asked for a level is told what is logged, before the answer; for one that never did
 /// the owner asks its server for nothing, and keeps no answer back for what might come late.
 #[tokio::test(flavor = "multi_thread")]
-async fn log_messages_come_to_an_agent_that_asked_for_them() {
+async fn log_messages_reach_an_agent_that_set_a_level() {
     for era in ["legacy", "modern"] {
         let server = Program::fixture(&["--era", era]).entry("demo");
         let nodes = JoinedNodes::sharing(&server, &["demo"]).await;

@@ -63,7 +63,7 @@ async fn chunks_come_from_another_node_as_the_server_wrote_them() {
 
 /// MGP-163, MGP-164, PRJ-013: a stream is stopped at its server, which says what there was.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_at_another_node_is_stopped_with_what_there_was() {
+async fn stream_at_another_node_is_cancelled_with_its_partial_result() {
     for era in ["legacy", "modern"] {
         let nodes = nodes(era).await;
         for version in [NEWEST, MODERN] {

@@ -74,7 +74,7 @@ async fn a_call_waits_for_an_owner_that_is_starting() {
 
 /// A server that does not start again is away, not unknown: who may call it is told why, and when it is tried next.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_fails_to_start_says_why_and_when_it_is_tried_again() {
+async fn failed_server_of_another_node_reports_reason_and_next_try() {
     let folder = tempfile::TempDir::new().unwrap();
     let broken = folder.path().join("broken");
     let script = format!("[ -e {} ] && exit 7", broken.display());

@@ -34,7 +34,7 @@ async fn made_nowhere_else(replicas: &Replicas) {
 /// A call that asks a question was made, whatever round it is in. When its owner is killed meanwhile, the question is
 /// withdrawn at the agent, the outcome is unknown, and the other owner does not make it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_asked_is_not_made_again_when_its_owner_is_killed() {
+async fn call_with_an_elicitation_is_not_retried_when_its_owner_is_killed() {
     // A server with sessions waits at its owner; one without waits nowhere.
     for era in ["legacy", "modern"] {
         let mut replicas = Replicas::sharing(&["--era", era], "").await;
@@ -79,7 +79,7 @@ async fn an_answer_for_an_owner_that_is_lost_is_taken_by_no_other_one() {
 /// What an agent that cannot be asked is answered does not depend on which node has the server: the server reads that it
 /// cannot be asked, and finishes.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_cannot_be_asked_is_answered_as_at_its_own_node() {
+async fn agent_without_elicitation_is_answered_as_at_its_own_node() {
     let demo = Program::fixture(&["--era", "legacy"]).entry("demo");
     let (nas, desk) = (node("nas", &demo).await, node("desk", &demo).await);
     desk.connected(&["demo"]).await;

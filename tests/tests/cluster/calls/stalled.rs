@@ -32,7 +32,7 @@ fn memory(nodes: &JoinedNodes) -> [u64; 2] {
 /// MGP-159, PRJ-007, PRJ-013: what a reader does not read is held by nobody beyond the bounds; others are served over the
 /// same link, and the stream ends with its result, what was left out missing in its indices.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_at_another_node_that_reads_no_more_costs_no_memory_and_holds_up_nobody() {
+async fn stalled_reader_at_another_node_costs_no_memory_and_delays_nobody() {
     let said = declaration(&NINE).to_string();
     let server = Program::fixture(&["--mgp", &said]).entry("demo");
     let nodes = JoinedNodes::sharing(&server, &["demo"]).await;

@@ -32,7 +32,7 @@ async fn get(agent: &mut ModernAgent, id: &str) -> Value {
 
 /// PRJ-013, FED-064: a task is polled to its end by the agent whose call became it, which hears of it, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_at_another_node_is_polled_and_told_of() {
+async fn task_at_another_node_is_polled_and_notified() {
     let nodes = nodes().await;
     let mut alice = modern(&nodes, "alice", KNOWS);
     let id = begin(&mut alice, 1.0).await;

@@ -147,7 +147,7 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
 
 /// PRJ-006, FED-056: two clusters stay two: a node of one is nobody in the other, and takes no ticket of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_another_cluster_is_nobody_here() {
+async fn node_of_another_cluster_is_rejected() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
     let (other, guest) = (node("other", "").await, node("guest", "").await);
     join(&nas, &desk, &[]).await;

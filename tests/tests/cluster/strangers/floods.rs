@@ -34,7 +34,7 @@ async fn no_stranger_gets_back_much_more_than_it_sends() {
 
 /// PRJ-004: a storm of first packets, noise and half handshakes keeps no node from another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_keep_nobody_from_being_answered() {
+async fn floods_of_unknown_peers_delay_no_member() {
     let Some(mut siege) = Siege::lay("member").await else {
         return;
     };
@@ -49,7 +49,7 @@ async fn strangers_keep_nobody_from_being_answered() {
 /// PRJ-004, FED-008: a node that was let in sends more than anybody reads: control messages, datagrams, streams, connection ids, links,
 /// entries that nobody signed. Others are answered, and what others are told is not lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_keeps_nobody_from_being_answered() {
+async fn flood_of_a_member_delays_no_other() {
     let Some(mut siege) = Siege::lay("member").await else {
         return;
     };

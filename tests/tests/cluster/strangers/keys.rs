@@ -6,7 +6,7 @@ use super::siege::{Siege, audited, begins, id, listens, none_taken};
 
 /// PRJ-004, FED-006: a node that was not let in, a wrong key, a borrowed certificate: none of them says or hears a word.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_has_a_link_without_a_key_that_was_let_in() {
+async fn link_needs_the_key_of_a_member() {
     let Some(mut siege) = Siege::lay("member").await else {
         return;
     };

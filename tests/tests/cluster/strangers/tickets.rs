@@ -9,7 +9,7 @@ use crate::scene::{node, ticket};
 
 /// PRJ-004, FED-016: a ticket that is used, replayed, altered or late lets nobody in, whoever shows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ticket_is_worth_nothing_to_who_has_heard_it() {
+async fn used_replayed_or_altered_ticket_is_rejected() {
     let Some(peers) = Peers::find(&[Need::Hostile]) else {
         return;
     };
@@ -61,7 +61,7 @@ async fn a_ticket_is_worth_nothing_to_who_has_heard_it() {
 
 /// PRJ-004: guests that say nothing hold few places, and not for long: who has a ticket comes in.
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_guests_keep_nobody_out() {
+async fn silent_joiners_do_not_block_a_valid_ticket() {
     let Some(peers) = Peers::find(&[Need::Hostile]) else {
         return;
     };

@@ -114,7 +114,7 @@ async fn a_cancellation_of_nothing_is_nothing() {
 /// CMCP-058: a question nobody answers keeps no call from being taken back; the question is taken
 /// back with it.
 #[tokio::test]
-async fn a_call_whose_question_is_open_can_be_cancelled() {
+async fn call_with_a_pending_elicitation_can_be_cancelled() {
     let kernel = scene::kernel().await;
     let mut watcher = scene::socket_agent(&kernel, "{}").await;
     let client = scene::session_with(&kernel, NEWEST, r#"{"elicitation":{}}"#).await;

@@ -1,4 +1,4 @@
-//! What is said to a request that is wrong, over both kinds of door.
+//! Errors for invalid requests, over both kinds of endpoint.
 
 use http::StatusCode;
 use mgp_tests::harness::{Agent, DEADLINE, HttpClient, wait_until};
@@ -21,84 +21,74 @@ async fn over_socket(agent: &mut Agent, frame: &str, id: &Value) -> Value {
     serde_json::from_str(&agent.answer_to(id).await.frame).unwrap()
 }
 
-/// MCP-004, MCP-005, MCP-006, MCP-009, MCP-010, CMCP-005, CMCP-032: what is no request is told so
-/// with the code of its fault and the id as far as there is one, and nothing is the worse for it.
-#[tokio::test]
-async fn what_is_no_request_gets_the_code_of_its_fault() {
+/// Both kinds of endpoint answer these frames with this code and these ids, and the next request as usual.
+async fn assert_errors(code: i64, frames: &[(&str, Value)]) {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
-    for (frame, code, id) in [
-        ("{", -32700, Value::Null),
-        ("nonsense", -32700, Value::Null),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}}"#,
-            -32700,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping",}"#,
-            -32700,
-            Value::Null,
-        ),
-        ("[{]", -32700, Value::Null),
-        ("7", -32600, Value::Null),
-        ("\"ping\"", -32600, Value::Null),
-        (r#"{"id":1,"method":"ping"}"#, -32600, json!(1)),
-        (
-            r#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#,
-            -32600,
-            json!("a"),
-        ),
-        (r#"{"jsonrpc":"2.0","id":2}"#, -32600, json!(2)),
-        (r#"{"jsonrpc":"2.0","id":3,"method":7}"#, -32600, json!(3)),
-        (
-            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1e2,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-    ] {
-        let shown = &frame[..frame.len().min(60)];
+    for (frame, id) in frames {
         let (status, answer) = over_http(&client, frame).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{shown}");
-        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
-        assert_eq!(answer["id"], id, "{shown}: {answer}");
-        let answer = over_socket(&mut agent, frame, &id).await;
-        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{frame}");
+        assert_eq!(answer["error"]["code"], code, "{frame}: {answer}");
+        assert_eq!(answer["id"], *id, "{frame}: {answer}");
+        let answer = over_socket(&mut agent, frame, id).await;
+        assert_eq!(answer["error"]["code"], code, "{frame}: {answer}");
         let (_, pong) = over_http(&client, &request(9, "ping", json!({}))).await;
-        assert_eq!(pong["result"], json!({}), "{shown}");
+        assert_eq!(pong["result"], json!({}), "{frame}");
         agent.request("ping", json!({})).await.result();
     }
 }
 
+/// MCP-009, CMCP-032.
+#[tokio::test]
+async fn frame_that_is_no_json_is_a_parse_error() {
+    let frames = [
+        "{",
+        "nonsense",
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping",}"#,
+        "[{]",
+    ];
+    assert_errors(-32700, &frames.map(|frame| (frame, Value::Null))).await;
+}
+
+/// MCP-010: with its id, where it has one.
+#[tokio::test]
+async fn json_that_is_no_request_is_an_invalid_request() {
+    let frames = [
+        ("7", Value::Null),
+        ("\"ping\"", Value::Null),
+        (r#"{"id":1,"method":"ping"}"#, json!(1)),
+        (r#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#, json!("a")),
+        (r#"{"jsonrpc":"2.0","id":2}"#, json!(2)),
+        (r#"{"jsonrpc":"2.0","id":3,"method":7}"#, json!(3)),
+    ];
+    assert_errors(-32600, &frames).await;
+}
+
+/// MCP-005.
+#[tokio::test]
+async fn request_with_a_null_id_is_an_invalid_request() {
+    let frame = r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#;
+    assert_errors(-32600, &[(frame, Value::Null)]).await;
+}
+
+/// MCP-006.
+#[tokio::test]
+async fn request_whose_id_is_no_string_or_integer_is_an_invalid_request() {
+    let frames = [
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1e2,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
+    ];
+    assert_errors(-32600, &frames.map(|frame| (frame, Value::Null))).await;
+}
+
 /// MCP-010: bytes that are no UTF-8 are told so too.
 #[tokio::test]
-async fn what_is_no_text_is_no_json() {
+async fn frame_that_is_no_utf_8_is_a_parse_error() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let answer = client
@@ -109,50 +99,66 @@ async fn what_is_no_text_is_no_json() {
     assert_eq!(answer["error"]["code"], -32700);
 }
 
-/// MCP-011, MCP-012, MCP-013, MCP-089, CMCP-041: every code of the book, each with words that name
-/// what was wrong.
-#[tokio::test]
-async fn what_cannot_be_done_is_told_with_its_code() {
+/// Over both kinds of endpoint, with words that name what was wrong.
+async fn assert_codes(requests: &[(&str, Value, i64, &str)]) {
     let kernel = scene::kernel().await;
     for agent in [
         &mut scene::http_agent(&kernel, None, "{}").await,
         &mut scene::socket_agent(&kernel, "{}").await,
     ] {
-        for (method, params, code, words) in [
-            ("foo/bar", json!({}), -32601, "foo/bar"),
-            ("tools", json!({}), -32601, "tools"),
-            ("server/discover", json!({}), -32601, "server/discover"),
-            ("tools/call", json!({}), -32602, "name"),
-            ("tools/call", json!([]), -32602, ""),
-            ("tools/call", json!({"name": 7}), -32602, "name"),
-            ("tools/call", json!({"name": "no_such"}), -32602, "no_such"),
-            ("prompts/get", json!({}), -32602, "name"),
-            ("prompts/get", json!({"name": "no_such"}), -32602, "no_such"),
-            ("resources/read", json!({}), -32602, "uri"),
-            ("resources/read", json!({"uri": "x://no_such"}), -32002, ""),
-            ("resources/subscribe", json!({"uri": 7}), -32602, "uri"),
-            ("logging/setLevel", json!({"level": "loud"}), -32602, "loud"),
-            ("logging/setLevel", json!({}), -32602, "level"),
-            ("completion/complete", json!({}), -32602, "ref"),
-            (
-                "tools/call",
-                json!({"name": "protocol_error_job"}),
-                -32603,
-                "Internal error",
-            ),
-        ] {
+        for (method, params, code, words) in requests {
             let answer = agent.request(method, params.clone()).await;
             let error = answer.error();
-            assert_eq!(error["code"], code, "{method} {params}: {error}");
+            assert_eq!(error["code"], *code, "{method} {params}: {error}");
             let message = error["message"].as_str().unwrap();
             assert!(message.contains(words), "{method} {params}: {message}");
         }
     }
 }
 
+/// MCP-011, CMCP-041.
+#[tokio::test]
+async fn unknown_method_is_method_not_found() {
+    let requests = ["foo/bar", "tools", "server/discover"];
+    assert_codes(&requests.map(|method| (method, json!({}), -32601, method))).await;
+}
+
+/// MCP-012.
+#[tokio::test]
+async fn invalid_params_are_rejected_with_their_names() {
+    let requests = [
+        ("tools/call", json!({}), "name"),
+        ("tools/call", json!([]), ""),
+        ("tools/call", json!({"name": 7}), "name"),
+        ("tools/call", json!({"name": "no_such"}), "no_such"),
+        ("prompts/get", json!({}), "name"),
+        ("prompts/get", json!({"name": "no_such"}), "no_such"),
+        ("resources/read", json!({}), "uri"),
+        ("resources/subscribe", json!({"uri": 7}), "uri"),
+        ("logging/setLevel", json!({"level": "loud"}), "loud"),
+        ("logging/setLevel", json!({}), "level"),
+        ("completion/complete", json!({}), "ref"),
+    ];
+    assert_codes(&requests.map(|(method, params, words)| (method, params, -32602, words))).await;
+}
+
+/// MCP-089.
+#[tokio::test]
+async fn unknown_resource_is_resource_not_found() {
+    let uri = json!({"uri": "x://no_such"});
+    assert_codes(&[("resources/read", uri, -32002, "Resource not found")]).await;
+}
+
+/// MCP-013.
+#[tokio::test]
+async fn internal_error_of_a_server_is_internal_error() {
+    let params = json!({"name": "protocol_error_job"});
+    assert_codes(&[("tools/call", params, -32603, "Internal error")]).await;
+}
+
 /// MCP-004: string and integer ids come back as they went, to the byte.
 #[tokio::test]
-async fn ids_come_back_to_the_byte() {
+async fn id_of_a_request_is_echoed_to_the_byte() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
@@ -187,7 +193,7 @@ async fn ids_come_back_to_the_byte() {
 
 /// MCP-008: an id that is still in use is refused, and the first request gets its own answer alone.
 #[tokio::test]
-async fn an_id_that_is_still_in_use_is_refused() {
+async fn id_of_an_in_flight_call_is_rejected() {
     let kernel = scene::kernel().await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
     agent.send(&call("twice", "slow", json!({"ms": 300}))).await;
@@ -214,7 +220,7 @@ async fn an_id_that_is_still_in_use_is_refused() {
 
 /// CMCP-039, CMCP-040, MCP-019: before `initialize` only `ping` is answered.
 #[tokio::test]
-async fn before_initialize_only_ping_is_answered() {
+async fn ping_alone_is_answered_before_initialize() {
     let kernel = scene::kernel().await;
     let mut agent = Agent::over_socket(&kernel.socket()).await;
     let client = HttpClient::new(kernel.url());
@@ -259,7 +265,7 @@ async fn before_initialize_only_ping_is_answered() {
 
 /// CMCP-005: a batch is for 2025-03-26 alone; there each request in it is answered.
 #[tokio::test]
-async fn a_batch_is_for_2025_03_26_alone() {
+async fn batch_is_accepted_in_version_2025_03_26_alone() {
     let kernel = scene::kernel().await;
     let echo = |n: u32| call(n, "echo", json!({"text": format!("text {n}")}));
     let note = r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#;
@@ -301,7 +307,7 @@ async fn a_batch_is_for_2025_03_26_alone() {
 /// MCP-012: params by position are no params, whatever the method, the door and the era, nor is a
 /// `_meta` with two tokens; a server sees nothing of them, and a notification with them is nothing.
 #[tokio::test]
-async fn params_by_position_are_refused_at_every_door() {
+async fn params_by_position_are_rejected_at_every_endpoint() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let modern = scene::Modern::at(kernel.url(), "{}");
@@ -358,7 +364,7 @@ async fn params_by_position_are_refused_at_every_door() {
 
 /// An id stands for one request at a time, whatever it asks.
 #[tokio::test]
-async fn a_ping_with_an_id_under_way_is_refused() {
+async fn ping_with_the_id_of_an_in_flight_call_is_rejected() {
     let kernel = scene::kernel().await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
     let id = (agent.start("tools/call", json!({"name": "it:hang", "arguments": {}}))).await;

@@ -72,7 +72,7 @@ async fn without_a_token_there_is_no_progress() {
 
 /// MCP-056: two agents with the same token at the same time hear their own steps alone.
 #[tokio::test]
-async fn agents_with_the_same_token_hear_their_own_progress() {
+async fn agents_with_the_same_progress_token_get_their_own_progress() {
     let kernel = scene::kernel().await;
     let mut one = scene::http_agent(&kernel, None, "{}").await;
     let mut two = scene::socket_agent(&kernel, "{}").await;
@@ -95,7 +95,7 @@ async fn agents_with_the_same_token_hear_their_own_progress() {
 /// A server that reports faster than its caller reads may lose some steps; the caller loses nothing
 /// else, whichever door it came in by.
 #[tokio::test]
-async fn a_flood_of_progress_cuts_nobody_off() {
+async fn flood_of_progress_disconnects_no_client() {
     let kernel = scene::kernel().await;
     for agent in [
         &mut scene::http_agent(&kernel, None, "{}").await,

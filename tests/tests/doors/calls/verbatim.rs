@@ -1,9 +1,9 @@
-//! What the kernel only passes on arrives to the byte, both ways.
+//! Passthrough: what the kernel does not have to change arrives to the byte, both ways.
 
-use mgp_tests::harness::Agent;
+use mgp_tests::harness::{Agent, Kernel, Program};
 
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST};
 
@@ -42,7 +42,7 @@ async fn arguments_reach_the_server_to_the_byte() {
 #[tokio::test]
 async fn results_reach_the_agent_to_the_byte() {
     let kernel = scene::kernel().await;
-    let mut direct = Agent::over_stdio(&mgp_tests::harness::Program::fixture(&[]));
+    let mut direct = Agent::over_stdio(&Program::fixture(&[]));
     direct.initialize(NEWEST, "{}").await.result();
     let client = scene::session(&kernel, NEWEST).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
@@ -75,33 +75,89 @@ async fn results_reach_the_agent_to_the_byte() {
     }
 }
 
-/// MCP-026, MCP-036, MCP-037, MCP-043, CMCP-047, CMCP-048, CMCP-049: definitions are shown to the
-/// byte, at one server whole and at everything but for the name.
-#[tokio::test]
-async fn definitions_are_shown_to_the_byte() {
-    let kernel = scene::kernel().await;
-    let mut direct = Agent::over_stdio(&mgp_tests::harness::Program::fixture(&[]));
+/// The definitions of a list reach an agent as the server wrote them, at all servers but for the qualified name; they are
+/// given as at the server.
+async fn assert_verbatim(method: &str, key: &str, flags: &[&str]) -> Vec<Value> {
+    let server = Program::fixture(flags);
+    let kernel = Kernel::start(&server.entry("it")).await;
+    kernel.connected(&["it"]).await;
+    let mut direct = Agent::over_stdio(&server);
     direct.initialize(NEWEST, "{}").await.result();
     let mut alone = scene::http_agent(&kernel, Some("it"), "{}").await;
     let mut everything = scene::http_agent(&kernel, None, "{}").await;
-    for (method, key) in [
-        ("tools/list", "tools"),
-        ("prompts/list", "prompts"),
-        ("resources/list", "resources"),
-        ("resources/templates/list", "resourceTemplates"),
+    let own = definitions(&mut direct, method, key).await;
+    assert_eq!(definitions(&mut alone, method, key).await, own, "{method}");
+    let shown = definitions(&mut everything, method, key).await;
+    let named = matches!(key, "tools" | "prompts");
+    let expected = own.iter().map(|raw| {
+        if named {
+            raw.replacen(r#""name":""#, r#""name":"it__"#, 1)
+        } else {
+            raw.clone()
+        }
+    });
+    assert_eq!(shown, expected.collect::<Vec<_>>(), "{method}");
+    own.iter()
+        .map(|raw| serde_json::from_str(raw).unwrap())
+        .collect()
+}
+
+/// Some of the definitions has this member, which makes the comparison one of it.
+fn assert_has(definitions: &[Value], member: &str) {
+    let has = definitions.iter().any(|one| one.get(member).is_some());
+    assert!(has, "none has {member}: {definitions:?}");
+}
+
+/// MCP-026, CMCP-047, CMCP-048.
+#[tokio::test]
+async fn tool_definitions_reach_the_agent_to_the_byte() {
+    let tools = assert_verbatim("tools/list", "tools", &[]).await;
+    for member in [
+        "description",
+        "inputSchema",
+        "outputSchema",
+        "annotations",
+        "title",
     ] {
-        let own = definitions(&mut direct, method, key).await;
-        assert_eq!(definitions(&mut alone, method, key).await, own, "{method}");
-        let shown = definitions(&mut everything, method, key).await;
-        let named = matches!(key, "tools" | "prompts");
-        let expected = own.iter().map(|raw| {
-            if named {
-                raw.replacen(r#""name":""#, r#""name":"it__"#, 1)
-            } else {
-                raw.clone()
-            }
-        });
-        assert_eq!(shown, expected.collect::<Vec<_>>(), "{method}");
+        assert_has(&tools, member);
+    }
+}
+
+/// CMCP-049.
+#[tokio::test]
+async fn icons_reach_the_agent_to_the_byte() {
+    let icons =
+        json!([{"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}]);
+    let tool = json!({"name": "drawn", "icons": icons, "inputSchema": {"type": "object"}});
+    let flags = ["--tool", &tool.to_string()];
+    let tools = assert_verbatim("tools/list", "tools", &flags).await;
+    assert_has(&tools, "icons");
+}
+
+/// MCP-036.
+#[tokio::test]
+async fn resource_definitions_reach_the_agent_to_the_byte() {
+    let resources = assert_verbatim("resources/list", "resources", &[]).await;
+    for member in ["uri", "name", "description", "mimeType"] {
+        assert_has(&resources, member);
+    }
+}
+
+/// MCP-037.
+#[tokio::test]
+async fn resource_template_definitions_reach_the_agent_to_the_byte() {
+    let templates = assert_verbatim("resources/templates/list", "resourceTemplates", &[]).await;
+    for member in ["uriTemplate", "name", "mimeType"] {
+        assert_has(&templates, member);
+    }
+}
+
+/// MCP-043.
+#[tokio::test]
+async fn prompt_definitions_reach_the_agent_to_the_byte() {
+    let prompts = assert_verbatim("prompts/list", "prompts", &[]).await;
+    for member in ["description", "arguments"] {
+        assert_has(&prompts, member);
     }
 }
 
@@ -115,7 +171,7 @@ async fn definitions(agent: &mut Agent, method: &str, key: &str) -> Vec<String> 
 
 /// MCP-035: a call without `arguments` is one with none.
 #[tokio::test]
-async fn arguments_may_be_left_out() {
+async fn call_without_arguments_is_one_with_none() {
     let kernel = scene::kernel().await;
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
     let called = agent
@@ -126,10 +182,10 @@ async fn arguments_may_be_left_out() {
 
 /// MCP-034: the error of a server is passed on as it is, its data included.
 #[tokio::test]
-async fn the_error_of_a_server_is_passed_on_as_it_is() {
+async fn error_of_a_server_reaches_the_agent_unchanged() {
     let kernel = scene::kernel().await;
     let mut agent = scene::http_agent(&kernel, Some("it"), "{}").await;
-    let mut direct = Agent::over_stdio(&mgp_tests::harness::Program::fixture(&[]));
+    let mut direct = Agent::over_stdio(&Program::fixture(&[]));
     direct.initialize(NEWEST, "{}").await.result();
     for (method, params) in [
         ("resources/read", json!({"uri": "test://no-such"})),

@@ -267,7 +267,7 @@ async fn connect(user: &User) {
 
 /// Import, connect, take out, undo: to the byte where no client wrote, to the merge where each did.
 #[tokio::test]
-async fn every_clients_file_comes_back_from_being_connected() {
+async fn every_client_file_is_restored_by_disconnect() {
     let Some(user) = User::new().await else {
         return;
     };

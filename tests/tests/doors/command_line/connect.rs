@@ -102,7 +102,7 @@ async fn a_client_that_is_connected_reaches_the_kernel() {
 
 /// A file that was changed after it was connected loses the entry and nothing else.
 #[tokio::test]
-async fn what_was_written_since_stays_when_the_entry_goes() {
+async fn disconnect_leaves_later_changes_of_the_file() {
     let Some(user) = User::new().await else {
         return;
     };
@@ -233,7 +233,7 @@ async fn servers_that_do_not_start_here_are_named_before_they_are_taken_out() {
 
 /// What the kernel has, too, is taken out of the client when that is asked for, and only that.
 #[tokio::test]
-async fn servers_that_are_here_now_are_taken_out() {
+async fn servers_the_kernel_has_are_removed_from_a_client_on_request() {
     let Some(user) = User::new().await else {
         return;
     };

@@ -45,7 +45,7 @@ fn of<'f>(findings: &'f [Value], area: &str, severity: &str) -> Option<&'f Value
 
 /// A machine that is well is told to be, with a kernel and without one.
 #[tokio::test]
-async fn what_is_well_is_told_to_be_with_a_kernel_and_without_one() {
+async fn doctor_reports_no_problem_on_a_healthy_machine() {
     let Some(user) = User::new("").await else {
         return;
     };
@@ -81,7 +81,7 @@ async fn what_is_well_is_told_to_be_with_a_kernel_and_without_one() {
 
 /// Each thing that is broken is named with what mends it; what others can read is closed by `--fix`.
 #[tokio::test]
-async fn what_is_broken_is_named_with_what_mends_it() {
+async fn doctor_reports_each_problem_with_its_fix() {
     let broken = "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program\"\n\
                   [[servers]]\nid = \"keyed\"\ncommand = \"sh\"\nenv = { T = \"secret:nobody\" }\n";
     let Some(user) = User::new(broken).await else {
@@ -121,7 +121,7 @@ async fn what_is_broken_is_named_with_what_mends_it() {
 
 /// A kernel that was started with a file of its own is judged by that file, whatever the shell would find.
 #[tokio::test]
-async fn a_kernel_is_judged_by_the_file_it_runs_with() {
+async fn doctor_checks_a_kernel_by_its_own_config_file() {
     let Some(user) = User::new("").await else {
         return;
     };

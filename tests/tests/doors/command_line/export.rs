@@ -56,7 +56,7 @@ fn words(output: &Output) -> String {
 
 /// Printed, the entries are what most clients read; no secret is in them, and what is to be done is said.
 #[tokio::test]
-async fn what_is_printed_is_a_clients_and_holds_no_secret() {
+async fn printed_export_is_a_client_config_without_secrets() {
     let Some(user) = User::new().await else {
         return;
     };
@@ -125,7 +125,7 @@ async fn a_clients_file_is_shown_and_then_written() {
 /// What was written for a client is taken over from it as it was; in clear only where that was asked for,
 /// and then into a file of one's own.
 #[tokio::test]
-async fn what_was_exported_comes_back_as_it_was() {
+async fn exported_servers_are_imported_unchanged() {
     let Some(user) = User::new().await else {
         return;
     };

@@ -66,7 +66,7 @@ fn words(output: &Output) -> String {
 
 /// What several clients have becomes one server here; secrets lie apart; a second time there is nothing to do.
 #[tokio::test]
-async fn what_clients_have_is_shown_and_then_added() {
+async fn servers_of_clients_are_shown_and_then_imported() {
     let Some(user) = User::new().await else {
         return;
     };
@@ -163,7 +163,7 @@ async fn without_a_yes_nothing_is_added() {
 
 /// Misspelt clients, servers and files are told from others.
 #[tokio::test]
-async fn a_misspelt_name_is_told_what_was_meant() {
+async fn misspelt_client_server_or_file_gets_a_suggestion() {
     let Some(user) = User::new().await else {
         return;
     };

@@ -7,7 +7,7 @@ use crate::scene;
 
 /// With a kernel and without one.
 #[tokio::test]
-async fn without_a_login_the_list_says_how_to_sign_in() {
+async fn empty_list_of_logins_shows_how_to_sign_in() {
     let kernel = scene::kernel().await;
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().display().to_string();

@@ -156,7 +156,7 @@ impl Shop {
 /// What is found is shown plainly: nothing of it moves the cursor, and names that pose as others are not
 /// among it.
 #[tokio::test]
-async fn what_is_found_is_shown_plainly() {
+async fn search_results_are_sanitized_for_a_terminal() {
     let shop = Shop::open();
     let output = shop.mgp(&["servers", "search", "weather"]).await;
     let (said, noted) = (
@@ -291,7 +291,7 @@ async fn images_and_remote_servers_are_entries_too() {
 
 /// What poses as a package or as another server is refused; a misspelt name is told what was meant.
 #[tokio::test]
-async fn what_is_no_package_and_what_is_not_there_is_refused() {
+async fn invalid_or_unknown_package_is_rejected() {
     let shop = Shop::open();
     let before = shop.written();
     for (args, code, told) in [

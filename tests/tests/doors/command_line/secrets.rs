@@ -165,7 +165,7 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
 /// The server that names it has it, the other one does not; no answer, no log and no file says it; a new value
 /// reaches a running server.
 #[tokio::test]
-async fn a_secret_reaches_the_server_that_names_it_and_nobody_else() {
+async fn secret_reaches_only_the_server_that_names_it() {
     let Some(user) = User::new("").await else {
         return;
     };

@@ -307,7 +307,7 @@ async fn a_late_answer_settles_no_question_of_the_next_kernel() {
 /// A configuration the kernel cannot start with is told on stderr, with its place; stdout stays
 /// clean.
 #[tokio::test]
-async fn a_kernel_that_cannot_start_is_told_on_stderr_alone() {
+async fn failed_start_is_reported_on_stderr_alone() {
     let place = Place::new();
     std::fs::write(place.0.path().join("mgp.toml"), "[http]\nlisten = 7\n").unwrap();
     let output = place.program(&["stdio"]).output(DEADLINE).await;

@@ -130,7 +130,7 @@ async fn a_server_is_followed_into_a_file_without_its_secrets() {
 /// Decision 0068: no file is written over unasked, a misspelt name names the nearest, and only the operator follows
 /// anybody: to an agent the method is not there.
 #[tokio::test]
-async fn who_may_follow_whom_and_where_to() {
+async fn trace_is_for_the_operator_and_overwrites_no_file() {
     let kernel = kernel().await;
     let file = kernel.folder().join("it.jsonl");
     std::fs::write(&file, "mine").unwrap();

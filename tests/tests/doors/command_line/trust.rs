@@ -248,7 +248,7 @@ async fn a_cloned_file_runs_nothing_before_it_was_trusted() {
 
 /// A file that is not trusted does not even say where the kernel is: it could lead to another's.
 #[tokio::test]
-async fn a_cloned_file_leads_nobody_to_another_socket() {
+async fn untrusted_project_file_does_not_choose_the_socket() {
     let clone = Checkout::with("");
     let other = clone.at("elsewhere.sock").display().to_string();
     fs::write(clone.file(), format!("[socket]\npath = {other:?}\n")).unwrap();
@@ -271,7 +271,7 @@ async fn a_cloned_file_leads_nobody_to_another_socket() {
 /// What is written into a project's file by `mgp` at its user's word stays trusted; what somebody else
 /// wrote there does not become so by it.
 #[tokio::test]
-async fn what_was_typed_for_a_project_stays_trusted() {
+async fn project_file_stays_trusted_after_commands_of_its_user() {
     let clone = Checkout::with("");
     fs::remove_file(clone.file()).unwrap();
     assert!(clone.mgp(&["up", "--detach"]).await.status.success());
@@ -358,7 +358,7 @@ async fn a_secret_is_typed_and_stands_on_no_command_line() {
 
 /// A project that reads the user's own files and secrets is trusted only by who names them, and shows where they go.
 #[tokio::test]
-async fn what_may_be_secret_is_named_by_who_trusts() {
+async fn project_with_secrets_is_trusted_only_when_they_are_named() {
     let clone = Checkout::with(
         "[[servers]]\nid = \"docs\"\nurl = \"http://127.0.0.1:9/mcp\"\nheaders = { A = \"file:../home/id_rsa\", B = \"${MY_TOKEN:-}\" }\n",
     );

@@ -109,7 +109,7 @@ async fn a_demo_works_as_printed_and_leaves_nothing() {
 
 /// Where nothing runs every verb says so, says what to do, and ends with 3.
 #[tokio::test]
-async fn without_a_kernel_every_verb_says_how_to_start_one() {
+async fn command_without_a_kernel_exits_with_3_and_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("none.sock").display().to_string();
     for verb in [
@@ -138,7 +138,7 @@ async fn without_a_kernel_every_verb_says_how_to_start_one() {
 
 /// `mgp status` shows where the kernel is reached and how its servers are.
 #[tokio::test]
-async fn status_shows_doors_and_servers() {
+async fn status_shows_endpoints_and_servers() {
     let kernel = scene::kernel().await;
     let said = out(&kernel.mgp(&["status"]).await);
     assert!(said.contains(kernel.url()), "{said}");
@@ -215,7 +215,7 @@ async fn tools_are_listed_and_called() {
 
 /// The exit code says what became of a call.
 #[tokio::test]
-async fn exit_codes_say_what_became_of_a_call() {
+async fn exit_code_reports_the_outcome_of_a_call() {
     let kernel = scene::kernel().await;
     for (args, code, words) in [
         (
@@ -373,7 +373,7 @@ async fn servers_are_stopped_started_and_looked_into() {
 
 /// `mgp down` where nobody waits for the kernel, as in a container without an init: a zombie has ended.
 #[tokio::test]
-async fn a_kernel_that_nobody_reaps_has_stopped_all_the_same() {
+async fn down_accepts_a_zombie_as_stopped() {
     let mut kernel = scene::kernel().await;
     let down = kernel.mgp(&["down"]).await;
     assert!(down.status.success(), "{}", err(&down));
@@ -385,7 +385,7 @@ async fn a_kernel_that_nobody_reaps_has_stopped_all_the_same() {
 /// A kernel that was stopped is named, with what makes it go on, by everybody who talks to it; also
 /// when so many wait before its door that no more are taken.
 #[tokio::test]
-async fn a_stopped_kernel_is_told_by_its_process() {
+async fn suspended_kernel_is_reported_with_how_to_resume_it() {
     let mut kernel = scene::kernel().await;
     let pid = kernel.pid();
     kernel.process().signal(Signal::SIGSTOP);
@@ -537,7 +537,7 @@ async fn programs_find_the_members_that_are_documented() {
 
 /// Neither colours nor what moves the cursor come through a pipe, or to a terminal that is to have none.
 #[tokio::test]
-async fn nothing_is_coloured_where_nobody_wants_it() {
+async fn output_has_no_colour_through_a_pipe_or_when_switched_off() {
     let kernel = scene::kernel().await;
     for line in [&["status"][..], &["tools", "list"], &["--help"], &["tols"]] {
         let said = kernel.mgp(line).await;

@@ -132,7 +132,7 @@ async fn answers_that_come_too_early_count_and_the_rest_is_dropped() {
 
 /// Ctrl-C and a signal leave the terminal as it was, and no secret in a file.
 #[tokio::test]
-async fn who_gives_up_has_the_terminal_back() {
+async fn interrupted_prompt_restores_the_terminal() {
     for by_key in [true, false] {
         let mut terminal = AddedThere::open();
         terminal.start();

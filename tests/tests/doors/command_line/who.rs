@@ -25,7 +25,7 @@ async fn clients(kernel: &Kernel) -> Vec<Value> {
 /// Every client is told of, whichever way it came in, with its name, what it speaks and what it called;
 /// `status` does not count itself.
 #[tokio::test]
-async fn status_tells_who_is_connected() {
+async fn status_lists_connected_clients() {
     let kernel = scene::kernel().await;
     assert_eq!(clients(&kernel).await, Vec::<Value>::new());
     out(&kernel.mgp(&["agents", "add", "claude"]).await);
@@ -77,7 +77,7 @@ async fn status_tells_who_is_connected() {
 
 /// What `mgp tools list --agent` prints is what that agent's client is shown.
 #[tokio::test]
-async fn what_one_agent_sees_is_listed() {
+async fn tools_list_of_an_agent_is_what_its_client_is_shown() {
     let kernel = scene::kernel_of_two().await;
     out(&kernel.mgp(&["agents", "add", "claude"]).await);
     out(&kernel
@@ -114,7 +114,7 @@ async fn what_one_agent_sees_is_listed() {
 
 /// All that is known of one server is in one place.
 #[tokio::test]
-async fn a_server_is_told_of_whole() {
+async fn servers_show_prints_all_of_a_server() {
     let kernel = scene::kernel().await;
     let shown = out(&kernel.mgp(&["servers", "show", "it"]).await);
     for part in [

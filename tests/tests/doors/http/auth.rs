@@ -20,7 +20,7 @@ async fn locked_kernel() -> (Kernel, String) {
 
 /// 401 with the way to do better without the token, on every verb; with it everything works.
 #[tokio::test]
-async fn only_the_token_opens_the_http_door() {
+async fn http_endpoint_rejects_requests_without_the_token() {
     let (kernel, token) = locked_kernel().await;
     let mut right = HttpClient::new(kernel.url());
     right.set(AUTHORIZATION, &format!("Bearer {token}"));

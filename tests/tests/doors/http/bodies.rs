@@ -86,7 +86,7 @@ async fn a_line_over_the_limit_is_refused_and_the_connection_lives_on() {
 
 /// Values nested without end are refused; nobody falls over them.
 #[tokio::test]
-async fn values_nested_without_end_hurt_nobody() {
+async fn deeply_nested_values_are_rejected() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
@@ -119,7 +119,7 @@ async fn values_nested_without_end_hurt_nobody() {
 
 /// What is no HTTP is told so or closed, and the door stays open.
 #[tokio::test]
-async fn what_is_no_http_closes_its_own_connection_alone() {
+async fn malformed_http_closes_its_own_connection_alone() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let long = format!("GET /mcp HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000));

@@ -44,7 +44,7 @@ async fn others_are_served(agent: &mut Agent) {
 /// nobody reads, and a body that never comes whole: each costs little while it lasts, and is given
 /// up at its deadline.
 #[tokio::test]
-async fn those_who_stall_cost_little_and_are_dropped_at_their_deadline() {
+async fn stalled_clients_are_dropped_at_their_deadline() {
     let kernel = scene::kernel().await;
     let mut other = scene::http_agent(&kernel, None, "{}").await;
     let client = scene::session(&kernel, NEWEST).await;
@@ -133,7 +133,7 @@ async fn an_agent_on_the_socket_that_never_reads_is_cut_off() {
 
 /// Heads that never come whole hold a place each, and nothing that anybody needs; soon they end.
 #[tokio::test]
-async fn half_open_connections_hold_up_nobody() {
+async fn half_open_connections_delay_no_other_client() {
     let kernel = scene::kernel().await;
     let before = memory(&kernel);
     let mut half = Vec::new();
@@ -157,7 +157,7 @@ async fn half_open_connections_hold_up_nobody() {
 
 /// CMCP-024: a listener that went away, properly or not, is let go within a second.
 #[tokio::test]
-async fn a_listener_that_is_gone_is_let_go_within_a_second() {
+async fn disconnected_listener_is_freed_within_a_second() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let quiet = sockets(&kernel);
@@ -232,7 +232,7 @@ async fn ten_thousand_calls_leave_nothing_behind() {
 
 /// CMCP-051, CMCP-056: calls that never end keep nobody from beginning, asking and being answered.
 #[tokio::test]
-async fn stuck_calls_keep_nobody_from_beginning() {
+async fn stuck_calls_delay_no_new_session_or_call() {
     let kernel = scene::kernel().await;
     let mut stuck = Vec::new();
     for _ in 0..4 {

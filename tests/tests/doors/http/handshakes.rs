@@ -49,7 +49,7 @@ async fn a_malformed_initialize_opens_nothing() {
 /// MCP-017: a client that has not said `notifications/initialized` is asked nothing and hears of no
 /// progress; once it has, it is asked.
 #[tokio::test]
-async fn a_client_is_asked_nothing_before_it_is_ready() {
+async fn client_gets_no_request_or_progress_before_initialized() {
     let kernel = scene::kernel().await;
     let mut agent = Agent::over_socket(&kernel.socket()).await;
     agent.answers("elicitation/create", json!({"action": "decline"}));
@@ -94,7 +94,7 @@ async fn a_weight_of_zero_is_not_accepted() {
 
 /// A kernel that has no place for one more session says so under the request's id, and when to try again.
 #[tokio::test]
-async fn a_full_house_says_when_to_come_again() {
+async fn session_beyond_the_limit_is_rejected_with_retry_after() {
     let config = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\nmax_sessions = 1\n";
     let kernel = Kernel::with_config(config).await;
     let one = scene::session(&kernel, NEWEST).await;
@@ -110,7 +110,7 @@ async fn a_full_house_says_when_to_come_again() {
 /// MCP-004: an id that is under way is not taken a second time, over HTTP as on a line; the first
 /// request goes on.
 #[tokio::test]
-async fn an_id_under_way_is_not_taken_twice() {
+async fn id_of_an_in_flight_request_is_rejected_over_http() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let slow = scene::call("a", "slow", json!({"ms": 700}));

@@ -122,7 +122,7 @@ async fn a_foreign_host_or_origin_is_403() {
 
 /// MCP-080: hosts and origins that were configured are let in beside the machine's own.
 #[tokio::test]
-async fn configured_hosts_and_origins_are_let_in() {
+async fn configured_hosts_and_origins_are_accepted() {
     let config = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n\
         allowed_hosts = [\"gate.example\"]\nallowed_origins = [\"https://app.example\"]\n";
     let kernel = Kernel::with_config(config).await;
@@ -189,7 +189,7 @@ async fn a_notification_is_202_without_body_and_a_request_200_with_one() {
 
 /// MCP-081, MCP-082: the door is on loopback, and a configuration that opens it wider is refused.
 #[tokio::test]
-async fn a_door_beyond_loopback_is_refused() {
+async fn http_endpoint_beyond_loopback_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         let file = folder.path().join("mgp.toml");

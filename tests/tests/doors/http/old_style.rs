@@ -116,7 +116,7 @@ async fn an_old_client_ends_with_its_stream() {
 
 /// An endpoint nobody was given, and one of a server nobody knows.
 #[tokio::test]
-async fn an_endpoint_nobody_was_given_is_404() {
+async fn unknown_message_endpoint_is_404() {
     let kernel = scene::kernel().await;
     let base = kernel.url().strip_suffix("/mcp").unwrap();
     for query in [

@@ -66,16 +66,23 @@ async fn numbers(events: &mut Events, count: usize) -> Vec<u64> {
     numbers
 }
 
-/// MCP-074, CMCP-023, CMCP-025, CMCP-027: the stream is a stream, and its events count from 1.
+/// MCP-074, CMCP-023.
 #[tokio::test]
-async fn events_of_the_standing_stream_count_from_one() {
+async fn get_opens_an_event_stream_without_a_length() {
     let kernel = scene::kernel().await;
-    let (client, mut changer) = follower(&kernel, UNPRIMED).await;
+    let (client, _) = follower(&kernel, UNPRIMED).await;
     let stream = client.get(None).await;
     assert_eq!(stream.status, StatusCode::OK);
     assert!(stream.is_stream());
     assert!(!stream.headers.contains_key("content-length"));
-    let mut events = stream.events();
+}
+
+/// CMCP-025, CMCP-027.
+#[tokio::test]
+async fn notifications_come_on_the_get_stream_with_ids_from_one() {
+    let kernel = scene::kernel().await;
+    let (client, mut changer) = follower(&kernel, UNPRIMED).await;
+    let mut events = client.get(None).await.events();
     change(&mut changer, 3).await;
     for n in 1..=3 {
         let (number, update) = message(&mut events).await;
@@ -107,7 +114,7 @@ async fn a_stream_of_2025_11_25_begins_with_an_event_to_resume_from() {
 
 /// CMCP-028, CMCP-029: the last 256 events are kept, and replayed before what comes next.
 #[tokio::test]
-async fn what_was_missed_is_replayed_before_what_comes() {
+async fn missed_events_are_replayed_before_new_ones() {
     let kernel = scene::kernel().await;
     let (client, mut changer) = follower(&kernel, UNPRIMED).await;
     change(&mut changer, 300).await;
@@ -122,7 +129,7 @@ async fn what_was_missed_is_replayed_before_what_comes() {
 /// CMCP-028, CMCP-030: `replay_events` sets how many are kept; outside of them there is only what
 /// comes, older or newer or no number at all.
 #[tokio::test]
-async fn an_id_outside_of_what_is_kept_gets_only_what_comes() {
+async fn last_event_id_outside_of_the_buffer_gets_new_events_alone() {
     let kernel = scene::kernel_with("[streams]\nreplay_events = 8\n", &[]).await;
     let (client, mut changer) = follower(&kernel, UNPRIMED).await;
     change(&mut changer, 20).await;
@@ -168,7 +175,7 @@ async fn without_a_listener_nothing_blocks_and_the_newest_events_stay() {
 
 /// CMCP-026: who comes late, and never listened before, gets the newest events and then what comes.
 #[tokio::test]
-async fn a_listener_that_comes_late_gets_the_newest_events() {
+async fn late_listener_gets_the_newest_events() {
     let kernel = scene::kernel().await;
     let (client, mut changer) = follower(&kernel, UNPRIMED).await;
     change(&mut changer, 400).await;
@@ -254,7 +261,7 @@ async fn rest(client: &HttpClient, last: u64) -> Vec<Value> {
 /// A cut connection is no cancellation: the call goes on, and its answer is there for the client
 /// that comes back, as often as it comes.
 #[tokio::test]
-async fn the_answer_of_a_call_waits_for_a_client_whose_connection_was_cut() {
+async fn answer_of_a_call_is_replayed_to_a_reconnected_client() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let (last, seen) = begun(&client, scene::call("slow", "slow", json!({"ms": 400})), 0).await;
@@ -327,7 +334,7 @@ async fn a_call_with_progress_survives_any_number_of_cuts() {
 /// SEP-1699: with `poll_after_ms` the stream of a call is let go early, and the client comes back
 /// for the answer; a client that does not know of it keeps its stream.
 #[tokio::test]
-async fn a_stream_let_go_after_poll_after_ms_is_taken_up_for_the_answer() {
+async fn stream_closed_after_poll_after_ms_is_resumed_for_the_answer() {
     let kernel = scene::kernel_with("[streams]\npoll_after_ms = 50\n", &[]).await;
     let slow = || scene::call(1, "slow", json!({"ms": 500}));
     let client = scene::session(&kernel, NEWEST).await;

@@ -85,7 +85,7 @@ async fn a_missing_session_id_is_400_and_an_unknown_one_404() {
 
 /// MCP-024, MCP-025, MCP-075: DELETE ends the session and its stream; from then on it is unknown.
 #[tokio::test]
-async fn a_deleted_session_is_gone() {
+async fn deleted_session_is_unknown() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
     let other = scene::session(&kernel, NEWEST).await;

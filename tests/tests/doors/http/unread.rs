@@ -97,7 +97,7 @@ async fn unread_answers_are_bounded_and_others_are_served() {
 
 /// Over HTTP each answer has a stream of its own: it waits there until the agent has read others, and all arrive.
 #[tokio::test]
-async fn answers_over_http_wait_for_the_room_of_their_agent() {
+async fn answers_over_http_wait_until_their_agent_reads() {
     let far = Upstream::start(&["--http-json"]).await;
     let (kernel, served, deaf) = scene(&remote_entry("it", &far.url())).await;
     let before = Holding::of(kernel.pid()).resident;
@@ -158,7 +158,7 @@ async fn answers_over_the_socket_are_bounded() {
 
 /// HTTP/2, whose client gives its answers no room: no write waits, and all are held by the kernel.
 #[tokio::test]
-async fn answers_without_room_over_http2_are_bounded() {
+async fn unread_answers_over_http2_are_bounded() {
     let (kernel, served, deaf) = scene(&Program::fixture(&[]).entry("it")).await;
     let before = Holding::of(kernel.pid()).resident;
     let host = kernel.url().strip_prefix("http://").unwrap();

@@ -7,24 +7,18 @@ use serde_json::json;
 
 use crate::scene::{self, LEGACY, NEWEST, request};
 
-/// MCP-001, MCP-002, MCP-003, MCP-088: every version that opens with `initialize` is spoken, any
-/// other is answered with the newest of them, over every door.
-#[tokio::test]
-async fn a_known_version_is_echoed_and_an_unknown_one_gets_the_newest() {
+/// Over every kind of endpoint a client that asks for the first version is answered with the second, and served.
+async fn assert_negotiated(versions: &[(&str, &str)]) {
     let kernel = scene::kernel().await;
-    let unknown = ["2026-07-28", "1999-01-01", "", "newest"];
-    let asked = LEGACY.map(|v| (v, v)).into_iter();
-    for (asked, spoken) in asked.chain(unknown.map(|v| (v, NEWEST))) {
+    for (asked, spoken) in versions {
         for mut agent in [
             kernel.stdio_agent(None),
             Agent::over_socket(&kernel.socket()).await,
         ] {
             let opened = agent.initialize(asked, "{}").await.result();
-            assert_eq!(opened["protocolVersion"], spoken, "{asked:?}");
-            assert_eq!(opened["serverInfo"]["name"], "mgp");
-            assert!(opened["serverInfo"]["version"].is_string());
+            assert_eq!(opened["protocolVersion"], *spoken, "{asked:?}");
             let echo = agent.call("echo", json!({"text": asked})).await;
-            assert_eq!(echo.text(), asked);
+            assert_eq!(echo.text(), *asked);
         }
         let initialize = mgp_tests::harness::handshake::initialize(asked, "{}");
         let opened = HttpClient::new(kernel.url())
@@ -33,8 +27,33 @@ async fn a_known_version_is_echoed_and_an_unknown_one_gets_the_newest() {
             .frames()
             .await;
         let opened: serde_json::Value = serde_json::from_str(&opened[0]).unwrap();
-        assert_eq!(opened["result"]["protocolVersion"], spoken, "{asked:?}");
+        assert_eq!(opened["result"]["protocolVersion"], *spoken, "{asked:?}");
     }
+}
+
+/// MCP-088.
+#[tokio::test]
+async fn known_version_is_echoed() {
+    assert_negotiated(&LEGACY.map(|version| (version, version))).await;
+}
+
+/// MCP-003: also for one that does not open with `initialize`.
+#[tokio::test]
+async fn unknown_version_is_answered_with_the_newest() {
+    let unknown = ["2026-07-28", "1999-01-01", "", "newest"];
+    assert_negotiated(&unknown.map(|version| (version, NEWEST))).await;
+}
+
+/// MCP-002.
+#[tokio::test]
+async fn initialize_returns_version_capabilities_and_server_info() {
+    let kernel = scene::kernel().await;
+    let mut agent = kernel.stdio_agent(None);
+    let opened = agent.initialize(NEWEST, "{}").await.result();
+    assert_eq!(opened["protocolVersion"], NEWEST);
+    assert!(opened["capabilities"].is_object(), "{opened}");
+    assert_eq!(opened["serverInfo"]["name"], "mgp");
+    assert!(opened["serverInfo"]["version"].is_string(), "{opened}");
 }
 
 /// MCP-015, MCP-063, CMCP-042: what is announced is what works, at everything and at one server.
@@ -71,7 +90,7 @@ async fn the_capabilities_announced_are_those_that_work() {
 
 /// MCP-086: what servers say to the model is not lost, and says whose it is.
 #[tokio::test]
-async fn the_instructions_of_every_server_are_told() {
+async fn instructions_of_every_server_reach_the_client() {
     let kernel = scene::kernel_of_two().await;
     let mut everything = kernel.http_agent(None);
     let opened = everything.initialize(NEWEST, "{}").await.result();
@@ -120,7 +139,7 @@ async fn a_wrong_version_header_is_400() {
 
 /// CMCP-031: the header is judged before the body is looked at.
 #[tokio::test]
-async fn a_wrong_version_header_is_told_before_a_broken_body() {
+async fn invalid_version_header_is_rejected_before_an_invalid_body() {
     let kernel = scene::kernel().await;
     let mut client = scene::session(&kernel, NEWEST).await;
     client.set(VERSION, "1999-01-01");

@@ -189,7 +189,7 @@ async fn progress_comes_on_the_stream_of_its_request() {
 /// A server that needs what the client did not declare makes the request fail in words that say
 /// what is missing; the server is not left waiting.
 #[tokio::test]
-async fn what_was_not_declared_is_not_asked() {
+async fn request_that_needs_an_undeclared_capability_fails() {
     for era in ["legacy", "modern"] {
         // However busy the machine is, no answer begins as a stream, which would be told 200.
         let patient = "[streams]\nstream_after_ms = 60000\n";

@@ -124,7 +124,7 @@ async fn an_envelope_that_is_not_whole_is_refused() {
 /// A version nobody knows is answered with those that are; a legacy version is reached by its
 /// handshake and not by naming it.
 #[tokio::test]
-async fn an_unknown_version_is_told_the_known_one() {
+async fn unknown_version_is_rejected_with_the_supported_ones() {
     let kernel = scene::kernel().await;
     let mut modern = Modern::at(kernel.url(), "{}");
     let (_, discovered) = modern.ask("server/discover", json!({})).await;
@@ -142,7 +142,7 @@ async fn an_unknown_version_is_told_the_known_one() {
 
 /// `server/discover` says all that `initialize` did, for no longer than it holds.
 #[tokio::test]
-async fn discover_says_what_the_handshake_did() {
+async fn discover_returns_what_initialize_does() {
     let kernel = scene::kernel().await;
     for url in [kernel.url().to_owned(), kernel.server_url("it")] {
         let modern = Modern::at(&url, "{}");

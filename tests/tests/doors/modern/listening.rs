@@ -100,7 +100,7 @@ async fn nothing_comes_before_the_acknowledgement() {
 
 /// What was not asked for does not come, and what nobody offers is not acknowledged.
 #[tokio::test]
-async fn only_what_was_asked_for_is_heard() {
+async fn subscription_receives_requested_notifications_alone() {
     let kernel = scene::kernel().await;
     let mut trigger = scene::http_agent(&kernel, Some("it"), "{}").await;
     let mut prompts = ModernAgent::over_http(&kernel.server_url("it"), "{}");
@@ -133,7 +133,7 @@ async fn only_what_was_asked_for_is_heard() {
 /// Several listeners of one client over one line are told apart by their ids, and one is ended
 /// without the other.
 #[tokio::test]
-async fn listeners_at_one_line_are_told_apart() {
+async fn subscriptions_of_one_client_have_ids_of_their_own() {
     let kernel = scene::kernel().await;
     let mut trigger = scene::http_agent(&kernel, Some("it"), "{}").await;
     let mut agent = ModernAgent::over_socket(&kernel.socket(), "{}").await;

@@ -84,7 +84,7 @@ async fn a_question_of_a_legacy_server_becomes_a_result() {
 
 /// Several questions at once, and several rounds, come to their end whichever way they are packed.
 #[tokio::test]
-async fn all_questions_of_a_call_are_asked() {
+async fn every_input_request_of_a_call_reaches_the_client() {
     for era in ["legacy", "modern"] {
         let kernel = scene::kernel_with("", &["--era", era]).await;
         for over_socket in [false, true] {
@@ -250,7 +250,7 @@ async fn a_state_that_was_used_is_refused() {
 
 /// Answers under wrong keys, and none at all, let the same question be asked again.
 #[tokio::test]
-async fn what_was_not_answered_is_asked_again() {
+async fn unanswered_input_request_is_repeated() {
     for era in ["legacy", "modern"] {
         let kernel = scene::kernel_with("", &["--era", era]).await;
         let modern = Modern::at(&kernel.server_url("it"), FULL);
@@ -291,7 +291,7 @@ async fn responses_that_are_no_object_are_refused() {
 
 /// A client that does not come back in time finds its call taken back, at the server too.
 #[tokio::test]
-async fn a_call_nobody_comes_back_for_is_taken_back() {
+async fn suspended_call_is_cancelled_when_its_client_does_not_return() {
     let kernel = before_a_legacy_server("[questions]\nanswer_timeout_secs = 1\n").await;
     let modern = Modern::at(&kernel.server_url("it"), FULL);
     let params = params(TOOL, "Who?");
@@ -328,7 +328,7 @@ async fn a_call_that_died_with_the_kernel_is_answered_clearly() {
 
 /// A suspended call holds up nobody: others are served meanwhile, by the same server.
 #[tokio::test]
-async fn a_suspended_call_holds_up_nobody() {
+async fn suspended_call_delays_no_other_call() {
     let kernel = before_a_legacy_server("").await;
     let modern = Modern::at(&kernel.server_url("it"), FULL);
     let params = params(TOOL, "Who?");
@@ -384,7 +384,7 @@ async fn questions_of_two_calls_of_one_client_reach_their_own() {
 /// A question is shown to the client whose call it is of, and to nobody else who could be asked: who
 /// is shown other things counts as somebody else, whatever its name.
 #[tokio::test]
-async fn a_question_is_shown_to_nobody_else() {
+async fn input_request_is_sent_to_the_client_of_its_call_alone() {
     for over_socket in [false, true] {
         let kernel = before_a_legacy_server("").await;
         let modern = Modern::at(&kernel.server_url("it"), FULL);

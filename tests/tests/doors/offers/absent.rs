@@ -8,7 +8,7 @@ use crate::scene::{self, NEWEST};
 /// CMCP-096: a method of a capability that is not offered is no method, in either era; those of the
 /// others are answered.
 #[tokio::test]
-async fn methods_of_what_is_not_offered_are_unknown() {
+async fn methods_of_capabilities_that_are_not_offered_are_unknown() {
     let wanting = ["logging", "prompts", "resources", "completions"];
     let flags = wanting.map(|name| ["--without", name]).concat();
     let flags = [flags.as_slice(), &["--era", "legacy"]].concat();
@@ -44,7 +44,7 @@ async fn methods_of_what_is_not_offered_are_unknown() {
 /// CMCP-094: each request to a modern server names the level of its log, whatever the server declares: a
 /// client of sessions sets it.
 #[tokio::test]
-async fn a_modern_server_is_told_a_level_in_each_request() {
+async fn stateless_server_gets_the_log_level_in_each_request() {
     let kernel = scene::kernel_with("", &["--era", "modern", "--without", "logging"]).await;
     let mut agent = kernel.http_agent(Some("it"));
     let welcome = agent.initialize(NEWEST, "{}").await.result();
@@ -56,7 +56,7 @@ async fn a_modern_server_is_told_a_level_in_each_request() {
 
 /// MCP-045, CMCP-043: a prompt without an argument that it must have does not reach its server.
 #[tokio::test]
-async fn a_prompt_without_what_it_needs_stays_in_the_kernel() {
+async fn prompt_without_a_required_argument_does_not_reach_its_server() {
     let kernel = scene::kernel().await;
     let mut watcher = scene::socket_agent(&kernel, "{}").await;
     let mut other = scene::http_agent(&kernel, Some("it"), "{}").await;

@@ -36,7 +36,7 @@ async fn heard(agent: &mut Agent) -> Vec<String> {
 /// MCP-042, MCP-047, MCP-065: one change of one list is one notification to each agent, soon, and
 /// the list is then the new one.
 #[tokio::test]
-async fn a_change_is_told_once_to_everybody_and_soon() {
+async fn changed_list_notifies_each_agent_once() {
     let kernel = scene::kernel().await;
     let mut agents = audience(&kernel, "it").await;
     let mut changer = scene::socket_agent(&kernel, "{}").await;
@@ -86,7 +86,7 @@ async fn a_change_is_told_once_to_everybody_and_soon() {
 
 /// MCP-065: a server that says so although nothing changed makes nobody fetch anything.
 #[tokio::test]
-async fn a_change_that_is_none_is_told_to_nobody() {
+async fn list_changed_without_a_change_notifies_no_agent() {
     let kernel = scene::kernel().await;
     let mut agents = audience(&kernel, "it").await;
     let mut changer = scene::socket_agent(&kernel, "{}").await;
@@ -109,7 +109,7 @@ async fn a_change_that_is_none_is_told_to_nobody() {
 
 /// A server that comes or goes changes what everybody sees, and nothing for those at another one.
 #[tokio::test]
-async fn a_server_that_comes_or_goes_is_told_to_those_who_see_it() {
+async fn added_or_removed_server_notifies_the_agents_that_see_it() {
     let entry = |id: &str| Program::fixture(&[]).entry(id);
     let kernel = Kernel::start(&entry("one")).await;
     kernel.connected(&["one"]).await;
@@ -166,7 +166,7 @@ async fn a_server_that_died_takes_its_lists_along() {
 
 /// MCP-017: an agent that has not said it is ready is told nothing, and from then on everything.
 #[tokio::test]
-async fn an_agent_that_is_not_ready_is_told_nothing() {
+async fn agent_is_not_notified_before_initialized() {
     let kernel = scene::kernel().await;
     let mut changer = scene::socket_agent(&kernel, "{}").await;
     let mut agent = Agent::over_socket(&kernel.socket()).await;

@@ -93,7 +93,7 @@ async fn each_agent_has_a_process_and_a_state_of_its_own() {
 /// CMCP-074: a server that does not say in which call it asks holds nobody up, and asks the agent whose
 /// instance it is.
 #[tokio::test]
-async fn a_question_of_one_holds_nobody_up() {
+async fn request_of_an_instance_reaches_its_agent_and_delays_no_other() {
     let kernel = kernel("").await;
     let (mut one, mut two) = agents(&kernel).await;
     let form = json!({"name": "it:test_elicitation", "arguments": {"message": "?"}});
@@ -118,7 +118,7 @@ async fn a_question_of_one_holds_nobody_up() {
 
 /// A resource is followed at the agent's own instance, and nobody else hears of it.
 #[tokio::test]
-async fn what_one_follows_is_told_to_it_alone() {
+async fn resource_subscription_at_an_own_instance_notifies_its_agent_alone() {
     let kernel = kernel("").await;
     let (mut one, mut two) = agents(&kernel).await;
     let watched = json!({"uri": "test://watched-resource"});

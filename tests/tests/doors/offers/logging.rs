@@ -44,21 +44,39 @@ async fn told(agent: &mut Agent) -> Vec<String> {
     serde_json::from_value(counted["levels"].clone()).unwrap()
 }
 
-/// MCP-059, MCP-060, MCP-061, CMCP-094, CMCP-095: everything before a level is set, then that level
-/// and what is worse.
+/// The levels of a log with one message that is no error and one that is the worst.
+async fn logged(agent: &mut Agent) -> Vec<String> {
+    agent.call("it:test_logging_tool", json!({})).await.result();
+    let worst = agent.call("it:notify", json!({"kind": "log"})).await;
+    worst.result();
+    heard(agent).await
+}
+
+/// MCP-059: its level, its logger and its data.
 #[tokio::test]
-async fn a_level_lets_through_itself_and_what_is_worse() {
+async fn log_message_of_a_server_reaches_the_agent_whole() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::http_agent(&kernel, Some("it"), "{}").await;
+    agent.call("notify", json!({"kind": "log"})).await.result();
+    let message = agent.hears("notifications/message").await;
+    let params = &message["params"];
+    assert_eq!(params["level"], "emergency", "{message}");
+    assert!(params.get("data").is_some(), "{message}");
+}
+
+/// CMCP-094.
+#[tokio::test]
+async fn log_messages_of_every_level_arrive_before_a_level_is_set() {
     let kernel = scene::kernel().await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
-    let log = async |agent: &mut Agent| {
-        agent.call("it:test_logging_tool", json!({})).await.result();
-        agent
-            .call("it:notify", json!({"kind": "log"}))
-            .await
-            .result();
-        heard(agent).await
-    };
-    assert_eq!(log(&mut agent).await, ["info", "emergency"]);
+    assert_eq!(logged(&mut agent).await, ["info", "emergency"]);
+}
+
+/// MCP-060, MCP-061: in the order of the levels, and until another one is set.
+#[tokio::test]
+async fn log_messages_below_the_set_level_are_dropped() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
     for (n, level) in LEVELS.into_iter().enumerate() {
         set(&mut agent, level).await;
         let expected: &[&str] = if n <= 1 {
@@ -66,10 +84,21 @@ async fn a_level_lets_through_itself_and_what_is_worse() {
         } else {
             &["emergency"]
         };
-        assert_eq!(log(&mut agent).await, expected, "{level}");
+        assert_eq!(logged(&mut agent).await, expected, "{level}");
     }
     set(&mut agent, "debug").await;
-    assert_eq!(log(&mut agent).await, ["info", "emergency"]);
+    assert_eq!(logged(&mut agent).await, ["info", "emergency"]);
+}
+
+/// CMCP-095.
+#[tokio::test]
+async fn call_whose_log_is_dropped_succeeds() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    set(&mut agent, "emergency").await;
+    let called = agent.call("it:test_logging_tool", json!({})).await;
+    assert_ne!(called.result()["isError"], true, "{}", called.frame);
+    assert!(heard(&mut agent).await.is_empty());
 }
 
 /// MCP-061, MCP-062: each session has its own level, and the server the most verbose of them.
@@ -138,7 +167,7 @@ async fn a_message_goes_to_its_caller_or_when_that_is_unclear_to_everybody() {
 
 /// Where many servers share a door, a message names the one that logged; else it is as it was.
 #[tokio::test]
-async fn the_logger_names_the_server_where_many_share_a_door() {
+async fn logger_is_prefixed_with_the_server_at_a_merged_endpoint() {
     let kernel = scene::kernel().await;
     for (server, logger) in [(None, "it/fixture"), (Some("it"), "fixture")] {
         let mut agent = scene::http_agent(&kernel, server, "{}").await;
@@ -151,7 +180,7 @@ async fn the_logger_names_the_server_where_many_share_a_door() {
 
 /// MCP-062: a server that was restarted is told the level again.
 #[tokio::test]
-async fn a_restarted_server_is_told_the_level_again() {
+async fn log_level_is_set_again_at_a_restarted_server() {
     let kernel = scene::kernel_with("", &["--log-level-probe"]).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
     set(&mut agent, "critical").await;

@@ -9,7 +9,7 @@ use crate::scene::{self, counts};
 /// CMCP-075, CMCP-076, A-11: `server__tool`, `server:tool`, or the bare name where only one server
 /// has it; the server hears its own name.
 #[tokio::test]
-async fn a_tool_is_called_by_any_of_its_names_and_hears_its_own() {
+async fn tool_is_called_by_any_of_its_names_and_its_server_gets_its_own() {
     let kernel = scene::kernel().await;
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
     for (n, name) in ["it__echo", "it:echo", "echo"].into_iter().enumerate() {
@@ -44,7 +44,7 @@ async fn a_tool_is_called_by_any_of_its_names_and_hears_its_own() {
 
 /// CMCP-075, CMCP-077: two servers with the same tool keep their own; the bare name is nobody's.
 #[tokio::test]
-async fn two_servers_with_the_same_tool_are_told_apart() {
+async fn same_tool_of_two_servers_is_called_by_qualified_name_alone() {
     let kernel = scene::kernel_of_two().await;
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
     let list = agent.request("tools/list", json!({})).await.result();

@@ -70,7 +70,7 @@ async fn a_tool_is_called_by_the_name_it_is_shown_under() {
 
 /// Decision 52: grants, records and explanations know the tool by its server's name, and say the other one.
 #[tokio::test]
-async fn what_the_kernel_knows_it_by_is_its_servers_name() {
+async fn grants_and_records_name_a_renamed_tool_as_its_server_does() {
     let kernel = kernel().await;
     assert!(kernel.mgp(&["agents", "add", "bob"]).await.status.success());
     let mut bob = Agent::over_stdio(&kernel.program(&["stdio", "--agent", "bob"]));

@@ -5,32 +5,68 @@ use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST, counts};
 
-/// MCP-043, MCP-044, MCP-046, CMCP-081: prompts with their arguments, and messages of every kind.
-#[tokio::test]
-async fn a_prompt_is_rendered_by_the_server_whose_it_is() {
+/// A prompt reaches an agent as its server renders it, under this name; the result.
+async fn assert_rendered(
+    prompts: &[(&str, Value)],
+    name_at: impl Fn(&str) -> String,
+) -> Vec<Value> {
     let kernel = scene::kernel().await;
     let mut direct = Agent::over_stdio(&mgp_tests::harness::Program::fixture(&[]));
     direct.initialize(NEWEST, "{}").await.result();
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
-    for (name, arguments) in [
-        ("test_simple_prompt", json!({})),
-        (
-            "test_prompt_with_arguments",
-            json!({"arg1": "é", "arg2": "\"2\""}),
-        ),
+    let mut results = Vec::new();
+    for (name, arguments) in prompts {
+        let ask = |name: &str| json!({"arguments": arguments, "name": name});
+        let wanted = direct.request("prompts/get", ask(name)).await;
+        let got = agent.request("prompts/get", ask(&name_at(name))).await;
+        assert_eq!(got.result_text(), wanted.result_text(), "{name}");
+        results.push(got.result());
+    }
+    results
+}
+
+fn with_arguments() -> (&'static str, Value) {
+    (
+        "test_prompt_with_arguments",
+        json!({"arg1": "é", "arg2": "\"2\""}),
+    )
+}
+
+/// MCP-044.
+#[tokio::test]
+async fn prompt_with_arguments_is_rendered_by_its_server() {
+    let prompts = [("test_simple_prompt", json!({})), with_arguments()];
+    let results = assert_rendered(&prompts, |name| format!("it__{name}")).await;
+    for result in &results {
+        assert!(result["messages"][0]["role"].is_string(), "{result}");
+    }
+    assert!(results[1].to_string().contains('é'), "{results:?}");
+}
+
+/// MCP-046: the other types are in those of tools.
+#[tokio::test]
+async fn prompt_messages_carry_resources_and_images() {
+    let prompts = [
         (
             "test_prompt_with_embedded_resource",
             json!({"resourceUri": "test://x"}),
         ),
         ("test_prompt_with_image", json!({})),
-    ] {
-        let ask = |name: String| json!({"arguments": arguments, "name": name});
-        let wanted = direct.request("prompts/get", ask(name.to_owned())).await;
-        for name in [format!("it__{name}"), format!("it:{name}"), name.to_owned()] {
-            let got = agent.request("prompts/get", ask(name.clone())).await;
-            assert_eq!(got.result_text(), wanted.result_text(), "{name}");
-        }
+    ];
+    let results = assert_rendered(&prompts, |name| format!("it__{name}")).await;
+    for (result, kind) in results.iter().zip(["resource", "image"]) {
+        let messages = result["messages"].as_array().unwrap();
+        let found = messages.iter().any(|one| one["content"]["type"] == kind);
+        assert!(found, "{kind}: {result}");
     }
+}
+
+/// CMCP-081.
+#[tokio::test]
+async fn prompt_is_found_by_each_of_its_names() {
+    assert_rendered(&[with_arguments()], |name| format!("it__{name}")).await;
+    assert_rendered(&[with_arguments()], |name| format!("it:{name}")).await;
+    assert_rendered(&[with_arguments()], str::to_owned).await;
 }
 
 /// MCP-058: an argument is completed by the server whose prompt or template it belongs to.

@@ -42,7 +42,7 @@ async fn texts_and_bytes_are_read() {
 
 /// MCP-037: what a template matches is read from the server whose template it is.
 #[tokio::test]
-async fn what_a_template_matches_is_read() {
+async fn uri_that_a_template_matches_is_read_from_its_server() {
     let kernel = scene::kernel().await;
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
     let listed = agent
@@ -137,39 +137,62 @@ async fn updates(agent: &mut Agent) -> usize {
     heard
 }
 
-/// MCP-040, MCP-041, CMCP-044, CMCP-045: one subscription at the server for any number of agents;
-/// those who subscribed hear of a change once, the others nothing.
-#[tokio::test]
-async fn subscribers_share_one_subscription_and_hear_of_each_change_once() {
+/// Makes the server change the watched resource.
+async fn trigger(agent: &mut Agent) {
+    let changed = agent.call("it:test_trigger_resource_update", json!({}));
+    changed.await.result();
+}
+
+/// Two agents that subscribed to the watched resource, one of them twice, and one that did not.
+async fn subscribers() -> (Kernel, [Agent; 3]) {
     let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
     let mut one = scene::socket_agent(&kernel, "{}").await;
     let mut two = scene::socket_agent(&kernel, "{}").await;
-    let mut other = scene::socket_agent(&kernel, "{}").await;
-    let change = async |agent: &mut Agent| {
-        agent
-            .call("it:test_trigger_resource_update", json!({}))
-            .await
-            .result();
-    };
-    change(&mut other).await;
+    let other = scene::socket_agent(&kernel, "{}").await;
     for agent in [&mut one, &mut two] {
         watch(agent, "resources/subscribe", WATCHED).await;
         watch(agent, "resources/subscribe", WATCHED).await;
     }
+    (kernel, [one, two, other])
+}
+
+/// MCP-040, CMCP-044: one for any number of agents, until the last of them leaves.
+#[tokio::test]
+async fn subscribers_share_one_subscription_at_the_server() {
+    let (_kernel, [mut one, two, mut other]) = subscribers().await;
     assert_eq!(asked(&mut other, "resources/subscribe").await, 1);
-    change(&mut other).await;
+    watch(&mut one, "resources/unsubscribe", WATCHED).await;
+    assert_eq!(asked(&mut other, "resources/unsubscribe").await, 0);
+    drop(two);
+    let left = async || asked(&mut other, "resources/unsubscribe").await == 1;
+    wait_until("the last one left", DEADLINE, left).await;
+}
+
+/// MCP-041.
+#[tokio::test]
+async fn updated_resource_notifies_each_subscriber_once_and_no_other() {
+    let (_kernel, [mut one, mut two, mut other]) = subscribers().await;
+    trigger(&mut other).await;
     for (agent, count) in [(&mut one, 1), (&mut two, 1), (&mut other, 0)] {
         assert_eq!(updates(agent).await, count);
     }
     watch(&mut one, "resources/unsubscribe", WATCHED).await;
-    assert_eq!(asked(&mut other, "resources/unsubscribe").await, 0);
-    change(&mut other).await;
+    trigger(&mut other).await;
     for (agent, count) in [(&mut one, 0), (&mut two, 1), (&mut other, 0)] {
         assert_eq!(updates(agent).await, count);
     }
-    drop(two);
-    let left = async || asked(&mut other, "resources/unsubscribe").await == 1;
-    wait_until("the last one left", DEADLINE, left).await;
+}
+
+/// CMCP-045.
+#[tokio::test]
+async fn updated_resource_without_subscribers_notifies_nobody() {
+    let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
+    let mut one = scene::socket_agent(&kernel, "{}").await;
+    let mut other = scene::socket_agent(&kernel, "{}").await;
+    trigger(&mut other).await;
+    for agent in [&mut one, &mut other] {
+        assert_eq!(updates(agent).await, 0);
+    }
 }
 
 /// A server that was restarted is asked again for what its followers want.
@@ -193,7 +216,7 @@ async fn a_restarted_server_is_subscribed_to_again() {
 
 /// a follower of a wrapped URI hears of it by the name it knows, and of no other server's.
 #[tokio::test]
-async fn a_change_is_told_by_the_name_its_follower_knows() {
+async fn update_of_a_resource_carries_the_uri_of_the_subscriber() {
     let kernel = scene::kernel_of_two().await;
     let mut everything = scene::http_agent(&kernel, None, "{}").await;
     let mut alone = scene::http_agent(&kernel, Some("two"), "{}").await;
@@ -222,7 +245,7 @@ async fn a_change_is_told_by_the_name_its_follower_knows() {
 
 /// Who reads a resource of a server in error is told so; the others are read as ever.
 #[tokio::test]
-async fn a_server_in_error_is_told_to_who_reads_its_resources() {
+async fn resource_of_a_server_in_error_returns_its_error() {
     let gone = Program::fixture(&["--exit-at-start", "3"]).entry("gone");
     let there = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("{gone}max_restarts = 0\n{there}")).await;

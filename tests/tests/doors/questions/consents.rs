@@ -38,7 +38,7 @@ async fn pending(kernel: &Kernel) -> Value {
 
 /// CMCP-084, CMCP-085: what is switched off for a server is not declared to it; other questions, and other servers, are as free as before.
 #[tokio::test]
-async fn what_is_off_for_one_server_is_on_for_the_other() {
+async fn capability_switched_off_for_one_server_is_declared_to_others() {
     let kernel = two("sampling = \"off\"").await;
     let mut agent = scene::socket_agent(&kernel, FULL).await;
     let said = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}});
@@ -168,7 +168,7 @@ done"#;
 
 /// CMCP-084, CMCP-085: an error that sends a client to a URL is a question like any other, and one without an id is none.
 #[tokio::test]
-async fn no_error_and_no_notification_asks_what_is_off() {
+async fn switched_off_elicitation_is_not_reached_by_error_or_notification() {
     let program = Program::new("sh", ["-c", VISITS]);
     let entry = format!("{}elicitation = \"off\"\n", program.entry("it"));
     let kernel = Kernel::start(&entry).await;
@@ -188,7 +188,7 @@ async fn no_error_and_no_notification_asks_what_is_off() {
 
 /// CMCP-088, CMCP-090: a client that cannot visit URLs is not sent to one.
 #[tokio::test]
-async fn who_cannot_visit_is_not_sent() {
+async fn url_elicitation_error_is_not_sent_to_a_client_without_urls() {
     let program = Program::new("sh", ["-c", VISITS]);
     let kernel = Kernel::start(&program.entry("it")).await;
     kernel.connected(&["it"]).await;

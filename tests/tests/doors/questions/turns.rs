@@ -50,7 +50,7 @@ async fn seen(kernel: &Kernel) -> Value {
 /// CMCP-055: behind a call of another agent a call waits no longer than it may last, the operator sees
 /// that it waits, and its agent reads why and what would spare it.
 #[tokio::test]
-async fn a_call_that_waits_for_its_turn_is_told_why() {
+async fn call_that_waits_for_its_turn_times_out_with_the_reason() {
     let kernel = kernel(&(Program::fixture(&[]).entry("it") + "call_timeout_secs = 2\n")).await;
     let (mut one, mut two) = agents(&kernel).await;
     computes(&mut one).await;
@@ -106,7 +106,7 @@ async fn a_question_to_one_agent_gives_no_time_to_another() {
 /// CMCP-074: a server whose questions name their calls is called by all at once, each agent is asked its
 /// own, and none reads the name.
 #[tokio::test]
-async fn a_server_that_names_its_calls_holds_nobody_up() {
+async fn server_that_names_its_calls_is_called_concurrently() {
     let entry = Program::fixture(&["--names-calls"]).entry("it");
     for questions in ["", "questions = \"by-call\"\n"] {
         let kernel = kernel(&format!("{entry}{questions}")).await;
@@ -143,7 +143,7 @@ async fn a_question_that_must_name_its_call_and_does_not_is_refused() {
 /// CMCP-074: over HTTP the stream tells whose question it is, and a server of 2026-07-28 asks in its answer:
 /// nobody waits for a turn there.
 #[tokio::test]
-async fn servers_whose_questions_are_clear_hold_nobody_up() {
+async fn server_with_attributable_requests_is_called_concurrently() {
     let upstream = Upstream::start(&["--era", "legacy"]).await;
     let modern = Program::fixture(&["--era", "modern"]).entry("it");
     for entry in [remote_entry("it", &upstream.url()), modern] {

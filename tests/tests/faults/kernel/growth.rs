@@ -14,7 +14,7 @@ const SLACK: u64 = 16 << 20;
 /// Fifty sessions with half a megabyte each in their replay buffers, connections, listeners and servers
 /// come and go, round after round: the kernel grows from none of them.
 #[tokio::test]
-async fn the_kernel_does_not_grow_from_what_has_ended() {
+async fn ended_sessions_and_servers_leave_no_memory() {
     let turnover = Turnover::begin().await;
     let mut held = Vec::new();
     for _ in 0..ROUNDS {

@@ -19,7 +19,7 @@ const APART: [u64; 6] = [0, 2, 15, 60, 150, 400];
 /// CMCP-073: whichever of kernel and guard is killed first, and however soon the other one: when the
 /// next kernel on the same data is up, nothing of the first one runs.
 #[tokio::test]
-async fn the_next_kernel_ends_what_a_killed_kernel_and_guard_left() {
+async fn processes_of_a_killed_kernel_and_guard_are_ended_at_the_next_start() {
     let servers = server("tame", &[], "") + &server("stubborn", &["--ignore-term"], "");
     let mut kernel = Kernel::start(&servers).await;
     let mut rounds = Vec::new();

@@ -7,7 +7,7 @@ use crate::scene::{begin, echoes, in_flight, listed, owner, server, shown, told}
 
 /// CMCP-007: an answer to a request that nobody made goes to nobody.
 #[tokio::test]
-async fn a_stray_answer_goes_to_nobody() {
+async fn answer_to_an_unknown_request_is_dropped() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;

@@ -42,7 +42,7 @@ async fn arguments_against_the_schema_never_reach_the_server() {
 
 /// An entry can leave the judgement to its server: some read a number written as text.
 #[tokio::test]
-async fn arguments_are_passed_unchecked_where_the_entry_says_so() {
+async fn argument_validation_can_be_switched_off_for_a_server() {
     let kernel = Kernel::start(&server("it", &[], "check_arguments = false")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;

@@ -48,7 +48,7 @@ async fn an_answer_over_the_limit_is_refused_and_the_connection_lives_on() {
 /// timeout, the other calls of that server are answered or told, other servers notice nothing, the
 /// kernel does not keep what came, and the server is soon of use again.
 #[tokio::test]
-async fn an_answer_without_end_hurts_nobody_but_its_caller() {
+async fn endless_answer_fails_its_own_call_alone() {
     let keys = "call_timeout_secs = 300\nbackoff_base_ms = 20";
     let servers = server("wild", &[], keys) + &server("calm", &[], "");
     let kernel = Kernel::start(&servers).await;

@@ -118,7 +118,7 @@ async fn ids_toward_a_server_count_from_one() {
 /// The way back: what a server says is one line for whoever reads `mgp stdio`, and one `data:` of an
 /// event stream.
 #[tokio::test]
-async fn what_a_server_says_is_one_line_for_every_reader() {
+async fn message_of_a_server_is_one_line_for_every_reader() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let forged =

@@ -57,7 +57,7 @@ async fn a_list_that_failed_once_comes_back() {
 
 /// A list that is never answered holds nobody up: the server is there without it.
 #[tokio::test]
-async fn a_list_that_never_comes_holds_nobody_up() {
+async fn unanswered_list_delays_no_other_list() {
     let flags = ["--hanging-list", "resources/list"];
     let kernel = Kernel::start(&server("it", &flags, "call_timeout_secs = 600")).await;
     let mut agent = owner(&kernel).await;
@@ -98,7 +98,7 @@ async fn a_server_without_any_list_is_started_again() {
 
 /// CMCP-049: tools that no strict client could read are left out by name, and not passed on.
 #[tokio::test]
-async fn a_tool_without_what_each_tool_has_is_left_out_by_name() {
+async fn invalid_tool_definition_is_left_out_by_name() {
     let flags = [
         "--tool",
         r#"{"name":"bare","inputSchema":null}"#,

@@ -37,7 +37,7 @@ async fn noise_on_stdout_is_tolerated_and_counted() {
 
 /// MCP-071: stderr is emptied as fast as it comes, and no more than a tail of it is kept.
 #[tokio::test]
-async fn a_flood_on_stderr_blocks_nobody_and_leaves_a_tail() {
+async fn flood_on_stderr_delays_nobody_and_leaves_a_tail() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;

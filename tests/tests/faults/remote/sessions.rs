@@ -129,7 +129,7 @@ async fn a_content_type_written_twice_is_read() {
 
 /// What a server says with an error status that is no answer is reported, and what it refused unread was not done.
 #[tokio::test]
-async fn the_words_of_a_refused_call_are_reported() {
+async fn body_of_a_rejected_http_call_is_reported() {
     for (status, words, outcome) in [
         (400, "the real reason", json!("unknown")),
         (429, "slow down", Value::Null),

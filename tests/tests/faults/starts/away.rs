@@ -23,7 +23,7 @@ fn gated(gate: &Gate, id: &str, flags: &[&str]) -> String {
 /// Whatever is asked of a server that is just being started for the first time is answered when it is
 /// there: by any name, at any door, in both eras.
 #[tokio::test]
-async fn what_is_asked_of_a_server_that_starts_for_the_first_time_is_answered() {
+async fn requests_wait_for_a_server_that_starts_for_the_first_time() {
     let gate = Gate::default();
     let run = r#"{"name":"run","inputSchema":{"type":"object"}}"#;
     let late = gated(&gate, "late", &[]) + &gated(&gate, "tool.terminal", &["--tool", run]);
@@ -113,7 +113,7 @@ async fn bare_names_and_uris_are_found_as_soon_as_their_server_is_there() {
 /// A server that does not come by itself is told with its state, the reason and the next try, at once,
 /// to callers of both kinds and for everything it has.
 #[tokio::test]
-async fn a_server_that_does_not_come_is_told_with_state_reason_and_next_try() {
+async fn unavailable_server_is_reported_with_state_reason_and_next_try() {
     let kernel = Kernel::start(&absent_servers()).await;
     let mut watching = owner(&kernel).await;
     absent(&kernel, &mut watching).await;
@@ -181,7 +181,7 @@ async fn a_server_that_does_not_come_is_told_with_state_reason_and_next_try() {
 /// MGP-081: whatever a server's state, what is denied on it reads as what it does not have, and a
 /// server that is denied as one that is not there: at once, in the very words.
 #[tokio::test]
-async fn who_is_denied_reads_the_words_for_what_is_not_there_in_every_state() {
+async fn denied_tool_is_reported_as_unknown_in_every_state() {
     let servers = absent_servers()
         + &server("back", &[], "backoff_base_ms = 60000")
         + &server("mute", &["--slow-start", "60000"], "");
@@ -236,7 +236,7 @@ async fn who_is_denied_reads_the_words_for_what_is_not_there_in_every_state() {
 
 /// While a server starts, a tool of it that is denied takes its time as one that it does not have.
 #[tokio::test]
-async fn a_denied_tool_is_not_told_apart_by_the_time_it_takes() {
+async fn denied_tool_takes_the_time_of_an_unknown_one() {
     let gate = Gate::default();
     let secret = r#"{"name":"secret","inputSchema":{"type":"object"}}"#;
     let calm = server("calm", &["--bare", "--tool", secret], "");

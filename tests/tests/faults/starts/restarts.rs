@@ -104,7 +104,7 @@ async fn restarts_outside_the_window_do_not_count() {
 /// MGP-146 to MGP-148: `never` and a clean exit under `on_failure` stay down; a failure under
 /// `on_failure` and any exit under `always` come back.
 #[tokio::test]
-async fn the_policy_decides_who_comes_back() {
+async fn restart_policy_decides_which_servers_restart() {
     let cases = [
         ("never0", "never", 0, false),
         ("never1", "never", 1, false),
@@ -153,7 +153,7 @@ async fn the_policy_decides_who_comes_back() {
 
 /// CMCP-072: a program that does not exist is a reason in plain words; the others run.
 #[tokio::test]
-async fn a_command_that_does_not_exist_is_told_in_plain_words() {
+async fn missing_command_is_reported_in_plain_words() {
     let gone = "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program-here\"\nmax_restarts = 0\n";
     let gone = gone.to_owned()
         + "[[servers]]\nid = \"far\"\ncommand = \"/no/such/file\"\nmax_restarts = 0\n";

@@ -42,7 +42,7 @@ fn tool(description: &str) -> String {
 /// A client that lists tools once has them, though a server takes longer than that; what is denied stays out, and a
 /// call waits for the server. A definition that waits for a person is not listed before its server is there.
 #[tokio::test]
-async fn what_was_pinned_is_listed_while_its_server_starts() {
+async fn pinned_tools_are_listed_while_their_server_starts() {
     let gate = Gate::default();
     gate.open();
     let servers =

@@ -17,7 +17,7 @@ fn shell(line: &str) -> Program {
 /// Point 3: WHY says what a slow start is busy with, and the newest line of its stderr, made harmless. Agents
 /// read nothing of what a server writes.
 #[tokio::test]
-async fn a_slow_start_says_what_it_does() {
+async fn slow_start_reports_its_progress() {
     let slow = shell("printf 'fetching\\033[31m 7 of 9\\n' >&2; sleep 600");
     let kernel = Kernel::start(&entry("slow", &slow, "stop_grace_ms = 100")).await;
     let mut agent = owner(&kernel).await;
@@ -40,7 +40,7 @@ async fn a_slow_start_says_what_it_does() {
 /// Point 3: a server that ends at its start shows how, and the line that tells why: the operator, not an
 /// agent.
 #[tokio::test]
-async fn a_failed_start_says_why() {
+async fn failed_start_reports_the_reason() {
     let traceback = "printf 'Traceback (most recent call last):\\n  File \"s.py\", line 1\\nModuleNotFoundError: No module named fastmcp\\n\\n' >&2; exit 3";
     let bad = entry("bad", &shell(traceback), "restart_policy = \"never\"");
     let kernel = Kernel::start(&bad).await;
@@ -63,7 +63,7 @@ async fn a_failed_start_says_why() {
 
 /// Point 3: what a server wrote before its operator stopped it is no reason.
 #[tokio::test]
-async fn a_server_that_was_stopped_says_nothing() {
+async fn stopped_server_reports_no_reason() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     assert!(
@@ -106,7 +106,7 @@ async fn adding_a_server_tries_its_program_once() {
 /// Point 3: an old server that ends at a question it does not know is still started again and asked
 /// otherwise: it had read the question.
 #[tokio::test]
-async fn a_server_that_ends_at_a_question_is_asked_otherwise() {
+async fn server_that_exits_at_discover_is_restarted_with_initialize() {
     let folder = tempfile::tempdir().unwrap();
     let asked = folder.path().join("asked").display().to_string();
     let line = format!("read -r question; echo \"$question\" >> {asked}; exit 1");
@@ -195,7 +195,7 @@ async fn a_list_goes_without_a_server_that_takes_longer() {
 /// Point 3: `mgp stdio` greets at once, though it has to start the kernel and a server of that kernel
 /// takes its time.
 #[tokio::test]
-async fn the_first_client_of_a_new_kernel_is_greeted_at_once() {
+async fn first_client_of_a_new_kernel_is_initialized_at_once() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name).display().to_string();
     let slow = server("slow", &["--slow-start", "60000"], "stop_grace_ms = 100");

@@ -8,7 +8,7 @@ use super::{LitePeer, NEWEST, legacy, modern, shows_its_tools};
 /// LITE-010, LITE-014, LITE-071, LITE-075: the tools of a lite server are listed, found, checked and called like
 /// any other's; `redeem` is nobody's to call; any content is read, and numbers keep their digits.
 #[tokio::test]
-async fn a_lite_server_is_a_server_like_any_other() {
+async fn lite_server_is_called_like_any_other() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

@@ -9,7 +9,7 @@ use super::{ASKED, LitePeer, legacy, modern, shows_its_tools};
 /// LITE-001, LITE-010, LITE-014, LITE-017, LITE-071, LITE-076: over gRPC the same answers, promises and questions;
 /// parts of a stream are progress.
 #[tokio::test]
-async fn a_grpc_server_is_a_server_like_any_other() {
+async fn grpc_server_is_called_with_promises_elicitations_and_progress() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };
@@ -104,7 +104,7 @@ async fn misbehaves(agent: &mut mgp_tests::harness::Agent) {
 /// A gRPC server that is killed is found when it is back; a wrong token, and an address without the service, say what
 /// is wrong.
 #[tokio::test]
-async fn a_grpc_server_that_is_down_is_found_when_it_is_back() {
+async fn grpc_server_is_reconnected_after_a_restart() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

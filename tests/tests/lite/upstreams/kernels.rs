@@ -11,7 +11,7 @@ use crate::scene;
 /// LITE-001, LITE-017, LITE-067, LITE-076: promises are redeemed and questions answered between two kernels, and what
 /// was asked for goes on with the call that waits, so that the server is called once.
 #[tokio::test]
-async fn a_kernel_has_another_ones_tools_over_mcp_lite() {
+async fn kernel_calls_tools_of_another_kernel_over_mcp_lite() {
     let far = scene::kernel("[lite]\npromise_after_ms = 200\n", &["--era", "legacy"]).await;
     let lite = scene::url(&far, scene::BASE);
     let grpc = format!("http://{}", address(&far));
@@ -51,7 +51,7 @@ async fn a_kernel_has_another_ones_tools_over_mcp_lite() {
 /// Decision 0071: messages of MCP-lite are seen at both of its ends: what a kernel says to such a server and hears from
 /// it, and what an agent at either door says and hears; a question and a promise on the way, too.
 #[tokio::test]
-async fn what_passes_over_mcp_lite_is_followed_at_both_ends() {
+async fn trace_shows_mcp_lite_messages_at_both_ends() {
     let far = scene::kernel("[lite]\npromise_after_ms = 200\n", &["--era", "legacy"]).await;
     let lite = scene::url(&far, scene::BASE);
     let grpc = format!("http://{}", address(&far));
@@ -112,7 +112,7 @@ async fn what_passes_over_mcp_lite_is_followed_at_both_ends() {
 /// Decision 0058: over TLS, with an authority of the configuration and a token, both transports reach a door that
 /// asks for one.
 #[tokio::test]
-async fn a_kernel_has_another_ones_tools_over_tls() {
+async fn kernel_calls_tools_of_another_kernel_over_tls() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, tls) = scene::certified(folder.path());
     let tls = format!("{}{tls}", scene::TOKENS);

@@ -14,7 +14,7 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 /// LITE-048, LITE-075: torn, huge, foreign, doubled and endless answers are errors that say what came; calls of
 /// the same server and of others go on meanwhile.
 #[tokio::test]
-async fn whatever_a_lite_server_does_only_its_caller_is_told() {
+async fn misbehaving_lite_server_fails_its_own_call_alone() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };
@@ -67,7 +67,7 @@ async fn whatever_a_lite_server_does_only_its_caller_is_told() {
 /// A wrong token, a wrong path, and an address where nothing of the kind is: each is told in words that say what to
 /// do, by the state of the server.
 #[tokio::test]
-async fn a_server_that_cannot_be_used_says_why() {
+async fn unusable_lite_server_reports_the_reason() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

@@ -12,7 +12,7 @@ fn accepts(content: Value) -> Value {
 /// LITE-013, LITE-015, LITE-076: what a lite server needs is asked of the caller in either era, and the call made
 /// again with it; what was added is checked like all arguments; who cannot be asked reads what is needed.
 #[tokio::test]
-async fn what_a_lite_server_needs_is_asked_of_its_caller() {
+async fn elicitation_of_a_lite_server_reaches_its_caller() {
     let Some(peers) = Peers::find(&[Need::Python]) else {
         return;
     };

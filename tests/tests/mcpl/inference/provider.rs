@@ -126,7 +126,11 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
         }
         _ => {}
     }
-    let stop = if asked == "!length" { "length" } else { "stop" };
+    let (stop, stop_reason) = match asked.as_str() {
+        "!length" => ("length", "max_tokens"),
+        "!sequence" => ("stop", "stop_sequence"),
+        _ => ("stop", "end_turn"),
+    };
     let parts = ["echo".to_owned(), ": ".to_owned(), asked];
     let (input, output) = (parts[2].len(), 3);
     if body["stream"] == false {
@@ -138,7 +142,7 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
                 "usage": {"prompt_tokens": input, "completion_tokens": output}})
             } else {
                 json!({"type": "message", "model": "claude-real", "content": [{"type": "text", "text": content}],
-                "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}})
+                "stop_reason": stop_reason, "usage": {"input_tokens": input, "output_tokens": output}})
             },
         );
     }

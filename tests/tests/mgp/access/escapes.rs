@@ -386,7 +386,7 @@ async fn a_grant_that_has_ended_opens_nothing() {
 /// whoever is no operator grants, revokes, registers, approves and stops nothing, as a method or
 /// as a tool, under any spelling, whatever the body claims.
 #[tokio::test]
-async fn what_only_the_operator_may_do_no_agent_does() {
+async fn operator_methods_are_denied_to_agents_under_any_spelling() {
     let mut scene = Scene::new().await;
     let mut claims = grant("bob", "shut", None, "allow");
     for claim in [
@@ -452,7 +452,7 @@ async fn what_only_the_operator_may_do_no_agent_does() {
 
 /// MGP-070, A-31: of another agent's rights nothing is learned, whoever one claims to be.
 #[tokio::test]
-async fn the_rights_of_another_are_not_told() {
+async fn permissions_of_another_agent_are_not_disclosed() {
     for rules in RULES {
         no_rights_are_told(Scene::under(rules).await).await;
     }
@@ -481,7 +481,7 @@ async fn no_rights_are_told(mut scene: Scene) {
 /// A question put to one agent is not answered by another, its call not cancelled, its subscription
 /// not ended.
 #[tokio::test]
-async fn what_is_under_way_for_one_agent_is_out_of_anothers_reach() {
+async fn agent_cannot_answer_cancel_or_end_anything_of_another() {
     let mut scene = Scene::new().await;
     let url = scene.kernel.url().to_owned();
     let mut alice = holder(&url, &scene.alice);

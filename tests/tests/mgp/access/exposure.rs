@@ -61,7 +61,7 @@ async fn after_news(agent: &mut Agent) -> Vec<String> {
 /// may call; with one more it reads what finds them, and it hears of either change, whether a server
 /// grew, came, went, or a grant is another one.
 #[tokio::test]
-async fn a_list_is_cut_while_it_is_too_long_and_its_client_hears_of_it() {
+async fn list_above_the_limit_shows_search_tools_and_notifies_its_client() {
     let kernel = kernel(40, "").await;
     let mut owner = operator(&kernel).await;
     let mut agent = kernel.http_agent(None);
@@ -90,7 +90,7 @@ async fn a_list_is_cut_while_it_is_too_long_and_its_client_hears_of_it() {
 /// MGP-021, MGP-233, MGP-234: who agreed to search is shown what finds tools, however few there are, and
 /// searches by method; who agreed to something else, or to nothing, is shown all and knows no such method.
 #[tokio::test]
-async fn who_agreed_to_search_is_shown_what_finds_tools() {
+async fn agent_that_negotiated_discovery_is_shown_search_tools() {
     let kernel = kernel(BARE + 1, "pinned = [\"it/grow\"]\n").await;
     for version in ERAS {
         for (extension, searches) in [("tool_discovery", true), ("audit", false)] {
@@ -120,7 +120,7 @@ async fn who_agreed_to_search_is_shown_what_finds_tools() {
 /// at the merged door, whatever is set there for all or for the agent, over HTTP and `mgp stdio --server`,
 /// with search agreed to or not; unless something is set for that very door.
 #[tokio::test]
-async fn the_door_of_one_server_shows_it_whole() {
+async fn endpoint_of_one_server_lists_all_of_its_tools() {
     for set in [
         "",
         "exposure = \"discovery\"\n",
@@ -153,7 +153,7 @@ async fn the_door_of_one_server_shows_it_whole() {
 /// MGP-257: what is pinned for one agent stands in its list beside what is pinned for all, and in nobody
 /// else's.
 #[tokio::test]
-async fn what_is_pinned_for_one_agent_is_shown_to_it_alone() {
+async fn tool_pinned_for_one_agent_is_shown_to_it_alone() {
     let own = "[discovery.agents.\"agent.anonymous\"]\npinned = [\"it/notify\"]\n";
     let kernel = kernel(41, &format!("pinned = [\"it/grow\"]\n{own}")).await;
     let (mut one, mut other) = (kernel.http_agent(None), kernel.stdio_agent(None));
@@ -173,7 +173,7 @@ async fn what_is_pinned_for_one_agent_is_shown_to_it_alone() {
 /// MGP-249, MGP-258, MGP-260, MGP-261: a request that stands alone is answered as any other, is told that
 /// it has no session, and nothing is held of it.
 #[tokio::test]
-async fn a_request_that_stands_alone_holds_nothing() {
+async fn stateless_request_has_no_tool_session() {
     let kernel = kernel(41, "pinned = [\"it/grow\"]\n").await;
     let mut alone = Client::over_http(kernel.url(), ERAS[1], "{}").await;
     let mut own = async |tool: &str, arguments: Value| {

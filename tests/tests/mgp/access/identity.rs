@@ -81,7 +81,7 @@ async fn taken_back(kernel: &Kernel, tool: &str) {
 
 /// A token is shown once, opens the door, names its agent, and is nowhere to be found afterwards.
 #[tokio::test]
-async fn a_token_is_shown_once_and_kept_as_a_hash() {
+async fn token_is_shown_once_and_stored_as_a_hash() {
     let kernel = kernel().await;
     let shown = kernel.mgp(&["agents", "add", "alice"]).await;
     let token = String::from_utf8(shown.stdout).unwrap().trim().to_owned();
@@ -117,7 +117,7 @@ async fn a_token_is_shown_once_and_kept_as_a_hash() {
 /// MGP-189, MGP-190: no token, a wrong one and an expired one are three answers of 401, and each
 /// tells the client what to do.
 #[tokio::test]
-async fn who_is_not_let_in_is_told_why() {
+async fn missing_wrong_and_expired_tokens_have_distinct_401_answers() {
     let kernel = kernel().await;
     let nobody = HttpClient::new(kernel.url());
     let answer = nobody.post(initialize(NEWEST, "{}")).await;
@@ -151,7 +151,7 @@ async fn who_is_not_let_in_is_told_why() {
 
 /// MGP-189, MGP-190: one that declares MGP is refused in its codes, in both eras; everybody else as before.
 #[tokio::test]
-async fn who_declares_mgp_is_refused_in_its_codes() {
+async fn mgp_client_without_a_valid_token_gets_codes_of_mgp() {
     let kernel = kernel().await;
     let made = kernel
         .mgp_json(&["agents", "add", "hasty", "--expires", "1s"])
@@ -299,7 +299,7 @@ async fn a_rotated_token_is_good_for_nothing() {
 /// An agent is on disk before its token is shown, and so is its removal: the kernel may be killed at
 /// any moment after.
 #[tokio::test]
-async fn what_was_acknowledged_outlives_a_killed_kernel() {
+async fn acknowledged_agents_survive_a_killed_kernel() {
     let kernel = kernel().await;
     let kept = token(&kernel, "kept").await;
     let gone = token(&kernel, "gone").await;

@@ -108,7 +108,7 @@ async fn a_denial_of_nothing_is_refused_with_the_nearest() {
 
 /// Every other command that takes a name refuses one of nothing in the same way.
 #[tokio::test]
-async fn every_command_tells_the_nearest_name() {
+async fn every_command_suggests_the_nearest_name() {
     let kernel = kernel().await;
     for (command, nearest) in [
         (&["servers", "restart", "filez"][..], "did you mean files?"),
@@ -149,7 +149,7 @@ async fn every_command_tells_the_nearest_name() {
 
 /// What is still to come can be denied before it is there, and is denied when it comes.
 #[tokio::test]
-async fn a_denial_of_what_is_to_come_holds_when_it_comes() {
+async fn denial_of_a_future_server_applies_when_it_connects() {
     let kernel = kernel().await;
     let deny = [
         "grants",
@@ -229,7 +229,7 @@ async fn a_server_that_is_down_can_be_denied() {
 /// A client of the method decides whether names have to be there; the document's own request, which does
 /// not say, is for what is to come as well, and is told what is not there.
 #[tokio::test]
-async fn the_method_refuses_unknown_names_when_asked_to() {
+async fn grant_method_rejects_unknown_names_on_request() {
     let kernel = kernel().await;
     let mut owner = Agent::over_socket(&kernel.socket()).await;
     owner.initialize(NEWEST, "{}").await.result();
@@ -299,7 +299,7 @@ async fn a_denied_call_reads_as_a_denial_in_the_log() {
 /// Names in the configuration that mean nothing are told by `mgp status`, once it is known what there is;
 /// entries that mean nothing any more by `mgp grants list`.
 #[tokio::test]
-async fn misspelt_names_in_the_configuration_are_told() {
+async fn misspelt_names_in_the_configuration_are_reported() {
     let discovery = "[discovery]\nembedding = \"off\"\nexposure = \"all\"\n\
         pinned = [\"files:echo\", \"files/ecoh\", \"files__cuont\"]\nmay_register = [\"claud\", \"claude\"]\n\
         [discovery.agents.\"agent.cluade\"]\nexposure = \"all\"\n";

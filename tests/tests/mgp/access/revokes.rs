@@ -302,7 +302,7 @@ async fn a_revoke_reaches_a_task_of_the_older_version() {
 /// MGP-080, MGP-081: of a server that is closed an agent hears nothing; what it followed there has
 /// ended, at the server too, and does not begin again by itself.
 #[tokio::test]
-async fn a_revoke_ends_what_was_followed() {
+async fn revoke_ends_subscriptions_at_the_server() {
     let fixture = Program::fixture(&["--era", "legacy"]);
     let servers = fixture.entry("it") + &fixture.entry("two");
     let kernel = Kernel::start(&servers).await;
@@ -425,7 +425,7 @@ async fn a_fallback_is_no_method_of_the_kernel() {
 
 /// MGP-081, SEP-2243: the headers a hidden tool would want are not asked for.
 #[tokio::test]
-async fn the_headers_of_a_hidden_tool_are_not_told() {
+async fn header_params_of_a_hidden_tool_are_not_disclosed() {
     let kernel = kernel(&[], "", &[]).await;
     let mut client = ModernAgent::over_http(kernel.url(), "{}");
     let hidden = call("it:test_x_mcp_header", json!({"region": "eu"}));

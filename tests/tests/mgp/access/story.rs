@@ -72,7 +72,7 @@ fn timeless(text: &str) -> Vec<String> {
 /// Who was denied is denied, through the client entry that `mgp agents add` gives, and the README prints what
 /// its commands do.
 #[tokio::test]
-async fn who_the_readme_denies_is_denied_through_its_own_entry() {
+async fn agent_denied_in_the_readme_is_denied_through_its_client_entry() {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}}).to_string();
     let (write, read) = (tool("write_file"), tool("read_file"));
     let files = Program::fixture(&["--tool", &write, "--tool", &read]);

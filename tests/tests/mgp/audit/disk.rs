@@ -13,7 +13,7 @@ fn fill(kernel: &Kernel) {
 
 /// A kernel that a full disk keeps from starting says so, though its log takes no word of it.
 #[tokio::test]
-async fn a_kernel_that_cannot_start_on_a_full_disk_says_so() {
+async fn failed_start_on_a_full_disk_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("mgp.toml"), "[http]\nenabled = false\n").unwrap();
@@ -54,7 +54,7 @@ async fn health(owner: &mut Agent) -> Value {
 /// what to do. When there is room again both are done, without a restart; the log is whole, and has a
 /// record of the gap.
 #[tokio::test]
-async fn a_full_disk_is_told_and_over_when_there_is_room() {
+async fn full_disk_is_reported_and_recovered_from_without_a_restart() {
     let config = Program::fixture(&[]).entry("it");
     let kernel = match Kernel::on_a_disk(&config, "1m").await {
         Ok(kernel) => kernel,

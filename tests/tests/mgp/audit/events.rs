@@ -55,7 +55,7 @@ async fn traced(agent: &mut Agent, method: &str, mut params: Value, words: &str)
 /// MGP-076, MGP-094, MGP-095: each change of access has one event: who, whom, what, why, and in which
 /// request; what changes nothing has none.
 #[tokio::test]
-async fn each_change_of_access_is_written_down() {
+async fn each_change_of_access_is_recorded_once() {
     let kernel = kernel(&[tool("make", json!({}))], "").await;
     let mut operator = operator(&kernel).await;
     let of_tool = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
@@ -118,10 +118,9 @@ async fn each_change_of_access_is_written_down() {
     assert_eq!(count(&kernel, "ACCESS_GRANTED").await, 3);
 }
 
-/// MGP-046, MGP-091, MGP-092, MGP-093: each decision on a permission has one event, of the request in
-/// which a person made it, or of the policy that did; and none when a server is merely started again.
-#[tokio::test]
-async fn each_decision_on_a_permission_is_written_down() {
+/// A kernel whose operator granted, denied and revoked permissions of the server `it`, and revoked what a policy had
+/// granted to the server `easy`; each in a request with a trace of its own.
+async fn with_decisions() -> Kernel {
     let needs = needing(&["shell.execute", "camera"]);
     let keys = "permission_policy = \"auto_approve\"\n";
     let asks = Program::fixture(&["--mgp", &needs]).entry("it");
@@ -142,19 +141,43 @@ async fn each_decision_on_a_permission_is_written_down() {
     traced(&mut operator, "mgp/permission/revoke", revoke, "back").await;
     let again = json!({"server": "easy", "permission": "memory.read"});
     traced(&mut operator, "mgp/permission/revoke", again, "easy").await;
-    for (trace, kind, result, permission) in [
-        ("yes", "PERMISSION_GRANTED", "SUCCESS", "shell.execute"),
-        ("no", "PERMISSION_DENIED", "DENIED", "camera"),
-        ("back", "PERMISSION_REVOKED", "SUCCESS", "shell.execute"),
-    ] {
-        let event = of_trace(&kernel, trace, 1).await.remove(0);
-        assert_eq!(told(std::slice::from_ref(&event)), [(kind, result)]);
-        assert_eq!(event["actor"]["type"], "operator", "{event}");
-        assert_eq!(event["target"]["server_id"], "it", "{event}");
-        assert_eq!(event["details"]["permission_type"], permission, "{event}");
-        assert!(event["details"]["decided_by"].is_string(), "{event}");
-    }
-    // What a policy gave was no decision of a person; that it is denied from now on is.
+    kernel
+}
+
+/// The one event of this request of the operator about a permission of `it`.
+async fn assert_decision(trace: &str, kind: &str, result: &str, permission: &str) {
+    let kernel = with_decisions().await;
+    let event = of_trace(&kernel, trace, 1).await.remove(0);
+    assert_eq!(told(std::slice::from_ref(&event)), [(kind, result)]);
+    assert_eq!(event["actor"]["type"], "operator", "{event}");
+    assert_eq!(event["target"]["server_id"], "it", "{event}");
+    assert_eq!(event["details"]["permission_type"], permission, "{event}");
+    assert!(event["details"]["decided_by"].is_string(), "{event}");
+}
+
+/// MGP-091.
+#[tokio::test]
+async fn granted_permission_is_recorded() {
+    assert_decision("yes", "PERMISSION_GRANTED", "SUCCESS", "shell.execute").await;
+}
+
+/// MGP-092.
+#[tokio::test]
+async fn denied_permission_is_recorded() {
+    assert_decision("no", "PERMISSION_DENIED", "DENIED", "camera").await;
+}
+
+/// MGP-093.
+#[tokio::test]
+async fn revoked_permission_is_recorded() {
+    assert_decision("back", "PERMISSION_REVOKED", "SUCCESS", "shell.execute").await;
+}
+
+/// MGP-046: a policy is the kernel's decision and no person's, its revoke is one of a person; and a server that is
+/// merely started again has none.
+#[tokio::test]
+async fn each_decision_on_a_permission_is_recorded_once() {
+    let kernel = with_decisions().await;
     let both = of_trace(&kernel, "easy", 2).await;
     assert_eq!(
         told(&both),
@@ -171,118 +194,147 @@ async fn each_decision_on_a_permission_is_written_down() {
     assert_eq!(of_policy[0]["details"]["decided_by"], "policy");
     kernel.mgp_json(&["servers", "restart", "it"]).await;
     kernel.connected(&["it"]).await;
-    for (kind, times) in [
-        ("PERMISSION_GRANTED", 2),
-        ("PERMISSION_DENIED", 2),
-        ("PERMISSION_REVOKED", 2),
+    for kind in [
+        "PERMISSION_GRANTED",
+        "PERMISSION_DENIED",
+        "PERMISSION_REVOKED",
     ] {
-        assert_eq!(count(&kernel, kind).await, times, "{kind}");
+        assert_eq!(count(&kernel, kind).await, 2, "{kind}");
     }
 }
 
-/// MGP-057, MGP-064, MGP-065, MGP-079, MGP-090, MGP-098, MGP-099, MGP-114: what keeps a call in the
-/// kernel is written before the call itself, in its trace, with what was wrong.
-#[tokio::test]
-async fn why_a_call_stayed_in_the_kernel_is_written_down() {
-    let tools = [
-        tool(
-            "make",
-            json!({"risk_level": "safe", "validator": "sandbox"}),
-        ),
-        tool(
-            "run",
-            json!({"risk_level": "safe", "code_safety": {"level": "standard", "language": "python"}}),
-        ),
-        tool("odd", json!({"risk_level": "safe", "validator": "zzz"})),
-        tool("blast", json!({"risk_level": "dangerous"})),
-        tool("secret", json!({"risk_level": "safe"})),
-    ];
-    let kernel = kernel(&tools, "").await;
-    let form = declaring(
-        NEWEST,
-        r#"{"elicitation":{"form":{}}}"#,
-        &declaration(&NINE),
-    );
-    let mut client = Client::over_http(&kernel.server_url("it"), NEWEST, &form).await;
-    client.answers("elicitation/create", json!({"action": "decline"}));
-    let deny = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
-        "tool_name": "secret", "permission": "deny"});
-    traced(
-        &mut operator(&kernel).await,
-        "mgp/access/grant",
-        deny,
-        "denied",
-    )
-    .await;
-    let code = "import subprocess\neval('1')\n";
-    let failed = ("VALIDATION_FAILED", "BLOCKED");
-    let blocked = ("TOOL_BLOCKED", "BLOCKED");
-    for (name, arguments, expected) in [
-        (
-            "make",
-            json!({"command": "rm -rf /"}),
-            vec![failed, blocked],
-        ),
-        (
-            "odd",
-            json!({"url": "http://169.254.169.254/"}),
-            vec![failed, blocked],
-        ),
-        (
-            "run",
-            json!({"code": code}),
-            vec![("CODE_REJECTED", "BLOCKED"), blocked],
-        ),
-        ("blast", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
-        ("secret", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
-    ] {
-        let params = json!({"name": name, "arguments": arguments, "trace_id": trace(name)});
-        assert!(
-            client.request("tools/call", params).await.is_error(),
-            "{name}"
+/// A server whose tools are checked in different ways, and a client that confirms or declines.
+struct Screened {
+    kernel: Kernel,
+    client: Client,
+}
+
+impl Screened {
+    async fn start() -> Self {
+        let tools = [
+            tool(
+                "make",
+                json!({"risk_level": "safe", "validator": "sandbox"}),
+            ),
+            tool(
+                "run",
+                json!({"risk_level": "safe", "code_safety": {"level": "standard", "language": "python"}}),
+            ),
+            tool("odd", json!({"risk_level": "safe", "validator": "zzz"})),
+            tool("blast", json!({"risk_level": "dangerous"})),
+            tool("secret", json!({"risk_level": "safe"})),
+        ];
+        let kernel = kernel(&tools, "").await;
+        let form = declaring(
+            NEWEST,
+            r#"{"elicitation":{"form":{}}}"#,
+            &declaration(&NINE),
         );
-        let written = of_trace(&kernel, name, expected.len()).await;
-        assert_eq!(told(&written), expected, "{name}");
-        for event in &written {
+        let mut client = Client::over_http(&kernel.server_url("it"), NEWEST, &form).await;
+        client.answers("elicitation/create", json!({"action": "decline"}));
+        Self { kernel, client }
+    }
+
+    /// The error of a call, and its events: these, of the agent and the tool, with the risk of it.
+    async fn blocked(
+        &mut self,
+        name: &str,
+        arguments: Value,
+        expected: &[(&str, &str)],
+    ) -> (Value, Vec<Value>) {
+        let params = json!({"name": name, "arguments": arguments, "trace_id": trace(name)});
+        let error = self.client.request("tools/call", params).await.error();
+        let events = of_trace(&self.kernel, name, expected.len()).await;
+        assert_eq!(told(&events), expected, "{name}");
+        for event in &events {
             assert_eq!(event["actor"], json!({"type": "agent", "id": ANYBODY}));
             assert_eq!(
                 event["target"],
                 json!({"server_id": "it", "tool_name": name})
             );
-            let details = &event["details"];
-            assert!(details["risk_level"].is_string(), "{event}");
-            match name {
-                "make" => {
-                    assert_eq!(details["validator"], "sandbox");
-                    assert_eq!(details["at"], "/command");
-                    assert!(details["rule"].is_string(), "{event}");
-                }
-                "odd" => assert_eq!(details["validator_unknown"], "zzz", "{event}"),
-                "run" => {
-                    let wrong = ["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"];
-                    assert_eq!(details["violations"], json!(wrong), "{event}");
-                }
-                "blast" => assert!(details["reason"].to_string().contains("did not say yes")),
-                _ => {}
-            }
+            assert!(event["details"]["risk_level"].is_string(), "{event}");
         }
+        (error, events)
     }
-    // Who keeps to the strictest of validators may still be let through by a person.
-    client.answers(
-        "elicitation/create",
-        json!({"action": "accept", "content": {}}),
-    );
+}
+
+const BLOCKED: (&str, &str) = ("TOOL_BLOCKED", "BLOCKED");
+const DENIED: (&str, &str) = ("TOOL_BLOCKED", "DENIED");
+
+/// MGP-065, MGP-098: before the event of the call itself, with the rule and the place.
+#[tokio::test]
+async fn arguments_that_a_validator_blocks_are_recorded_as_validation_failed() {
+    let mut screened = Screened::start().await;
+    let expected = [("VALIDATION_FAILED", "BLOCKED"), BLOCKED];
+    let arguments = json!({"command": "rm -rf /"});
+    let (error, events) = screened.blocked("make", arguments, &expected).await;
+    assert_eq!(error["code"], 1010, "{error}");
+    for event in events {
+        let details = &event["details"];
+        assert_eq!(details["validator"], "sandbox", "{event}");
+        assert_eq!(details["at"], "/command", "{event}");
+        assert!(details["rule"].is_string(), "{event}");
+    }
+}
+
+/// MGP-064: fail closed; what passes the strictest of the known ones is let through.
+#[tokio::test]
+async fn unknown_validator_is_recorded_and_applied_as_the_strictest() {
+    let mut screened = Screened::start().await;
+    let expected = [("VALIDATION_FAILED", "BLOCKED"), BLOCKED];
+    let arguments = json!({"url": "http://169.254.169.254/"});
+    let (_, events) = screened.blocked("odd", arguments, &expected).await;
+    for event in events {
+        assert_eq!(event["details"]["validator_unknown"], "zzz", "{event}");
+    }
+    let accept = json!({"action": "accept", "content": {}});
+    screened.client.answers("elicitation/create", accept);
     let params = json!({"name": "odd", "arguments": {"a": 1}, "trace_id": trace("fine")});
-    client.request("tools/call", params).await.result();
-    let fine = of_trace(&kernel, "fine", 1).await;
+    screened.client.request("tools/call", params).await.result();
+    let fine = of_trace(&screened.kernel, "fine", 1).await;
     assert_eq!(told(&fine), [("TOOL_EXECUTED", "SUCCESS")]);
     assert_eq!(fine[0]["details"]["validator_unknown"], "zzz");
+}
+
+/// MGP-099, MGP-114: with every violation.
+#[tokio::test]
+async fn unsafe_code_is_recorded_as_code_rejected() {
+    let mut screened = Screened::start().await;
+    let expected = [("CODE_REJECTED", "BLOCKED"), BLOCKED];
+    let arguments = json!({"code": "import subprocess\neval('1')\n"});
+    let (error, events) = screened.blocked("run", arguments, &expected).await;
+    assert_eq!(error["code"], 1011, "{error}");
+    let violations = json!(["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"]);
+    for event in events {
+        assert_eq!(event["details"]["violations"], violations, "{event}");
+    }
+}
+
+/// MGP-057.
+#[tokio::test]
+async fn dangerous_call_that_is_not_confirmed_is_recorded_as_denied() {
+    let mut screened = Screened::start().await;
+    let (_, events) = screened.blocked("blast", json!({}), &[DENIED]).await;
+    let reason = events[0]["details"]["reason"].to_string();
+    assert!(reason.contains("did not say yes"), "{reason}");
+}
+
+/// MGP-079, MGP-090.
+#[tokio::test]
+async fn call_of_a_denied_tool_is_recorded_as_denied() {
+    let mut screened = Screened::start().await;
+    let deny = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
+        "tool_name": "secret", "permission": "deny"});
+    let mut operator = operator(&screened.kernel).await;
+    traced(&mut operator, "mgp/access/grant", deny, "denied").await;
+    let (error, _) = screened.blocked("secret", json!({}), &[DENIED]).await;
+    assert_eq!(error["code"], 1001, "{error}");
 }
 
 /// MGP-085, MGP-086: a call can end in six ways, and the log says which; every event has the form of
 /// the document.
 #[tokio::test]
-async fn every_end_of_a_call_has_its_word() {
+async fn each_outcome_of_a_call_has_its_result() {
     let entry = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("{entry}call_timeout_secs = 3\n")).await;
     kernel.connected(&["it"]).await;
@@ -333,7 +385,7 @@ async fn every_end_of_a_call_has_its_word() {
 /// MGP-101, MGP-102, MGP-103: one trace goes from an agent through the kernel to its server, comes back
 /// in what the server reports of itself, and is that of all that is told of it.
 #[tokio::test]
-async fn one_trace_goes_all_the_way() {
+async fn trace_is_the_same_at_agent_kernel_server_and_log() {
     let said = declaration(&["audit"]).to_string();
     for era in ["legacy", "modern"] {
         let server = Program::fixture(&["--era", era, "--mgp", &said]).entry("it");
@@ -382,7 +434,7 @@ async fn one_trace_goes_all_the_way() {
 /// MGP-100: what the document has no type for is told under a name in reverse-domain notation, on the wire
 /// as in the log: what the kernel does, and what a server reports in a type of its own.
 #[tokio::test]
-async fn what_has_no_type_of_its_own_is_told_under_a_domain() {
+async fn events_without_a_documented_type_are_in_reverse_domain_notation() {
     let said = declaration(&["audit"]).to_string();
     let fixture = Program::fixture(&["--mgp", &said]);
     let kernel =
@@ -432,7 +484,7 @@ async fn heard_of(agent: &mut Agent, trace: &str) -> Value {
 
 /// MGP-083, MGP-087: an audit server asks for what it missed; to others there is no such method.
 #[tokio::test]
-async fn an_audit_server_asks_for_what_it_missed() {
+async fn audit_server_requests_missed_events() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--era", "legacy", "--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&["--era", "legacy"]).entry("plain");

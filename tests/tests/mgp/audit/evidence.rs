@@ -144,7 +144,7 @@ fn cut_the_last_record(folder: &Path) {
 /// The end of the log is cut off and what names it removed, or the whole log: `verify` fails before the next
 /// start and after it, until the operator has acknowledged it; and that is in the log.
 #[tokio::test]
-async fn what_was_cut_away_fails_verify_until_it_is_acknowledged() {
+async fn truncated_log_fails_verify_until_it_is_acknowledged() {
     let remove = |folder: &Path, names: &[&str]| {
         for name in names {
             let path = folder.join("data").join(name);

@@ -36,7 +36,7 @@ async fn finds(kernel: &Kernel, asked: &[&str], count: usize) -> Vec<Value> {
 
 /// MGP-093: by agent, server, tool, trace and time, alone and together.
 #[tokio::test]
-async fn what_was_done_is_found_by_who_what_and_when() {
+async fn events_are_found_by_agent_tool_trace_and_time() {
     let kernel = kernel(&[tool("make", json!({})), tool("paint", json!({}))], "").await;
     let mut caller = agent(&kernel).await;
     for tool in ["make", "paint", "make"] {
@@ -74,7 +74,7 @@ async fn what_was_done_is_found_by_who_what_and_when() {
 
 /// What is gone by now is looked for all the same; a name of nothing is said, with the nearest one.
 #[tokio::test]
-async fn a_misspelt_name_is_looked_for_and_the_nearest_is_told() {
+async fn audit_find_suggests_the_nearest_name() {
     let kernel = kernel(&[tool("make", json!({}))], "").await;
     for (asked, near) in [
         (["--server", "itt"], "it"),
@@ -94,7 +94,7 @@ async fn a_misspelt_name_is_looked_for_and_the_nearest_is_told() {
 
 /// The view is made of the log: damaged or removed, it is made again, and what is found is the same.
 #[tokio::test]
-async fn a_view_that_is_damaged_or_gone_is_made_again() {
+async fn damaged_or_missing_index_of_the_log_is_rebuilt() {
     let kernel = kernel(&[tool("make", json!({}))], "").await;
     let mut caller = agent(&kernel).await;
     caller.call("make", json!({})).await.result();

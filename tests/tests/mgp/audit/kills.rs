@@ -470,7 +470,7 @@ async fn a_flipped_byte_in_the_grants_stops_the_start_and_is_named() {
 
 /// MGP-082: a journal that ends before what the audit log knows of has lost what was acknowledged.
 #[tokio::test]
-async fn a_shortened_journal_is_not_taken_for_a_torn_one() {
+async fn shortened_journal_is_distinguished_from_a_torn_write() {
     let folder = killed_with_three().await;
     let journal = folder.path().join("data/grants.journal");
     let whole = std::fs::read(&journal).unwrap();

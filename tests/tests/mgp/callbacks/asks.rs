@@ -76,7 +76,7 @@ async fn an_agent_asks_one_that_agreed() {
 /// Who did not agree, does not know callbacks or is not connected is asked nothing, and none of it can be
 /// told from the other; nor can an agent ask itself.
 #[tokio::test]
-async fn who_did_not_agree_is_asked_nothing() {
+async fn callback_to_an_agent_that_cannot_answer_is_rejected() {
     let (kernel, [mut alice, mut bob, mut dora]) = agents(["alice", "bob", "dora"]).await;
     kernel.mgp_json(&["agents", "add", "carol"]).await;
     let mut plain = agent(&kernel, "carol", "{}").await;

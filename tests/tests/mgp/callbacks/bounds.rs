@@ -117,7 +117,7 @@ async fn an_answer_needs_no_place_among_the_calls() {
 /// MGP-176: what a server says against an answer is in its log, and not the agent's affair; callbacks that
 /// cannot be read reach nobody, and that is in the log, too.
 #[tokio::test]
-async fn what_goes_wrong_is_in_the_servers_log() {
+async fn invalid_callbacks_are_logged_in_the_servers_log() {
     let said = declaration(&["callbacks"]).to_string();
     let no = json!({"mgp/callback/respond": {"error": {"code": 3003, "message": "too late"}}});
     let flags = [

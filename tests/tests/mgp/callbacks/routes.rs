@@ -33,7 +33,7 @@ fn selection() -> Value {
 /// a client that knows forms is asked with one that fits the callback, in either era; what it says
 /// reaches the server as the answer to the callback. It reads no word of MGP.
 #[tokio::test]
-async fn a_client_that_knows_forms_is_asked_with_one() {
+async fn callback_is_a_form_for_a_client_with_elicitation() {
     let kernel = asking("legacy", "").await;
     for version in ERAS {
         for (callback, kind, content, told) in [
@@ -85,7 +85,7 @@ async fn a_client_that_knows_forms_is_asked_with_one() {
 /// a completion is asked of a client that knows sampling, and of nobody else: no person stands in
 /// for a model.
 #[tokio::test]
-async fn a_completion_is_asked_of_a_client_that_samples() {
+async fn completion_callback_reaches_a_client_with_sampling_alone() {
     let kernel = asking("legacy", "").await;
     let callback = json!({"callback_id": "l", "type": "llm_completion",
         "messages": [{"role": "system", "content": "Be brief."},
@@ -169,7 +169,7 @@ async fn the_operator_answers_where_the_client_cannot() {
 /// what nobody answers is over when its time is, in the operator's list as well; a server that
 /// did not say how long it waits is told.
 #[tokio::test]
-async fn what_the_operator_does_not_answer_ends_in_time() {
+async fn callback_expires_in_the_operators_list() {
     let kernel = asking("legacy", "").await;
     let mut agent = plain(&kernel).await;
     let short = json!({"callback_id": "c", "type": "confirmation", "timeout_ms": 1500});
@@ -259,7 +259,7 @@ async fn a_callback_waits_for_an_agent_that_comes_back() {
 /// a client that can be asked by a form and answers it with an error has declined; nobody else is asked
 /// in its place.
 #[tokio::test]
-async fn who_fails_to_answer_a_form_has_declined() {
+async fn error_answer_to_a_callback_form_is_a_decline() {
     let kernel = asking("legacy", "").await;
     let mut agent = client(&kernel, Door::Http, ERAS[0], FORMS).await;
     let call = start(&mut agent, json!({"params": confirmation()})).await;

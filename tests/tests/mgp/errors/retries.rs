@@ -91,7 +91,7 @@ async fn the_error_is_reported_when_all_is_done() {
 
 /// MGP-208, A-05: a server that speaks plain MCP is asked once, whatever it writes into its errors.
 #[tokio::test]
-async fn a_plain_server_is_never_asked_again() {
+async fn call_to_a_plain_server_is_never_retried() {
     let kernel = kernel_with("", &[]).await;
     let mut client = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let told = error(json!({"retryable": true, "retry_after_ms": 1, "fallback_tool": "echo"}));

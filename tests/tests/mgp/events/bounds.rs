@@ -10,7 +10,7 @@ use super::{heard, held, kernel, owner, speaker, subscribe, tell, telling};
 /// MGP-172: a server that tells 100,000 events a second is cut to what the kernel takes; the numbers of its
 /// events show the gap, other servers are heard at once, and calls go on.
 #[tokio::test]
-async fn a_flood_of_one_server_starves_nobody() {
+async fn event_flood_of_one_server_delays_no_other() {
     let entries = telling("flood", "a.b", &[]) + &telling("calm", "c.d", &[]);
     let kernel = kernel(&entries, &["flood", "calm"]).await;
     let mut owner = owner(&kernel).await;

@@ -37,7 +37,7 @@ async fn a_subscription_that_was_taken_back_ends() {
 
 /// MGP-172: what happens before a subscription is answered does not end it, however much that is.
 #[tokio::test]
-async fn what_happens_before_the_answer_ends_no_subscription() {
+async fn events_before_the_answer_do_not_end_a_subscription() {
     let kernel = kernel(&(late(4_000) + &telling("it", "a.b", &[])), &["late", "it"]).await;
     let mut teller = owner(&kernel).await;
     let mut agent = speaker(&kernel, &["events"]).await;
@@ -72,7 +72,7 @@ async fn what_happens_before_the_answer_ends_no_subscription() {
 
 /// A cursor gives an agent its own last events, however many others were written down since.
 #[tokio::test]
-async fn what_others_did_takes_no_room_after_a_cursor() {
+async fn events_of_others_do_not_count_after_a_cursor() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut agent = speaker(&kernel, &["events"]).await;
     subscribe(&mut agent, &["tool.completed"]).await;

@@ -78,7 +78,7 @@ async fn an_agent_reads_of_its_own_calls_and_the_operator_of_all() {
 /// What is closed to an agent is not told it, and not any more once its grant was taken back; and an agent
 /// cannot tell a server that is closed from one that does not exist.
 #[tokio::test]
-async fn nothing_is_told_of_servers_that_are_closed() {
+async fn events_of_denied_servers_are_not_sent() {
     let entries = telling("one", "a.b", &[]) + &telling("two", "a.b,c.d", &[]);
     let kernel = kernel(&entries, &["one", "two"]).await;
     let mut owner = owner(&kernel).await;
@@ -124,7 +124,7 @@ async fn nothing_is_told_of_servers_that_are_closed() {
 
 /// The coming and going of servers is told, and how bad it is.
 #[tokio::test]
-async fn the_states_of_servers_are_told() {
+async fn changes_of_server_states_are_events_with_a_severity() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut owner = owner(&kernel).await;
     let mut agent = speaker(&kernel, &["events"]).await;

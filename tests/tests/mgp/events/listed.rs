@@ -24,7 +24,7 @@ async fn own_tools(agent: &mut Agent) -> Vec<String> {
 
 /// the methods of an extension are listed as tools to those who negotiated it.
 #[tokio::test]
-async fn methods_are_listed_as_tools_to_who_agreed_to_them() {
+async fn methods_are_listed_as_tools_for_agents_that_negotiated_them() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut agent = speaker(&kernel, &["events"]).await;
     let events = ["channels", "replay", "subscribe", "unsubscribe"];
@@ -79,7 +79,7 @@ async fn events_are_listed_as_resources() {
 
 /// A channel that an agent follows at its own instance of a server is listed to nobody else.
 #[tokio::test]
-async fn what_an_agent_follows_at_its_own_instance_is_its_own() {
+async fn channel_of_an_own_instance_is_listed_to_its_agent_alone() {
     let entry = telling("it", "acme.secret", &[]);
     let entry = format!("{}\ninstances = \"agent\"\n", entry.trim_end());
     let kernel = kernel(&entry, &["it"]).await;
@@ -109,7 +109,7 @@ async fn what_an_agent_follows_at_its_own_instance_is_its_own() {
 
 /// MGP-184: what servers use is told, with how near it is to their limits; nothing of a server that is closed.
 #[tokio::test]
-async fn what_servers_use_is_told() {
+async fn resource_use_of_servers_is_an_event() {
     let entries =
         server("full", &[], "[servers.limits]\nprocesses = 1") + &server("closed", &[], "");
     let kernel = kernel(&entries, &["full", "closed"]).await;

@@ -49,7 +49,7 @@ async fn meanings_of_tools_are_made_at_low_priority() {
 
 /// MGP-236: how far that is stands in `mgp status`.
 #[tokio::test]
-async fn how_far_meanings_are_stands_in_the_status() {
+async fn progress_of_embedding_is_in_the_status() {
     let provider = Provider::start().await;
     let broken = &provider.seen.broken;
     broken.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -79,7 +79,7 @@ async fn how_far_meanings_are_stands_in_the_status() {
 
 /// MGP-236: by the record of calls, what is called most has its meaning first.
 #[tokio::test]
-async fn what_is_called_most_has_its_meaning_first() {
+async fn most_called_tools_are_embedded_first() {
     let provider = Provider::start().await;
     let config = format!("{}{}", entry("it", &many()), provider.section());
     let kernel = Kernel::start(&config).await;

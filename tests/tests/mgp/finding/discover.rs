@@ -1,6 +1,6 @@
 //! The kernel's own tools that find other tools, and call what they found (MGP §16.5).
 
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
+use mgp_tests::harness::{Agent, Answer, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::audit::events;
@@ -65,31 +65,66 @@ fn names(found: &Value) -> Vec<&str> {
     tools.map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// MGP-241, MGP-242, MGP-243, MGP-244, MGP-247: what is found has its whole schema, the best first, and
-/// is called without another look; as a tool and as a method alike.
+/// A search whose best result is `parchment_read`.
+fn read_parchment() -> Value {
+    json!({"query": "reads a parchment", "strategy": "keyword", "max_results": 1})
+}
+
+/// MGP-244: a score is between 0 and 1.
 #[tokio::test]
-async fn what_is_found_can_be_called_at_once() {
+async fn discovered_tools_are_sorted_by_relevance() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel, None).await;
     let all = found(&mut agent, json!({})).await;
-    assert_eq!(all["search_strategy"], "keyword");
-    assert!(all["total_available"].as_u64().unwrap() >= 3);
     let tools = all["tools"].as_array().unwrap();
     let scores: Vec<f64> = tools
         .iter()
         .map(|t| t["relevance_score"].as_f64().unwrap())
         .collect();
-    assert!(scores.is_sorted_by(|one, next| one >= next), "{scores:?}");
+    assert!(
+        scores.len() > 1 && scores.is_sorted_by(|one, next| one >= next),
+        "{scores:?}"
+    );
     assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)));
-    let read = json!({"query": "reads a parchment", "strategy": "keyword", "max_results": 1});
-    let one = found(&mut agent, read.clone()).await;
-    let tool = &one["tools"][0];
+}
+
+/// MGP-241.
+#[tokio::test]
+async fn discovery_applies_the_query_and_the_limit() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel, None).await;
+    let all = found(&mut agent, json!({})).await;
+    assert!(all["tools"].as_array().unwrap().len() >= 3, "{all:#}");
+    let one = found(&mut agent, read_parchment()).await;
     assert_eq!(one["tools"].as_array().unwrap().len(), 1);
-    assert_eq!(tool["name"], "archive__parchment_read");
+    assert_eq!(one["tools"][0]["name"], "archive__parchment_read");
+}
+
+/// MGP-242.
+#[tokio::test]
+async fn discovery_returns_each_tool_with_its_server_and_security() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel, None).await;
+    let one = found(&mut agent, read_parchment()).await;
+    assert_eq!(one["search_strategy"], "keyword");
+    assert!(one["total_available"].as_u64().unwrap() >= 3);
+    assert!(one["query_time_ms"].is_number(), "{one:#}");
+    let tool = &one["tools"][0];
     assert_eq!(tool["server_id"], "archive");
     assert_eq!(tool["tool_id"], "archive:parchment_read");
-    assert_eq!(tool["inputSchema"]["required"], json!(["path"]));
+    assert_eq!(tool["description"], "Reads a parchment");
+    assert!(tool["relevance_score"].is_number(), "{tool:#}");
     assert_eq!(tool["security"]["effective_risk_level"], "safe");
+}
+
+/// MGP-243: under its name, and through the kernel's own tool.
+#[tokio::test]
+async fn discovered_tool_has_its_whole_schema_and_can_be_called() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel, None).await;
+    let one = found(&mut agent, read_parchment()).await;
+    let tool = &one["tools"][0];
+    assert_eq!(tool["inputSchema"]["required"], json!(["path"]));
     let arguments = json!({"path": "/scroll"});
     let name = tool["name"].as_str().unwrap();
     let answer = agent.call(name, arguments.clone()).await;
@@ -98,19 +133,27 @@ async fn what_is_found_can_be_called_at_once() {
         .await;
     assert_eq!(answer.text(), r#"{"path":"/scroll"}"#);
     assert_eq!(through.text(), answer.text());
+}
+
+/// MGP-247.
+#[tokio::test]
+async fn discovery_answers_alike_as_a_tool_and_as_a_method() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel, None).await;
+    let mut tool = found(&mut agent, read_parchment()).await;
     let mut owner = operator(&kernel).await;
-    let mut method = owner.request("mgp/tools/discover", read).await.result();
-    let mut one = one;
-    for answer in [&mut method, &mut one] {
+    let method = owner.request("mgp/tools/discover", read_parchment()).await;
+    let mut method = method.result();
+    for answer in [&mut method, &mut tool] {
         answer["query_time_ms"] = Value::Null;
     }
-    assert_eq!(method, one);
+    assert_eq!(method, tool);
 }
 
 /// A request that nothing does says so, whoever asks and in whatever way; of a long one the beginning is
 /// read, and that is told as well.
 #[tokio::test]
-async fn what_nothing_does_and_what_is_cut_is_said() {
+async fn discovery_reports_no_match_and_truncated_queries() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel, None).await;
     let mut owner = operator(&kernel).await;
@@ -157,12 +200,10 @@ async fn a_filter_takes_away() {
     assert_eq!(empty.code(), -32602);
 }
 
-/// MGP-066, MGP-080, MGP-081, MGP-236: what an agent may not call it does not find, nor can it be called by the way round;
-/// a call that was found stands in the log under its own name.
-#[tokio::test]
-async fn nothing_is_found_or_called_that_is_denied() {
+/// A kernel and an agent that is denied `parchment_burn`.
+async fn without_burn() -> (Kernel, Agent) {
     let kernel = kernel().await;
-    let mut agent = agent(&kernel, None).await;
+    let agent = agent(&kernel, None).await;
     let denied = [
         "grants",
         "add",
@@ -171,25 +212,45 @@ async fn nothing_is_found_or_called_that_is_denied() {
         "--deny",
     ];
     kernel.mgp_json(&denied).await;
+    (kernel, agent)
+}
+
+/// A call through the kernel's own tool.
+async fn call_through(agent: &mut Agent, name: &str) -> Answer {
+    let call = json!({"name": name, "arguments": {"path": "/x"}});
+    agent.call(CALL, call).await
+}
+
+/// MGP-081.
+#[tokio::test]
+async fn denied_tool_is_not_discovered() {
+    let (_kernel, mut agent) = without_burn().await;
     let seen = found(&mut agent, json!({})).await;
     assert_eq!(names(&seen).len(), 2, "{seen:#}");
     assert!(!seen.to_string().contains("burn"));
-    let around = |name: &str| json!({"name": name, "arguments": {"path": "/x"}});
-    let burn = agent
-        .call(CALL, around("archive__parchment_burn"))
-        .await
-        .error();
-    let nothing = agent
-        .call(CALL, around("archive__parchment_bury"))
-        .await
-        .error();
-    assert_eq!(burn["code"], nothing["code"]);
+}
+
+/// MGP-080: it reads as an unknown one; nor does the kernel's own tool call itself.
+#[tokio::test]
+async fn denied_tool_is_not_called_through_the_kernels_own() {
+    let (_kernel, mut agent) = without_burn().await;
+    let denied = call_through(&mut agent, "archive__parchment_burn").await;
+    let unknown = call_through(&mut agent, "archive__parchment_bury").await;
+    let (denied, unknown) = (denied.error(), unknown.error());
+    assert_eq!(denied["code"], unknown["code"]);
     let words = |error: &Value| error["message"].as_str().unwrap().replace("bury", "burn");
-    assert_eq!(words(&burn), words(&nothing));
-    let itself = agent.call(CALL, around(CALL)).await;
-    assert_eq!(itself.code(), -32602);
-    agent
-        .call(CALL, around("archive__parchment_copy"))
+    assert_eq!(words(&denied), words(&unknown));
+    assert_eq!(call_through(&mut agent, CALL).await.code(), -32602);
+}
+
+/// MGP-066.
+#[tokio::test]
+async fn call_through_the_kernels_own_tool_is_recorded_under_its_name() {
+    let (kernel, mut agent) = without_burn().await;
+    call_through(&mut agent, "archive__parchment_burn")
+        .await
+        .error();
+    call_through(&mut agent, "archive__parchment_copy")
         .await
         .result();
     let of = |written: &[Value], kind: &str, name: &str| {
@@ -197,7 +258,7 @@ async fn nothing_is_found_or_called_that_is_denied() {
         written.iter().filter(it).count()
     };
     let mut written = Vec::new();
-    wait_until("the call is written down", DEADLINE, async || {
+    wait_until("the call is recorded", DEADLINE, async || {
         written = events(&kernel).await;
         of(&written, "TOOL_EXECUTED", "parchment_copy") == 1
     })
@@ -205,52 +266,69 @@ async fn nothing_is_found_or_called_that_is_denied() {
     assert_eq!(of(&written, "TOOL_BLOCKED", "parchment_burn"), 1);
 }
 
-/// MGP-233, MGP-234, MGP-257, MGP-281: an agent that is to search is shown the tools for that and what is
-/// pinned for all; what is not listed can be called; without a word about it everything is listed.
+const PINNED: &str = "archive__parchment_read";
+
+/// A kernel with this exposure, which pins a tool.
+async fn exposing(exposure: &str) -> Kernel {
+    let pinned = "pinned = [\"archive/parchment_read\"]";
+    kernel_with(&format!(
+        "[discovery]\nembedding = \"off\"\nexposure = \"{exposure}\"\n{pinned}\n"
+    ))
+    .await
+}
+
+/// The names in the one page of an agent's list.
+async fn listed(agent: &mut Agent) -> Vec<String> {
+    let list = agent.request("tools/list", json!({})).await.result();
+    assert!(list["nextCursor"].is_null(), "{list:#}");
+    let tools = list["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// MGP-257: what is called since is there as well, and not what is denied since.
 #[tokio::test]
-async fn an_agent_that_searches_is_shown_little() {
-    const PINNED: &str = "archive__parchment_read";
-    let config = |exposure: &str| {
-        let pinned = "pinned = [\"archive/parchment_read\"]";
-        format!("[discovery]\nembedding = \"off\"\nexposure = \"{exposure}\"\n{pinned}\n")
-    };
-    let listed = async |agent: &mut Agent| -> Vec<String> {
-        let list = agent.request("tools/list", json!({})).await.result();
-        assert!(list["nextCursor"].is_null(), "{list:#}");
-        let tools = list["tools"].as_array().unwrap().iter();
-        tools
-            .map(|tool| tool["name"].as_str().unwrap().to_owned())
-            .collect()
-    };
-    let pinned = kernel_with(&config("pinned")).await;
-    let mut searching = agent(&pinned, None).await;
+async fn pinned_exposure_shows_search_pinned_and_called_tools() {
+    let kernel = exposing("pinned").await;
+    let mut searching = agent(&kernel, None).await;
     let shown = listed(&mut searching).await;
     assert_eq!(shown, [DISCOVER, REQUEST, CALL, SESSION, EVICT, PINNED]);
-    let hidden = searching
-        .call("archive__parchment_copy", json!({"path": "/x"}))
-        .await;
+    let copied = "archive__parchment_copy";
+    let hidden = searching.call(copied, json!({"path": "/x"})).await;
     assert!(!hidden.is_error());
     assert_eq!(names(&found(&mut searching, json!({})).await).len(), 3);
-    assert!(listed(&mut operator(&pinned).await).await.len() > 40);
-    pinned
-        .mgp_json(&[
-            "grants",
-            "add",
-            "agent.anonymous",
-            "archive/parchment_read",
-            "--deny",
-        ])
-        .await;
-    // What was called is held, and what is denied is not shown.
-    let copied = "archive__parchment_copy";
+    let denied = [
+        "grants",
+        "add",
+        "agent.anonymous",
+        "archive/parchment_read",
+        "--deny",
+    ];
+    kernel.mgp_json(&denied).await;
     let shown = listed(&mut searching).await;
     assert_eq!(shown, [DISCOVER, REQUEST, CALL, SESSION, EVICT, copied]);
-    let alone = kernel_with(&config("discovery")).await;
-    assert_eq!(
-        listed(&mut agent(&alone, None).await).await,
-        [DISCOVER, REQUEST, CALL]
-    );
-    let plain = kernel().await;
-    let all = listed(&mut agent(&plain, None).await).await;
+}
+
+/// Whatever agents are shown.
+#[tokio::test]
+async fn operator_is_shown_every_tool_under_pinned_exposure() {
+    let kernel = exposing("pinned").await;
+    assert!(listed(&mut operator(&kernel).await).await.len() > 40);
+}
+
+/// MGP-233.
+#[tokio::test]
+async fn discovery_exposure_shows_search_tools_alone() {
+    let kernel = exposing("discovery").await;
+    let mut agent = agent(&kernel, None).await;
+    assert_eq!(listed(&mut agent).await, [DISCOVER, REQUEST, CALL]);
+}
+
+/// MGP-234.
+#[tokio::test]
+async fn exposure_all_shows_every_tool_and_no_search() {
+    let kernel = kernel().await;
+    let all = listed(&mut agent(&kernel, None).await).await;
     assert!(all.len() > 40 && !all.contains(&DISCOVER.to_owned()));
 }

@@ -73,7 +73,7 @@ async fn at_work(kernel: &Kernel) {
 /// The memory that the model takes is there only while it has something to do, and a search
 /// afterwards has its meaning all the same.
 #[tokio::test]
-async fn the_model_ends_when_it_has_nothing_to_do_and_comes_back_for_a_search() {
+async fn idle_model_exits_and_is_started_for_a_search() {
     let tools = [
         tool("load_contents", "Load text from disk"),
         tool("add_numbers", "Sum of two integers"),
@@ -122,7 +122,7 @@ async fn a_model_that_is_killed_at_work_is_replaced() {
 
 /// One that is stopped in the middle holds up no call; a search goes by words and says so.
 #[tokio::test]
-async fn a_model_that_hangs_leaves_words() {
+async fn search_falls_back_to_keywords_when_the_model_hangs() {
     let kernel = Kernel::start(&config(&many(), "")).await;
     kernel.connected(&["it"]).await;
     let mut owner = operator(&kernel).await;

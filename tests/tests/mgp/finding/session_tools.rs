@@ -1,4 +1,4 @@
-//! What a session holds of tools, and asking for tools that are missing (MGP §16.6, §16.7, §16.8).
+//! The tools of a session, and requests for tools that are missing (MGP §16.6, §16.7, §16.8).
 
 use mgp_tests::harness::mgp::{declaration, declaring, trace};
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
@@ -77,22 +77,13 @@ async fn listed(agent: &mut Agent) -> Vec<String> {
         .collect()
 }
 
-/// MGP-233, MGP-257, MGP-258, MGP-259, MGP-260, MGP-263: what was called is held until the session ends,
-/// and stands in its own list; what was only found is not.
+/// MGP-258: until the session ends, in this session alone, and it is in the list.
 #[tokio::test]
-async fn a_session_holds_what_it_called() {
+async fn called_tools_are_cached_for_the_session() {
     let kernel = kernel().await;
     let mut one = agent(&kernel).await;
     let mut other = agent(&kernel).await;
     let first = held(&mut one).await;
-    assert_eq!(first["pinned"], json!(["archive__ink_mix"]));
-    assert_eq!(first["cached"], json!([]));
-    assert_eq!(first["max_tokens"], 8000);
-    let parts = json!({"max_tokens": 8000, "pinned_reserve": 2000, "discovery_reserve": 3000, "cache_limit": 3000});
-    assert_eq!(first["tool_context_budget"], parts);
-    let found = json!({"query": "seal", "strategy": "keyword"});
-    let found = own(&mut one, "mgp_tools_discover", found).await;
-    assert!(found.to_string().contains("archive__seal_break"));
     for name in [
         "archive__parchment_read",
         "archive:parchment_copy",
@@ -104,29 +95,59 @@ async fn a_session_holds_what_it_called() {
     let cached = json!(["archive__parchment_copy", "archive__parchment_read"]);
     assert_eq!(after["cached"], cached);
     assert!(after["total_tokens"].as_u64() > first["total_tokens"].as_u64());
-    let list = listed(&mut one).await;
-    assert!(
-        list.contains(&"archive__parchment_copy".to_owned()),
-        "{list:?}"
-    );
+    let copy = "archive__parchment_copy".to_owned();
+    assert!(listed(&mut one).await.contains(&copy));
+    assert_eq!(held(&mut other).await["cached"], json!([]));
+    assert!(!listed(&mut other).await.contains(&copy));
+    let mut again = agent(&kernel).await;
+    assert_eq!(held(&mut again).await["cached"], json!([]));
+}
+
+/// MGP-259.
+#[tokio::test]
+async fn discovered_tools_are_not_cached() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    let found = json!({"query": "seal", "strategy": "keyword"});
+    let found = own(&mut agent, "mgp_tools_discover", found).await;
+    assert!(found.to_string().contains("archive__seal_break"));
+    assert_eq!(held(&mut agent).await["cached"], json!([]));
+    let list = listed(&mut agent).await;
     assert!(
         !list.contains(&"archive__seal_break".to_owned()),
         "{list:?}"
     );
-    assert_eq!(held(&mut other).await["cached"], json!([]));
-    assert!(
-        !listed(&mut other)
-            .await
-            .contains(&"archive__parchment_copy".to_owned())
-    );
-    let mut again = agent(&kernel).await;
-    assert_eq!(held(&mut again).await["cached"], json!([]));
+}
+
+/// MGP-257: before any call, and in the list.
+#[tokio::test]
+async fn pinned_tools_are_always_in_the_session() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    let session = held(&mut agent).await;
+    assert_eq!(session["pinned"], json!(["archive__ink_mix"]));
+    let list = listed(&mut agent).await;
+    assert!(list.contains(&"archive__ink_mix".to_owned()), "{list:?}");
+}
+
+/// MGP-260, MGP-263: with the defaults of the document.
+#[tokio::test]
+async fn session_reports_its_tools_and_its_token_budget() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    let session = held(&mut agent).await;
+    assert_eq!(session["pinned"], json!(["archive__ink_mix"]));
+    assert_eq!(session["cached"], json!([]));
+    assert!(session["total_tokens"].is_u64(), "{session}");
+    assert_eq!(session["max_tokens"], 8000);
+    let budget = json!({"max_tokens": 8000, "pinned_reserve": 2000, "discovery_reserve": 3000, "cache_limit": 3000});
+    assert_eq!(session["tool_context_budget"], budget);
 }
 
 /// MGP-261, MGP-262, MGP-266: what is cached goes when its agent lets go of it, what is pinned stays; a
 /// tool that is denied from now on is held no longer.
 #[tokio::test]
-async fn what_is_let_go_is_gone_and_what_is_pinned_stays() {
+async fn evicted_and_denied_tools_leave_the_session_and_pinned_ones_stay() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel).await;
     for name in [
@@ -163,14 +184,13 @@ async fn what_is_let_go_is_gone_and_what_is_pinned_stays() {
     assert_eq!(now["cached"], json!(["archive__parchment_read"]));
 }
 
-/// MGP-248, MGP-249, MGP-250, MGP-251, MGP-252, MGP-256: what is asked for comes with its whole schema and
-/// is held; what nothing does is named; the record of it has the trace of the task.
+/// MGP-249, MGP-250: with whole schemas, and they are cached.
 #[tokio::test]
-async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
+async fn request_for_existing_tools_is_fulfilled() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel).await;
     let all = json!({
-        "reason": "capability_gap", "context": "A letter came", "task_trace_id": trace("the letter"),
+        "reason": "capability_gap", "context": "A letter came",
         "requirements": {"capabilities": ["seal_break", "parchment_read"], "preferred_risk_level": "dangerous"}
     });
     let all = own(&mut agent, REQUEST, all).await;
@@ -179,25 +199,52 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
     assert_eq!(loaded.len(), 2);
     assert_eq!(loaded[0]["name"], "archive__seal_break");
     assert_eq!(loaded[0]["inputSchema"], json!({"type": "object"}));
+    assert_eq!(all["tools_unavailable"], json!([]));
     assert_eq!(all["session_tools_count"], 3);
     assert!(all["context_tokens_added"].as_u64().unwrap() >= 200);
-    let now = held(&mut agent).await;
-    assert_eq!(now["cached"].as_array().unwrap().len(), 2);
+    let session = held(&mut agent).await;
+    assert_eq!(session["cached"].as_array().unwrap().len(), 2);
+}
+
+/// MGP-251.
+#[tokio::test]
+async fn request_for_some_existing_tools_is_partial() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
     let some = requested(&mut agent, &["ink_mix", "xylophone quux"]).await;
     assert_eq!(some["status"], "partial", "{some:#}");
+    assert_eq!(some["tools_loaded"].as_array().unwrap().len(), 1);
     assert_eq!(some["tools_unavailable"], json!(["xylophone quux"]));
-    // Many tools have the first word, which is no reason to take one of them for it.
+}
+
+/// MGP-252: many tools have the first word, which does not make one of them a match.
+#[tokio::test]
+async fn request_for_no_existing_tool_is_unavailable() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
     let none = requested(&mut agent, &["test the xylophone"]).await;
     assert_eq!(none["status"], "unavailable", "{none:#}");
     assert_eq!(none["tools_loaded"], json!([]));
-    let nothing = agent
-        .call(REQUEST, json!({"requirements": {"capabilities": []}}))
-        .await;
-    assert_eq!(nothing.code(), -32602);
+}
+
+#[tokio::test]
+async fn request_without_capabilities_is_rejected() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    let nothing = json!({"requirements": {"capabilities": []}});
+    assert_eq!(agent.call(REQUEST, nothing).await.code(), -32602);
+}
+
+/// MGP-256: as a tool and as a method.
+#[tokio::test]
+async fn request_is_recorded_once_with_the_trace_of_its_task() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
     let mut owner = operator(&kernel).await;
-    let method = json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": trace("the owner")});
-    let method = owner.request("mgp/tools/request", method).await.result();
-    assert_eq!(method["status"], "fulfilled");
+    let traced = |words: &str| json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": trace(words)});
+    own(&mut agent, REQUEST, traced("the letter")).await;
+    let method = owner.request("mgp/tools/request", traced("the owner"));
+    assert_eq!(method.await.result()["status"], "fulfilled");
     for words in ["the letter", "the owner"] {
         let trace = trace(words);
         let it =
@@ -229,7 +276,7 @@ async fn each_capability_of_a_request_counts_as_a_call() {
 /// MGP-264, MGP-265, MGP-266: above the limit the tool that was not used for longest goes first; what is
 /// pinned does not.
 #[tokio::test]
-async fn above_the_limit_the_oldest_goes() {
+async fn least_recently_used_tool_is_evicted_over_budget() {
     // A short tool costs 100 tokens and its schema: two of them fit.
     let budget = "[discovery.budget]\nmax_tokens = 700\npinned_reserve = 200\ndiscovery_reserve = 250\ncache_limit = 250\n";
     let kernel = kernel_of(&tools(), TRUSTED, &format!("{PINNED}{budget}")).await;
@@ -259,7 +306,7 @@ async fn above_the_limit_the_oldest_goes() {
 
 /// MGP-267: what a session holds stays within its limit whatever is called and asked at once.
 #[tokio::test]
-async fn a_session_keeps_its_limit_under_parallel_use() {
+async fn session_stays_within_its_budget_under_parallel_use() {
     let mut tools = tools();
     tools.extend((0..40).map(|n| tool(&format!("page_{n}"), "A page")));
     let kernel = kernel_of(&tools, TRUSTED, PINNED).await;
@@ -292,7 +339,7 @@ async fn a_session_keeps_its_limit_under_parallel_use() {
 
 /// MGP-253: a tool whose server waits for a permission is told of, and loaded once a person has allowed it.
 #[tokio::test]
-async fn a_tool_that_waits_for_a_person_is_told_of() {
+async fn request_for_a_tool_without_its_permission_is_pending_approval() {
     let mut tools = tools();
     let mut waits = tool("vault_open", "Opens the vault");
     waits["security"] = json!({"risk_level": "safe", "permissions_required": ["shell.execute"]});
@@ -319,7 +366,7 @@ async fn a_tool_that_waits_for_a_person_is_told_of() {
 /// MGP-233, MGP-235, MGP-257: an agent with a word of its own is shown what that says; by itself only a
 /// long list is cut; the kinds of tools stand where the tools do not.
 #[tokio::test]
-async fn each_agent_is_shown_what_is_set_for_it() {
+async fn exposure_of_tools_is_configured_per_agent() {
     let own =
         "exposure = \"auto\"\n[discovery.agents.\"agent.anonymous\"]\nexposure = \"categories\"\n";
     let kernel = kernel_of(&tools(), TRUSTED, own).await;
@@ -340,7 +387,7 @@ async fn each_agent_is_shown_what_is_set_for_it() {
 
 /// MGP-258: a client that has read its list hears when its session makes it another one.
 #[tokio::test]
-async fn a_client_hears_that_its_list_changed() {
+async fn client_is_notified_when_its_session_changes_its_list() {
     let kernel = kernel().await;
     let mut agent = kernel.stdio_agent(None);
     agent.initialize(NEWEST, "{}").await.result();

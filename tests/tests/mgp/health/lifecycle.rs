@@ -120,7 +120,7 @@ async fn each_end_has_its_reason() {
 /// MGP-138, MGP-141: what is under way is waited for until the time given is over; then the server is
 /// ended, whatever it says of the time it needs.
 #[tokio::test]
-async fn nobody_is_waited_for_beyond_the_time_given() {
+async fn shutdown_ends_at_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let long = json!({"accepted": true, "pending_requests": 9, "estimated_drain_ms": 600_000});
     let it = takes_part("it", &long, &folder.path().join("it"), "");
@@ -161,7 +161,7 @@ async fn nobody_is_waited_for_beyond_the_time_given() {
 /// MGP-122 to MGP-129, MGP-143: who negotiated it hears of every step: a start, a crash and its
 /// recovery, a restart that drains first, an end.
 #[tokio::test]
-async fn agents_that_negotiated_it_hear_of_every_step() {
+async fn agents_with_lifecycle_are_notified_of_every_transition() {
     let kernel = Kernel::start(&server(
         "it",
         &[],
@@ -232,45 +232,52 @@ async fn a_change_of_configuration_drains_and_then_restarts() {
     assert_ne!(shown(&mut owner, "it").await["pid"], before);
 }
 
-/// MGP-128, MGP-129, MGP-146, MGP-147: a server that is killed is in error and from there restarting, each
-/// step with its reason, where its policy restarts what failed; where it does not, it stays in error.
+/// A server with this restart policy that was killed: the kernel, an agent that follows states, the owner, and the
+/// process that it was.
+async fn killed(policy: &str) -> (Kernel, Agent, Agent, Value) {
+    let keys = format!("restart_policy = {policy:?}\nbackoff_base_ms = 20");
+    let kernel = Kernel::start(&server("it", &[], &keys)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = speaker(&kernel, &["lifecycle"]).await;
+    let mut owner = owner(&kernel).await;
+    let process = shown(&mut owner, "it").await["pid"].clone();
+    let pid = i32::try_from(process.as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let [transition, reason] = reasoned(&mut agent, "error").await.remove(0);
+    assert_eq!(transition, "connected>error");
+    assert!(reason.contains("signal 9"), "{reason}");
+    (kernel, agent, owner, process)
+}
+
+/// MGP-128, MGP-129, MGP-147.
 #[tokio::test]
-async fn a_killed_server_goes_from_error_to_restarting() {
-    for (policy, restarts) in [("on_failure", true), ("never", false)] {
-        let keys = format!("restart_policy = {policy:?}\nbackoff_base_ms = 20");
-        let kernel = Kernel::start(&server("it", &[], &keys)).await;
-        kernel.connected(&["it"]).await;
-        let mut agent = speaker(&kernel, &["lifecycle"]).await;
-        let mut owner = owner(&kernel).await;
-        let before = shown(&mut owner, "it").await["pid"].clone();
-        let pid = i32::try_from(before.as_i64().unwrap()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        let [killed, why] = reasoned(&mut agent, "error").await.remove(0);
-        assert_eq!(killed, "connected>error");
-        assert!(why.contains("signal 9"), "{why}");
-        if restarts {
-            let expected = [
-                ["error>restarting", "restart policy"],
-                ["restarting>connected", "handshake done"],
-            ];
-            assert_eq!(reasoned(&mut agent, "connected").await, expected);
-            let after = shown(&mut owner, "it").await;
-            assert_ne!(after["pid"], before);
-            assert_eq!(after["restarts"], 1, "{after:#}");
-        } else {
-            let call = owner.call("it__echo", json!({"text": "x"})).await;
-            assert!(call.is_error(), "{}", call.frame);
-            assert_eq!(shown(&mut owner, "it").await["state"], "error");
-            agent.request("ping", json!({})).await.result();
-            assert!(agent.heard("notifications/mgp.lifecycle").is_empty());
-        }
-    }
+async fn killed_server_is_restarted_on_failure() {
+    let (_kernel, mut agent, mut owner, process) = killed("on_failure").await;
+    let expected = [
+        ["error>restarting", "restart policy"],
+        ["restarting>connected", "handshake done"],
+    ];
+    assert_eq!(reasoned(&mut agent, "connected").await, expected);
+    let after = shown(&mut owner, "it").await;
+    assert_ne!(after["pid"], process);
+    assert_eq!(after["restarts"], 1, "{after:#}");
+}
+
+/// MGP-146.
+#[tokio::test]
+async fn killed_server_is_not_restarted_under_never() {
+    let (_kernel, mut agent, mut owner, _) = killed("never").await;
+    let call = owner.call("it__echo", json!({"text": "x"})).await;
+    assert!(call.is_error(), "{}", call.frame);
+    assert_eq!(shown(&mut owner, "it").await["state"], "error");
+    agent.request("ping", json!({})).await.result();
+    assert!(agent.heard("notifications/mgp.lifecycle").is_empty());
 }
 
 /// MGP-144, MGP-145: a server that says it drains takes no new call and finishes what it has; what it
 /// cannot say of itself changes nothing, nor does a restart policy it sends.
 #[tokio::test]
-async fn a_server_says_of_itself_that_it_drains_and_nothing_it_cannot_be() {
+async fn server_may_report_draining_and_no_other_state() {
     let mut said = declaration(&["lifecycle"]);
     said["restart_policy"] = json!("never");
     let flags = ["--mgp", &said.to_string()];
@@ -341,7 +348,7 @@ async fn a_server_says_of_itself_that_it_drains_and_nothing_it_cannot_be() {
 /// MGP-139: the operator ends the kernel in the words of MGP, and what is under way is finished; an
 /// agent is refused with 1000, and who does not speak MGP learns of no such word.
 #[tokio::test]
-async fn the_kernel_ends_when_the_operator_says_so() {
+async fn kernel_shuts_down_for_the_operator_alone() {
     let mut kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let shutdown = json!({"reason": "operator_request", "timeout_ms": 8000});

@@ -46,7 +46,7 @@ async fn a_task_goes_on_in_the_life_that_made_it() {
 /// MGP-117, MGP-280: resources and channels that agents follow are asked for at the new life before the one it
 /// replaces goes, and are not followed twice.
 #[tokio::test]
-async fn what_agents_follow_is_told_by_the_new_life() {
+async fn subscriptions_move_to_the_new_generation() {
     let events = declaration(&["events"]).to_string();
     let flags = ["--mgp", &events, "--mgp-events", "acme.x"];
     let kernel = Kernel::start(&server("it", &flags, ROLLING)).await;
@@ -85,7 +85,7 @@ async fn what_agents_follow_is_told_by_the_new_life() {
 /// MGP-145, MGP-143: a change whose life does not come up is written down and told; a crash of the life that stayed
 /// starts the entry that ran, and only the operator's restart tries the new one again.
 #[tokio::test]
-async fn a_change_that_failed_is_not_what_a_crash_starts() {
+async fn crash_after_a_failed_change_restarts_the_running_definition() {
     let kernel = Kernel::start(&server("it", &[], ROLLING)).await;
     kernel.connected(&["it"]).await;
     let mut owner = owner(&kernel).await;

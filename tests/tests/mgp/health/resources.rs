@@ -37,7 +37,7 @@ async fn uses(owner: &mut Agent, id: &str) -> Value {
 /// MGP-135, MGP-136: the kernel says what it uses itself and what each server does, with all that the server
 /// has started; to who is told how a server is, too.
 #[tokio::test]
-async fn what_servers_and_the_kernel_use_is_told() {
+async fn resource_use_of_kernel_and_servers_is_reported() {
     let kernel =
         Kernel::start(&(server("it", &[], "") + &server("off", &[], "autostart = false"))).await;
     kernel.connected(&["it"]).await;
@@ -207,7 +207,7 @@ async fn a_server_with_too_many_processes_is_ended() {
 
 /// MGP-140: an instance that nobody has used for too long is told so.
 #[tokio::test]
-async fn an_instance_is_told_why_it_ends() {
+async fn idle_instance_is_shut_down_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let diary = folder.path().join("it");
     let keys = "instances = \"agent\"\ninstance_idle_secs = 1";

@@ -33,7 +33,7 @@ async fn a_server_waits_for_those_that_come_before() {
 /// MGP-120: nobody is waited for who has failed for good, or is started by nobody; the operator's start waits
 /// for nobody at all.
 #[tokio::test]
-async fn nobody_is_waited_for_who_will_not_come() {
+async fn start_order_does_not_wait_for_a_failed_server() {
     let lost = server(
         "lost",
         &["--exit-at-start", "3"],
@@ -71,7 +71,7 @@ async fn a_wait_for_others_has_an_end() {
 
 /// MGP-122: a new order is taken up without a restart of what runs, and by what still waits.
 #[tokio::test]
-async fn a_new_order_restarts_nobody() {
+async fn changed_start_order_restarts_no_server() {
     let mute = server("mute", &["--hang-at-initialize"], "");
     let both = |after: &str| {
         let waits = server("waits", &[], &format!("after = [{after}]"));

@@ -40,7 +40,7 @@ fn heard(client: &Client, method: &str) -> Vec<Value> {
 /// MGP-024, A-02: through every door and in every era, whether its client speaks MGP or not; what is the
 /// vendor's own reaches the one who calls, as ever.
 #[tokio::test]
-async fn nothing_of_an_extension_goes_to_who_did_not_agree_to_it() {
+async fn messages_of_an_extension_reach_only_clients_that_negotiated_it() {
     let kernel = kernel_with("", &[]).await;
     let mut expected = dropped(&kernel).await;
     for door in DOORS {
@@ -66,7 +66,7 @@ async fn nothing_of_an_extension_goes_to_who_did_not_agree_to_it() {
 
 /// While calls of two clients are under way nobody can tell whose it is: it goes to neither.
 #[tokio::test]
-async fn what_could_be_anybodys_goes_to_nobody() {
+async fn unattributable_message_is_dropped() {
     let kernel = kernel_with("", &[]).await;
     let mut one = of_kind(&kernel, DOORS[1], ERAS[0], false).await;
     let mut other = of_kind(&kernel, DOORS[1], ERAS[0], false).await;

@@ -20,7 +20,7 @@ fn shows(list: &serde_json::Value) -> bool {
 /// MGP-035: the operator's connections see what waits as a resource, and hear when that changes; an
 /// agent knows of no such thing.
 #[tokio::test]
-async fn the_operator_follows_what_waits() {
+async fn operator_subscribes_to_pending_entries_as_a_resource() {
     for version in ["2025-11-25", MODERN] {
         let kernel = waiting().await;
         let asked = question(&kernel).await;
@@ -90,7 +90,7 @@ async fn an_agent_decides_nothing() {
 
 /// Later drafts' word for the answer means the same; who decided is who is connected.
 #[tokio::test]
-async fn the_later_word_for_the_answer_works() {
+async fn answer_method_of_later_drafts_is_accepted() {
     let kernel = waiting().await;
     let asked = question(&kernel).await;
     let mut operator = Client::over_socket(&kernel.socket(), "2025-11-25", "{}").await;

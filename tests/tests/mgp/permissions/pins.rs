@@ -31,7 +31,7 @@ async fn is_listed(agent: &mut Client, description: Value) {
 
 /// Rug pull, `warn`: a tool that changes is told of and still works; approved, it is told of no more.
 #[tokio::test]
-async fn a_changed_tool_is_told_of() {
+async fn changed_tool_is_reported_and_works_under_warn() {
     let kernel = Kernel::start(&entry("it", "", &[])).await;
     kernel.connected(&["it"]).await;
     let mut agent = agent(&kernel).await;
@@ -56,7 +56,7 @@ async fn a_changed_tool_is_told_of() {
 /// Rug pull, `block`; MGP-202: a tool that changes is gone for agents until a person has read it; who speaks
 /// MGP and may call it is told why.
 #[tokio::test]
-async fn a_changed_tool_is_gone_until_it_is_approved() {
+async fn changed_tool_is_blocked_until_approved_under_block() {
     let kernel = Kernel::start(&entry("it", "pin = \"block\"\n", &[])).await;
     kernel.connected(&["it"]).await;
     let mut agent = agent(&kernel).await;
@@ -161,7 +161,7 @@ async fn a_change_while_the_kernel_was_down_is_noticed() {
 
 /// Rug pull by the schema: a tool that wants another argument than it did is not the tool that was approved.
 #[tokio::test]
-async fn a_tool_that_wants_more_than_it_did_is_gone() {
+async fn tool_with_a_changed_schema_is_blocked() {
     let with = |wants: &str| {
         let schema = json!({"type": "object", "properties": {wants: {"type": "string"}}});
         let tool = json!({"name": "look", "description": "Looks", "inputSchema": schema});
@@ -220,7 +220,7 @@ async fn a_damaged_file_of_pins_is_named() {
 
 /// With `pin = "off"` a tool moves itself to another feature set: the operator reads that of its server.
 #[tokio::test]
-async fn a_server_whose_tools_are_not_pinned_is_shown_as_such() {
+async fn server_with_pinning_off_is_reported_as_such() {
     for (line, shown) in [("pin = \"off\"\n", true), ("pin = \"warn\"\n", false)] {
         let kernel = Kernel::start(&entry("it", line, &[])).await;
         kernel.connected(&["it"]).await;

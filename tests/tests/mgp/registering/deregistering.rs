@@ -86,7 +86,7 @@ async fn a_name_is_free_again_and_begins_with_nothing() {
 
 /// MGP-228: what the operator has denied an agent is not to be had by registering the server once more.
 #[tokio::test]
-async fn what_is_denied_stays_denied() {
+async fn denied_permission_stays_denied_for_a_server_registered_again() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     register(&mut agent, turner()).await;
@@ -120,7 +120,7 @@ async fn a_question_about_a_server_that_is_gone_is_closed() {
 /// MGP-229, A-31: an agent takes out what it registered. Of another server that it may know of it is told
 /// what that one is; one it may not know of does not exist; the operator is told where to take it out.
 #[tokio::test]
-async fn what_the_operator_configured_stays() {
+async fn configured_server_cannot_be_deregistered_by_an_agent() {
     let entry = Program::fixture(&[]).entry("files") + &Program::fixture(&[]).entry("closed");
     let may = MAY.replace("may_register = [", "may_register = [\"agent.local\", ");
     let kernel = Kernel::start(&(entry + &may)).await;
@@ -184,7 +184,7 @@ async fn what_the_operator_configured_stays() {
 /// MGP-231: a server that is waiting to be restarted when it is taken out does not come back: long after
 /// it was due nothing of it runs, nothing of it connected, and no list knows it.
 #[tokio::test]
-async fn what_is_taken_out_is_not_restarted() {
+async fn deregistered_server_is_not_restarted() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     let mut owner = operator(&kernel).await;

@@ -65,7 +65,7 @@ async fn tool(agent: &mut Agent) -> String {
 /// MGP-227: what judged code leaves where Python looks for modules is not run at its next start, and neither its
 /// program nor what lies beside that is its to write.
 #[tokio::test]
-async fn what_judged_code_has_written_never_runs() {
+async fn files_written_by_validated_code_are_not_run() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     // It does not flush: that is what the variable is for.
@@ -121,7 +121,7 @@ async fn what_judged_code_has_written_never_runs() {
 /// MGP-224: the document's own example (§15.4) names a program by its path: it is told what to send
 /// instead, an agent of plain MCP in a text that a model reads.
 #[tokio::test]
-async fn the_documents_example_is_told_what_to_send() {
+async fn registration_by_path_is_rejected_with_the_accepted_form() {
     let kernel = Kernel::start(MAY).await;
     let example = json!({
         "id": "dynamic.custom_tool", "command": "python", "args": ["scripts/mcp_custom.py"],

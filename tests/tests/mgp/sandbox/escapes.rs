@@ -148,7 +148,7 @@ fn looks(path: &str) -> (String, u32, u32, i64) {
 /// MGP-227: a server changes no mode, owner, time or attribute of what it only reads, and of its own files
 /// all of them, as package managers must, wherever the machine can tell the two apart.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_sandboxed_server_only_reads_it_does_not_change_in_any_way() {
+async fn read_only_paths_of_a_sandboxed_server_cannot_be_changed() {
     let code = r#"
 for at in sys.argv[1], sys.argv[2] + "/own":
     open(at, "a" if at == sys.argv[2] + "/own" else "r").close()
@@ -313,7 +313,7 @@ async fn killed(mut scene: Scene, of: Of) -> Duration {
 /// MGP-277: what is taken back is taken back from the life that had it, too, and a server that is taken
 /// out leaves nobody.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permission_taken_back_works_on_in_no_old_life() {
+async fn revoked_permission_ends_for_the_running_server() {
     for of in Of::all() {
         let keys = "stop_grace_ms = 200\npermission_policy = \"auto_approve\"\n";
         let needs = "permissions_required = [\"shell.execute\", \"network.outbound\"]\n";

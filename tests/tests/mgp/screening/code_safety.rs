@@ -11,37 +11,73 @@ fn at(level: &str) -> Value {
     json!({"code_safety": {"level": level, "language": "python"}})
 }
 
-/// MGP-104, MGP-105, MGP-106, MGP-107, MGP-108: each level lets through what it should and no more.
+/// Code, and how many of the levels reject it: 1 is `readonly` alone, 3 all but `unrestricted`.
+const CODES: [(&str, usize); 6] = [
+    ("import subprocess", 3),
+    ("eval('1')", 3),
+    ("import numpy", 2),
+    ("open('x', 'w').write('y')", 1),
+    ("import json", 0),
+    ("print(1 + 1)", 0),
+];
+
+/// This level rejects the codes that more than `rank` levels reject, and no other.
+async fn assert_level(level: &str, rank: usize) {
+    let kernel = kernel(&[tool("run", at(level))], QUIET).await;
+    let mut agent = agent(&kernel).await;
+    for (code, rejecting) in CODES {
+        let answer = agent.call("run", json!({"code": code})).await;
+        let rejected = answer.result()["isError"] == true;
+        assert_eq!(rejected, rejecting > rank, "{code}: {}", answer.frame);
+    }
+}
+
+/// MGP-105.
 #[tokio::test]
-async fn each_level_is_stricter_than_the_one_before() {
-    let levels = ["unrestricted", "standard", "strict", "readonly"];
-    let tools = levels.map(|level| tool(level, at(level)));
+async fn level_unrestricted_rejects_no_code() {
+    assert_level("unrestricted", 3).await;
+}
+
+/// MGP-106.
+#[tokio::test]
+async fn level_standard_rejects_blocked_imports_and_patterns() {
+    assert_level("standard", 2).await;
+}
+
+/// MGP-107: and what is too large.
+#[tokio::test]
+async fn level_strict_rejects_imports_that_are_not_allowed() {
+    assert_level("strict", 1).await;
+    let kernel = kernel(&[tool("run", at("strict"))], QUIET).await;
+    let mut agent = agent(&kernel).await;
+    let large = format!("x = '{}'", "a".repeat(10_000));
+    let answer = agent.call("run", json!({"code": large})).await;
+    assert!(answer.text().contains("too large"), "{}", answer.text());
+}
+
+/// MGP-108.
+#[tokio::test]
+async fn level_readonly_rejects_writes_as_well() {
+    assert_level("readonly", 0).await;
+}
+
+/// MGP-104: the same text is no code at a tool that takes none.
+#[tokio::test]
+async fn code_safety_applies_to_tools_that_accept_code() {
+    let tools = [tool("run", at("standard")), tool("note", json!({}))];
     let kernel = kernel(&tools, QUIET).await;
     let mut agent = agent(&kernel).await;
-    let codes = [
-        ("import subprocess", 0),
-        ("eval('1')", 0),
-        ("import numpy", 1),
-        ("open('x', 'w').write('y')", 2),
-        ("import json", 3),
-        ("print(1 + 1)", 3),
-    ];
-    for (code, loosest) in codes {
-        for (at, level) in levels.iter().enumerate() {
-            let answer = agent.call(level, json!({"code": code})).await;
-            let refused = answer.result()["isError"] == true;
-            assert_eq!(refused, at > loosest, "{level}: {code}: {}", answer.frame);
-        }
-    }
-    let many = format!("x = '{}'", "a".repeat(10_000));
-    let answer = agent.call("strict", json!({"code": many})).await;
-    assert!(answer.text().contains("too large"), "{}", answer.text());
+    let text = "eval('1')";
+    let rejected = agent.call("run", json!({"code": text})).await;
+    assert_eq!(rejected.result()["isError"], true);
+    let noted = agent.call("note", json!({"text": text})).await;
+    assert_ne!(noted.result()["isError"], true, "{}", noted.frame);
 }
 
 /// MGP-109, MGP-110, MGP-111: what a server declares is what its code is held to, and the largest size
 /// is still allowed.
 #[tokio::test]
-async fn a_declaration_is_followed() {
+async fn declared_lists_and_sizes_are_applied() {
     let declared = json!({"code_safety": {
         "level": "strict", "language": "python", "max_code_size_bytes": 20,
         "blocked_imports": ["datetime"], "blocked_patterns": ["open("], "allowed_imports": ["os", "re"],
@@ -76,15 +112,16 @@ async fn a_declaration_is_followed() {
     }
 }
 
-/// MGP-112, MGP-113, MGP-114, MGP-192, MGP-283: all that is wrong is told at once, in the form of §7.4,
-/// as a result where callers read those and as data of an error where they do not.
+/// Code with an allowed import between two violations.
+const BAD_CODE: &str = "import subprocess\nimport json\neval('1')\n";
+
+/// MGP-112, MGP-113: all violations at once, and what would pass.
 #[tokio::test]
-async fn a_rejection_names_everything_that_is_wrong() {
+async fn rejection_lists_every_violation_and_hints() {
     let kernel = kernel(&[tool("run", at("standard"))], QUIET).await;
-    let mut new = agent(&kernel).await;
-    let code = "import subprocess\nimport json\neval('1')\n";
+    let mut agent = agent(&kernel).await;
     for _ in 0..2 {
-        let rejected = new.call("run", json!({"code": code})).await;
+        let rejected = agent.call("run", json!({"code": BAD_CODE})).await;
         assert_eq!(rejected.result()["isError"], true);
         let body: Value = serde_json::from_str(&rejected.text()).expect("the body is JSON");
         assert_eq!(body["status"], "rejected");
@@ -100,21 +137,33 @@ async fn a_rejection_names_everything_that_is_wrong() {
         assert_eq!(body["hints"]["max_code_size_bytes"], 10_000);
         assert!(body["hints"]["allowed_imports"].is_array());
     }
-    let mut old = agent_of(&kernel, "2025-03-26", "{}").await;
-    let rejected = old.call("run", json!({"code": code})).await;
-    assert_eq!(rejected.code(), -32602);
-    assert_eq!(rejected.error()["data"]["status"], "rejected");
-    let mut knows = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
-    let rejected = knows.call("run", json!({"code": code})).await;
+    assert_eq!(reached(&mut agent, "run").await, 0);
+}
+
+/// MGP-192.
+#[tokio::test]
+async fn rejected_code_is_1011_for_an_mgp_client() {
+    let kernel = kernel(&[tool("run", at("standard"))], QUIET).await;
+    let mut agent = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
+    let rejected = agent.call("run", json!({"code": BAD_CODE})).await;
     assert_eq!(rejected.code(), 1011);
     let details = &rejected.error()["data"]["_mgp"]["details"];
     assert_eq!(details["violations"].as_array().unwrap().len(), 2);
-    assert_eq!(reached(&mut new, "run").await, 0);
+}
+
+/// MGP-283.
+#[tokio::test]
+async fn rejected_code_is_invalid_params_for_an_older_plain_client() {
+    let kernel = kernel(&[tool("run", at("standard"))], QUIET).await;
+    let mut agent = agent_of(&kernel, "2025-03-26", "{}").await;
+    let rejected = agent.call("run", json!({"code": BAD_CODE})).await;
+    assert_eq!(rejected.code(), -32602);
+    assert_eq!(rejected.error()["data"]["status"], "rejected");
 }
 
 /// MGP-227: the code of a sandboxed server is judged strictly, whatever it declares or does not.
 #[tokio::test]
-async fn a_sandboxed_servers_code_is_judged_strictly() {
+async fn code_of_a_sandboxed_server_is_validated_strictly() {
     let silent = json!({"name": "silent", "inputSchema": {
         "type": "object", "properties": {"body": {"type": "string", "format": "code"}}
     }});
@@ -136,7 +185,7 @@ async fn a_sandboxed_servers_code_is_judged_strictly() {
 /// MGP-107, MGP-112: strict finds ways around the lists that are written out, and each refusal says what
 /// would pass.
 #[tokio::test]
-async fn strict_names_the_way_around_and_what_would_pass() {
+async fn strict_reports_evasions_and_what_would_pass() {
     let kernel = kernel(
         &[tool("run", at("strict")), tool("loose", at("standard"))],
         QUIET,

@@ -35,47 +35,60 @@ async fn question(kernel: &Kernel) -> Value {
     pending(kernel).await.remove(0)
 }
 
-/// MGP-054, MGP-055, MGP-056, MGP-057: only dangerous tools and those that want it are asked about, in
-/// both eras of callers; a yes is for one call.
-#[tokio::test]
-async fn the_caller_is_asked_about_dangerous_calls() {
+/// A call of each of these tools, in either version, asks its caller so many times; the messages of it.
+async fn assert_confirmed(calls: &[(&str, usize)]) -> Vec<String> {
     let kernel = kernel(&tools(), "[servers.mgp]\ntrust_level = \"trusted\"\n").await;
+    let mut messages = Vec::new();
     for version in [NEWEST, MODERN] {
         let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
-        client.answers(
-            "elicitation/create",
-            json!({"action": "accept", "content": {}}),
-        );
-        for name in ["harmless", "usual"] {
-            assert_eq!(
-                client.call(name, json!({"a": 1})).await.text(),
-                r#"{"a":1}"#
-            );
+        let accept = json!({"action": "accept", "content": {}});
+        client.answers("elicitation/create", accept);
+        for (name, count) in calls {
+            let answer = client.call(name, json!({"a": 1})).await;
+            assert_eq!(answer.text(), r#"{"a":1}"#);
+            assert_eq!(client.asked().len(), *count, "{version} {name}");
         }
-        assert!(client.asked().is_empty());
-        for (count, name) in [(1, "blast"), (2, "sure"), (3, "blast")] {
-            assert_eq!(
-                client.call(name, json!({"a": 1})).await.text(),
-                r#"{"a":1}"#
-            );
-            assert_eq!(client.asked().len(), count, "{version}");
-        }
-        let message = client.asked()[0]["params"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        assert!(
-            message.contains("it:blast") && message.contains(r#"{"a":1}"#),
-            "{message}"
-        );
+        let asked = client.asked().iter();
+        messages.extend(asked.map(|asked| asked["params"]["message"].to_string()));
         client.close().await;
     }
+    messages
+}
+
+/// MGP-055.
+#[tokio::test]
+async fn safe_tool_is_called_without_confirmation() {
+    assert_confirmed(&[("harmless", 0)]).await;
+}
+
+/// MGP-056: see `operator_configures_which_calls_are_confirmed`.
+#[tokio::test]
+async fn moderate_tool_is_called_without_confirmation_by_default() {
+    assert_confirmed(&[("usual", 0)]).await;
+}
+
+/// MGP-057: each call, with its tool and its arguments.
+#[tokio::test]
+async fn dangerous_call_is_confirmed_by_its_caller() {
+    let messages = assert_confirmed(&[("blast", 1), ("blast", 2)]).await;
+    for message in messages {
+        assert!(
+            message.contains("it:blast") && message.contains(r#"{\"a\":1}"#),
+            "{message}"
+        );
+    }
+}
+
+/// MGP-054.
+#[tokio::test]
+async fn tool_that_requires_confirmation_is_confirmed_whatever_its_risk() {
+    assert_confirmed(&[("sure", 1)]).await;
 }
 
 /// MGP-243, MGP-057: a tool that is called through the kernel's own is asked about as any other, and goes
 /// on after the answer, in both eras of callers.
 #[tokio::test]
-async fn a_tool_that_was_found_is_asked_about_too() {
+async fn dangerous_tool_called_through_discovery_is_confirmed() {
     let kernel = kernel(&tools(), "[servers.mgp]\ntrust_level = \"trusted\"\n").await;
     for version in [NEWEST, MODERN] {
         let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
@@ -122,7 +135,7 @@ async fn a_no_is_a_no() {
 /// MGP-005, MGP-057, A-32: where the caller cannot be asked, the operator is; also in the words of
 /// older versions a denied call is an error.
 #[tokio::test]
-async fn the_operator_is_asked_for_callers_that_cannot_be() {
+async fn call_of_a_client_without_elicitation_is_confirmed_by_the_operator() {
     let kernel = kernel(&tools(), "").await;
     let mut agent = agent_of(&kernel, "2025-03-26", "{}").await;
     let call = json!({"name": "blast", "arguments": {"what": "all"}});
@@ -176,7 +189,7 @@ async fn silence_is_no_yes() {
 
 /// A question does not outlive the call it is about.
 #[tokio::test]
-async fn nothing_waits_for_a_caller_that_has_gone() {
+async fn pending_confirmation_ends_with_its_call() {
     let kernel = kernel(&tools(), "").await;
     let mut agent = agent(&kernel).await;
     let id = agent
@@ -241,7 +254,7 @@ async fn a_yes_does_not_reach_a_tool_that_changed() {
 /// MGP-056: the operator can want a yes for moderate tools, none at all for a server, and sets the risk
 /// of a tool by hand.
 #[tokio::test]
-async fn the_operator_says_what_is_asked_about() {
+async fn operator_configures_which_calls_are_confirmed() {
     let careful = kernel(
         &tools(),
         "[confirmation]\nmoderate = true\noperator_queue = false\n",

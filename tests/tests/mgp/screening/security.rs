@@ -22,7 +22,7 @@ fn named<'a>(tools: &'a [Value], name: &str) -> &'a Value {
 /// MGP-047, MGP-051, MGP-053: the server's own object goes through as it is; beside it, who negotiated
 /// tool security reads the kernel's level, and nobody else does.
 #[tokio::test]
-async fn a_tools_security_is_relayed_and_the_kernels_level_stands_beside_it() {
+async fn security_of_a_tool_is_relayed_beside_the_kernels_risk_level() {
     let said = json!({
         "risk_level": "safe", "side_effects": ["filesystem", "x-own"], "reversible": true,
         "permissions_required": ["shell.execute"], "x-more": {"n": 1.50},

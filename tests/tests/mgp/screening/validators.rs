@@ -1,5 +1,6 @@
 //! Arguments are looked at before a call leaves the kernel (MGP §4.5, §8.2).
 
+use mgp_tests::harness::Kernel;
 use mgp_tests::harness::mgp::speaks_mgp;
 use serde_json::{Value, json};
 
@@ -8,26 +9,30 @@ use crate::scene::made::{NEWEST, agent, agent_of, kernel, reached, tool};
 const ATTACKS: &str = include_str!("../../../../kernel/screening/tests/validators/attacks.txt");
 const HARMLESS: &str = include_str!("../../../../kernel/screening/tests/validators/harmless.txt");
 
-/// Every so many lines of the corpus go through a kernel; all of them are judged in the engine's test.
+/// Every so many lines of the corpus go through a kernel; all of them are in the engine's test.
 const SAMPLE: usize = 7;
 
-fn lines(corpus: &str) -> impl Iterator<Item = (String, String, Value)> {
+fn lines<'a>(
+    corpus: &'a str,
+    validator: &'a str,
+) -> impl Iterator<Item = (String, String, Value)> + 'a {
     let lines = corpus
         .lines()
         .filter(|l| !l.is_empty() && !l.starts_with('#'));
-    lines.step_by(SAMPLE).map(|line| {
+    let lines = lines.step_by(SAMPLE).map(|line| {
         let Value::Array(line) = serde_json::from_str(line).expect("a line is JSON") else {
             panic!("a line is a list");
         };
         let text = |at: usize| line[at].as_str().expect("a name").to_owned();
         (text(0), text(1), line[2].clone())
-    })
+    });
+    lines.filter(move |(of, ..)| of == validator)
 }
 
-/// A name for each validator and tool name of the corpus, since what a tool is called counts.
-fn shelf() -> Vec<Value> {
+/// A tool for each validator and tool name of the corpus, since what a tool is called counts.
+fn corpus_tools(validator: &str) -> Vec<Value> {
     let mut tools: Vec<Value> = Vec::new();
-    for (validator, name, _) in lines(ATTACKS).chain(lines(HARMLESS)) {
+    for (validator, name, _) in lines(ATTACKS, validator).chain(lines(HARMLESS, validator)) {
         let name = format!("{name}_{validator}");
         if tools.iter().all(|tool| tool["name"] != *name) {
             tools.push(tool(&name, json!({"validator": validator})));
@@ -36,57 +41,93 @@ fn shelf() -> Vec<Value> {
     tools
 }
 
-/// MGP-006, MGP-058, MGP-059, MGP-060, MGP-063: a sample of the corpus through a real kernel: no attack
-/// reaches the server, which checks nothing itself, and look-alikes do.
-#[tokio::test]
-async fn attacks_do_not_leave_the_kernel_and_look_alikes_do() {
+/// A sample of the corpus through a real kernel: no attack reaches the server, which checks nothing itself, and at most
+/// one look-alike does not.
+async fn assert_corpus(validator: &str) {
     let more = "[servers.mgp]\nroots = [\"/srv/project\"]\n[confirmation]\nenabled = false\n";
-    let kernel = kernel(&shelf(), more).await;
+    let kernel = kernel(&corpus_tools(validator), more).await;
     let mut agent = agent(&kernel).await;
-    let (mut attacks, mut missed) = (0, Vec::new());
-    for (validator, name, arguments) in lines(ATTACKS) {
-        let answer = agent
-            .call(&format!("{name}_{validator}"), arguments.clone())
-            .await;
+    let mut attacks = 0;
+    for (_, name, arguments) in lines(ATTACKS, validator) {
+        let tool = format!("{name}_{validator}");
+        let answer = agent.call(&tool, arguments.clone()).await;
         attacks += 1;
-        if answer.is_error() || answer.result()["isError"] != true {
-            missed.push((validator, name, arguments));
-        }
+        let blocked = !answer.is_error() && answer.result()["isError"] == true;
+        assert!(blocked, "{tool} {arguments}: {}", answer.frame);
     }
-    let (mut harmless, mut alarms) = (0, Vec::new());
-    for (validator, name, arguments) in lines(HARMLESS) {
-        let answer = agent
-            .call(&format!("{name}_{validator}"), arguments.clone())
-            .await;
-        harmless += 1;
+    assert!(attacks > 0);
+    for tool in corpus_tools(validator) {
+        let name = tool["name"].as_str().unwrap();
+        assert_eq!(reached(&mut agent, name).await, 0, "{name}");
+    }
+    let mut alarms = Vec::new();
+    for (_, name, arguments) in lines(HARMLESS, validator) {
+        let answer = agent.call(&format!("{name}_{validator}"), arguments).await;
         if answer.is_error() || answer.result()["isError"] == true {
-            alarms.push((validator, name, answer.frame));
+            alarms.push(answer.frame);
         }
     }
-    println!(
-        "{attacks} attacks, {} missed; {harmless} harmless, {} false alarms",
-        missed.len(),
-        alarms.len()
-    );
-    assert!(missed.is_empty(), "{missed:?}");
     assert!(alarms.len() <= 1, "{alarms:?}");
 }
 
-/// MGP-058, MGP-063, MGP-065, MGP-191, MGP-283: the server never hears of a blocked call, and its
-/// caller learns what is wrong in words it can read.
+/// MGP-058.
 #[tokio::test]
-async fn a_blocked_call_says_why_and_does_not_arrive() {
-    let kernel = kernel(&[tool("make", json!({"validator": "sandbox"}))], "").await;
-    let mut new = agent(&kernel).await;
-    let blocked = new.call("make", json!({"command": "rm -rf /"})).await;
+async fn sandbox_blocks_attacks_and_passes_look_alikes() {
+    assert_corpus("sandbox").await;
+}
+
+/// MGP-059.
+#[tokio::test]
+async fn readonly_blocks_attacks_and_passes_look_alikes() {
+    assert_corpus("readonly").await;
+}
+
+/// MGP-060.
+#[tokio::test]
+async fn network_restricted_blocks_attacks_and_passes_look_alikes() {
+    assert_corpus("network_restricted").await;
+}
+
+/// A tool that its validator keeps from dangerous commands.
+async fn sandboxed_tool() -> Kernel {
+    kernel(&[tool("make", json!({"validator": "sandbox"}))], "").await
+}
+
+/// MGP-006, MGP-063: whatever the server checks itself.
+#[tokio::test]
+async fn blocked_call_does_not_reach_the_server() {
+    let kernel = sandboxed_tool().await;
+    let mut agent = agent(&kernel).await;
+    let blocked = agent.call("make", json!({"command": "rm -rf /"})).await;
     assert_eq!(blocked.result()["isError"], true);
-    assert!(
-        blocked.text().contains("validator sandbox"),
-        "{}",
-        blocked.text()
-    );
-    let mut old = agent_of(&kernel, "2025-03-26", "{}").await;
-    let blocked = old.call("make", json!({"command": "ls; rm -rf ~"})).await;
+    assert_eq!(reached(&mut agent, "make").await, 0);
+    let fine = agent.call("make", json!({"command": "ls src"})).await;
+    assert_eq!(fine.text(), r#"{"command":"ls src"}"#);
+    assert_eq!(reached(&mut agent, "make").await, 1);
+}
+
+/// MGP-191.
+#[tokio::test]
+async fn blocked_call_is_1010_for_an_mgp_client() {
+    let kernel = sandboxed_tool().await;
+    let mut agent = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
+    let blocked = agent.call("make", json!({"command": "rm -rf /"})).await;
+    assert_eq!(blocked.code(), 1010);
+    let mgp = &blocked.error()["data"]["_mgp"];
+    assert_eq!(mgp["retryable"], false);
+    assert_eq!(mgp["details"]["validator"], "sandbox");
+}
+
+/// MGP-283: a result where models read those, data of an error where they do not.
+#[tokio::test]
+async fn blocked_call_is_explained_to_a_plain_client() {
+    let kernel = sandboxed_tool().await;
+    let mut newer = agent(&kernel).await;
+    let blocked = newer.call("make", json!({"command": "rm -rf /"})).await;
+    let text = blocked.text();
+    assert!(text.contains("validator sandbox"), "{text}");
+    let mut older = agent_of(&kernel, "2025-03-26", "{}").await;
+    let blocked = older.call("make", json!({"command": "ls; rm -rf ~"})).await;
     assert_eq!(blocked.code(), -32602);
     let data = &blocked.error()["data"];
     assert_eq!(
@@ -95,21 +136,11 @@ async fn a_blocked_call_says_why_and_does_not_arrive() {
     );
     assert!(data["rule"].is_string() && data["hint"].is_string());
     assert!(data.get("_mgp").is_none());
-    let mut knows = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
-    let blocked = knows.call("make", json!({"command": "rm -rf /"})).await;
-    assert_eq!(blocked.code(), 1010);
-    let told = &blocked.error()["data"]["_mgp"];
-    assert_eq!(told["retryable"], false);
-    assert_eq!(told["details"]["validator"], "sandbox");
-    assert_eq!(reached(&mut new, "make").await, 0);
-    let fine = new.call("make", json!({"command": "ls src"})).await;
-    assert_eq!(fine.text(), r#"{"command":"ls src"}"#);
-    assert_eq!(reached(&mut new, "make").await, 1);
 }
 
 /// MGP-062: with `none` a dangerous text is forwarded; also what a validator blocks elsewhere.
 #[tokio::test]
-async fn none_looks_at_nothing() {
+async fn validator_none_passes_every_argument() {
     let more = "[confirmation]\nenabled = false\n";
     let kernel = kernel(
         &[tool("execute_command", json!({"validator": "none"}))],
@@ -124,7 +155,7 @@ async fn none_looks_at_nothing() {
 
 /// MGP-064, A-22: a validator nobody knows closes the door, and the operator is told.
 #[tokio::test]
-async fn an_unknown_validator_fails_closed() {
+async fn unknown_validator_blocks_and_is_reported_to_the_operator() {
     let more = "[confirmation]\nenabled = false\n";
     let kernel = kernel(
         &[tool(
@@ -150,7 +181,7 @@ async fn an_unknown_validator_fails_closed() {
 /// MGP-272: a plain MCP server's tools are held to what their names suggest, unless the operator says
 /// otherwise.
 #[tokio::test]
-async fn tools_of_plain_servers_are_known_by_their_names() {
+async fn tools_of_plain_servers_get_validators_by_their_names() {
     let bare = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let tools = [
         bare("execute_command"),
@@ -179,7 +210,7 @@ async fn tools_of_plain_servers_are_known_by_their_names() {
 
 /// A long text is judged as a short one is, and does not hold up who comes after.
 #[tokio::test]
-async fn long_arguments_are_judged_too() {
+async fn long_arguments_are_validated() {
     let security = json!({"validator": ["sandbox", "network_restricted"]});
     let kernel = kernel(&[tool("note", security)], "").await;
     let mut agent = agent(&kernel).await;

@@ -22,7 +22,7 @@ async fn streamed(client: &mut Client) -> Value {
 /// MGP-163, MGP-164, A-34: the server is asked under its own id and says what there was; the call itself is
 /// answered once, as cancelled.
 #[tokio::test]
-async fn a_stream_is_cancelled_with_what_there_was() {
+async fn cancelled_stream_returns_its_partial_result() {
     for era in ["legacy", "modern"] {
         let kernel = streaming(era, &[]).await;
         for version in ERAS {
@@ -47,7 +47,7 @@ async fn a_stream_is_cancelled_with_what_there_was() {
 
 /// MGP-163: the server reads the id of its own request, and the client's reason.
 #[tokio::test]
-async fn the_server_is_asked_under_its_own_id() {
+async fn stream_cancel_reaches_the_server_under_its_own_request_id() {
     let kernel = streaming("legacy", &[]).await;
     let mut client = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let id = streamed(&mut client).await;
@@ -127,7 +127,7 @@ async fn a_plain_server_reads_a_cancellation_of_mcp() {
 /// MGP-165, A-25: what is over, unknown, another's or an id that only looks the same is not cancelled; what
 /// is no id is said so.
 #[tokio::test]
-async fn what_is_not_ones_own_is_not_cancelled() {
+async fn stream_cancel_of_an_unknown_or_foreign_request_changes_nothing() {
     let kernel = streaming("legacy", &[]).await;
     let mut owner = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let mut other = of_kind(&kernel, Door::Socket, ERAS[0], true).await;

@@ -31,7 +31,7 @@ async fn chunks_are_put_in_order_and_come_once() {
 /// Later drafts, 12.9: the server is asked for a chunk that is missing; when it does not come, the others
 /// go on, and their index shows the gap.
 #[tokio::test]
-async fn a_missing_chunk_is_asked_for_and_then_left_out() {
+async fn missing_chunk_is_requested_and_then_skipped() {
     let kernel = streaming("legacy", &[]).await;
     let mut client = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let steps = json!([{"chunk": 0}, {"chunk": 2}, {"until": "gap"}, {"chunk": 1}, {"chunk": 5}, {"ms": 600}, {"chunk": 6}]);
@@ -45,7 +45,7 @@ async fn a_missing_chunk_is_asked_for_and_then_left_out() {
 /// A chunk of another's call, of none, of an own call that did not ask, and after the answer reach nobody,
 /// and are counted.
 #[tokio::test]
-async fn chunks_of_other_calls_reach_nobody() {
+async fn chunks_of_other_calls_are_dropped() {
     let kernel = streaming("legacy", &[]).await;
     let mut victim = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let quiet = json!({"name": "it:stream", "arguments": {"steps": [{"ms": 1000}, {"chunk": 0, "text": "own"}], "unasked": true}});
@@ -84,7 +84,7 @@ async fn calls_with_ids(client: &mut mgp_tests::harness::Client) -> Vec<Value> {
 /// A flood for a reader that does not read: others are served meanwhile, the server is told to pause,
 /// and the result is whole.
 #[tokio::test]
-async fn a_flood_for_a_sleeping_reader_holds_up_nobody() {
+async fn flood_of_chunks_for_a_slow_reader_delays_no_other_call() {
     let kernel = streaming("legacy", &[]).await;
     let mut sleeping = mgp_tests::harness::HttpClient::new(kernel.url());
     let capabilities = mgp_tests::harness::mgp::speaks_mgp(ERAS[0]);

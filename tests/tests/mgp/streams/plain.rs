@@ -78,7 +78,7 @@ async fn progress_of_a_plain_server_streams_to_a_client_of_mgp() {
 
 /// A client that did not ask gives the server no reason to report, and hears of nothing.
 #[tokio::test]
-async fn who_did_not_ask_is_told_of_no_progress() {
+async fn client_without_a_progress_token_gets_no_progress() {
     let kernel = kernel_with("", &["--era", "legacy"]).await;
     let mut client = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let steps = json!([{"report": 1, "total": 4}]);

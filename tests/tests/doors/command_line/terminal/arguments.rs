@@ -34,7 +34,7 @@ pub(super) fn typed(kernel: &Kernel, args: &[&str]) -> Terminal {
 /// What is missing is asked for by its schema, one after the other: a default is taken with Enter, what
 /// does not fit is asked again, and what is not needed is not asked for.
 #[tokio::test]
-async fn missing_arguments_are_asked_for_at_a_terminal() {
+async fn missing_arguments_are_prompted_for_at_a_terminal() {
     let kernel = kernel().await;
     let mut terminal = typed(&kernel, &["tools", "call", "it:open"]);
     terminal.shows("file: ").await;
@@ -59,7 +59,7 @@ async fn missing_arguments_are_asked_for_at_a_terminal() {
 
 /// What was typed on the line is not asked for; Ctrl-C calls nothing.
 #[tokio::test]
-async fn only_what_is_missing_is_asked_for_and_ctrl_c_calls_nothing() {
+async fn only_missing_arguments_are_prompted_for_and_ctrl_c_cancels() {
     let kernel = kernel().await;
     let mut terminal = typed(&kernel, &["tools", "call", "it:open", "path=x", "size=1"]);
     terminal.shows("mode (1 read, 2 write) [read]: ").await;
@@ -79,7 +79,7 @@ async fn only_what_is_missing_is_asked_for_and_ctrl_c_calls_nothing() {
 /// With `--json`, with one object, and without a terminal nothing is asked: the schema's own words say what
 /// is missing.
 #[tokio::test]
-async fn a_program_is_asked_nothing() {
+async fn arguments_are_not_prompted_for_without_a_terminal() {
     let kernel = kernel().await;
     let without = kernel.mgp(&["tools", "call", "it:open"]).await;
     let said = String::from_utf8_lossy(&without.stderr);

@@ -109,7 +109,7 @@ async fn bash_offers_commands_and_names() {
 
 /// A name is offered so written that bash takes it for one word; one that no terminal shows is not offered.
 #[tokio::test]
-async fn a_name_is_a_word_to_bash_whatever_is_in_it() {
+async fn completed_name_is_quoted_as_one_word_of_bash() {
     let kernel = kernel().await;
     let offered = bash(&kernel, "mgp tools call it:run").await;
     let want = [

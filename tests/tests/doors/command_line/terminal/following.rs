@@ -6,7 +6,7 @@ use super::arguments::typed;
 
 /// One Ctrl-C ends what is followed, also while nothing is asked.
 #[tokio::test]
-async fn one_ctrl_c_ends_what_is_followed() {
+async fn one_ctrl_c_ends_a_followed_output() {
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
     for followed in [&["audit", "tail", "-f"][..], &["top", "--json"]] {

@@ -118,7 +118,7 @@ async fn leaves(kernel: &Kernel, group: &str) -> Vec<String> {
 /// Every command is walked, or named as one that is not: whatever a server says, in names, titles, descriptions, types,
 /// errors or on stderr, drives no terminal, hides nothing, and forges no line.
 #[tokio::test]
-async fn nothing_that_a_server_says_drives_a_terminal_or_forges_a_line() {
+async fn text_of_a_server_neither_controls_the_terminal_nor_forges_a_line() {
     let tool = json!({
         "name": "said", "title": HOSTILE, "description": HOSTILE,
         "inputSchema": {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},

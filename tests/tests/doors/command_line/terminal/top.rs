@@ -132,7 +132,7 @@ fn screen(bytes: &str, columns: u16, rows: u16) -> Vec<String> {
 /// Servers and calls are seen while they happen, a question is answered with two keys, a kernel that is away is told in
 /// place and found again; `q` leaves, and the terminal is as it was.
 #[tokio::test]
-async fn what_happens_is_seen_and_answered_in_a_terminal() {
+async fn top_shows_activity_and_answers_pending_entries() {
     let kernel = kernel().await;
     let mut top = ShownTop::start(&kernel, 110, 30);
     top.shows(&["  it", "connected", " 0"]).await;

@@ -26,7 +26,7 @@ const WANTED: [&str; 12] = [
 /// Decision 0068: an agent is followed at all doors and in all eras: what it asks and is answered, what it is told
 /// and asked. What another agent says is not shown.
 #[tokio::test]
-async fn an_agent_is_followed_at_every_door() {
+async fn trace_follows_an_agent_at_every_endpoint() {
     let entry = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("[lite]\nenabled = true\n{entry}")).await;
     kernel.connected(&["it"]).await;

@@ -37,7 +37,7 @@ async fn may_follow(socket: &Path) -> bool {
 /// Decision 0068: who follows and does not read holds up nobody. What did not fit is counted and told in its place,
 /// and what comes after that is shown again. A fifth one is refused, and who leaves makes room.
 #[tokio::test]
-async fn a_reader_that_does_not_read_misses_messages_and_nobody_waits() {
+async fn slow_trace_reader_misses_messages_and_delays_nobody() {
     let kernel = scene::kernel().await;
     let mut slow = follows(&kernel.socket()).await;
     let mut more = Vec::new();

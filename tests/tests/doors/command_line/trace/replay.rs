@@ -168,7 +168,7 @@ async fn progress_is_compared(file: &Path, replay: impl AsyncFn(&[&str]) -> Outp
 /// Decision 0068: calls that may destroy something, as do those of tools that do not say, are shown and made when
 /// somebody agrees; what is no recording, and one of an agent, is not played; and nobody but the operator plays.
 #[tokio::test]
-async fn what_is_not_played_unasked() {
+async fn replay_of_destructive_calls_needs_confirmation() {
     let fixture = Program::fixture(&["--tool", DESTROYER, "--tool", SILENT, "--tool", READER]);
     let kernel = Kernel::start(&fixture.entry("it")).await;
     kernel.connected(&["it"]).await;

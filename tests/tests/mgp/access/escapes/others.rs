@@ -11,7 +11,7 @@ const KNOWS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// MGP-083: whatever a call says of itself, it is its caller's, and is written down as that.
 #[tokio::test]
-async fn a_call_is_its_callers_whatever_it_says() {
+async fn identity_in_the_body_of_a_call_is_ignored() {
     let mut scene = Scene::new().await;
     let url = scene.kernel.url().to_owned();
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -46,7 +46,7 @@ async fn a_call_is_its_callers_whatever_it_says() {
 
 /// MGP-035: what waits for the operator is for an agent no resource at all.
 #[tokio::test]
-async fn what_waits_for_the_operator_is_read_and_followed_by_nobody_else() {
+async fn pending_entries_are_no_resource_of_agents() {
     let mut scene = Scene::new().await;
     let nowhere = "mgp://kernel/nosuch";
     for speech in SPEECHES {
@@ -143,7 +143,7 @@ async fn a_task_of_another_is_not_followed() {
 /// MGP-080: the line door is no other way: who comes in as an agent is that agent, though the owner's
 /// own program brought it in.
 #[tokio::test]
-async fn who_speaks_as_an_agent_over_a_line_can_do_no_more_than_it() {
+async fn agent_over_stdio_has_the_permissions_of_that_agent_alone() {
     for rules in RULES {
         no_line_leads_to_it(Scene::under(rules).await).await;
     }

@@ -145,7 +145,7 @@ async fn is_let_in(client: &HttpClient) -> bool {
 /// Without certificates of clients, TLS changes who can listen and nothing else: the same token opens,
 /// and the command line and `mgp stdio` go on by the socket.
 #[tokio::test]
-async fn a_door_behind_tls_wants_the_same_token() {
+async fn tls_endpoint_needs_the_same_token() {
     let papers = Papers::new();
     let kernel = papers.kernel("", "").await;
     assert!(kernel.url().starts_with("https://"), "{}", kernel.url());
@@ -291,7 +291,7 @@ async fn the_session_of_another_certificate_is_unknown() {
 /// One who speaks in the clear is told to speak TLS, one who speaks nonsense is closed, and both
 /// without harm to others.
 #[tokio::test]
-async fn a_client_in_the_clear_is_told_to_speak_tls() {
+async fn plain_http_at_a_tls_endpoint_is_rejected_with_a_hint() {
     let papers = Papers::new();
     let kernel = papers.mutual("").await;
     let at = kernel.url()["https://".len()..].trim_end_matches("/mcp");
@@ -322,7 +322,7 @@ async fn a_client_in_the_clear_is_told_to_speak_tls() {
 
 /// MCP-080: TLS excuses nobody from naming a host and an origin of ours.
 #[tokio::test]
-async fn hosts_and_origins_are_judged_behind_tls_too() {
+async fn hosts_and_origins_are_validated_behind_tls() {
     let papers = Papers::new();
     let tls = format!("client_ca = {:?}", papers.path("ca.pem"));
     let http = "allowed_hosts = [\"gateway.example\"]\nallowed_origins = [\"https://app.example\"]";
@@ -347,7 +347,7 @@ async fn hosts_and_origins_are_judged_behind_tls_too() {
 /// New files are taken up for the connections to come; those that are there stay. Files that are of no
 /// use change nothing, and are told.
 #[tokio::test]
-async fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
+async fn changed_certificates_are_reloaded_and_invalid_ones_are_not() {
     let papers = Papers::new();
     let mut kernel = papers.mutual("").await;
     let mut before = papers.agent(kernel.url(), "alice");
@@ -400,7 +400,7 @@ async fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
 /// MCP-082: beyond loopback there is no door without TLS, and none without asking who it is. Nothing
 /// is bound here: the configuration is refused.
 #[tokio::test]
-async fn a_door_beyond_loopback_wants_tls() {
+async fn endpoint_beyond_loopback_needs_tls() {
     let papers = Papers::new();
     let (cert, key) = (papers.path("cert.pem"), papers.path("key.pem"));
     let tls = format!("[http.tls]\ncert = {cert:?}\nkey = {key:?}\n");

@@ -211,7 +211,7 @@ async fn a_client_without_a_token_finds_out_where_to_get_one() {
 /// MGP-190: what is no good token opens nothing: another audience, another issuer, no signature, one
 /// made from the public key, an expired one, an unknown key, no scope.
 #[tokio::test]
-async fn only_a_good_token_opens_the_door() {
+async fn only_a_valid_access_token_is_accepted() {
     let issuer = Issuer::start().await;
     let kernel = kernel(&issuer, "").await;
     let url = kernel.url();
@@ -333,7 +333,7 @@ async fn a_key_signs_in_the_way_of_its_kind() {
 
 /// RFC 8707: a token for one server opens that server and nothing else; one for everything opens each.
 #[tokio::test]
-async fn a_token_opens_what_it_was_made_for() {
+async fn access_token_is_valid_for_its_audience_alone() {
     let issuer = Issuer::start().await;
     let kernel = kernel(&issuer, "audience = [\"api://door\"]").await;
     let (all, one) = (kernel.url().to_owned(), kernel.server_url("it"));
@@ -382,7 +382,7 @@ async fn the_subject_is_the_agent() {
 /// Keys are fetched once and held while the issuer is away; a key that nobody knows does not make the
 /// kernel ask again and again.
 #[tokio::test]
-async fn keys_are_held_and_the_issuer_is_not_pestered() {
+async fn signing_keys_are_cached_and_fetched_at_a_limited_rate() {
     let issuer = Issuer::start().await;
     let kernel = kernel(&issuer, "").await;
     let url = kernel.url();

@@ -43,7 +43,7 @@ fn stdio(program: &Path, socket: &Path, uid: u32, request: &str) -> String {
 /// any the socket is the owner's alone. Only root can be several users: as anybody else this shows no
 /// more than the last.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_named_users_are_let_in_and_are_agents() {
+async fn only_configured_users_connect_and_are_agents() {
     let root = nix::unistd::geteuid().is_root();
     let entry = Program::fixture(&[]).entry("it");
     let http = "[http]\nenabled = true\nlisten = \"127.0.0.1:0\"\n";

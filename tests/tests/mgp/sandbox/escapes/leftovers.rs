@@ -69,7 +69,7 @@ for name, to in ("keys", sys.argv[2]), ("kernels", sys.argv[3]), ("cwd", sys.arg
 /// overflow the stack of a removal that descends; more would cost the sandbox minutes, which looks at every
 /// folder above each new one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_nested_without_end_is_gone_at_its_next_start() {
+async fn deeply_nested_folders_of_a_server_are_removed_at_its_next_start() {
     let code = r#"
 os.chdir(sys.argv[1])
 for n in range(17000):
