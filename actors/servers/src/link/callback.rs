@@ -1,4 +1,4 @@
-//! Questions of a server (sampling, elicitation, roots), passed to the client whose call caused them.
+//! Callbacks of a server (sampling, elicitation, roots), forwarded to the client whose call caused them.
 
 mod attribution;
 mod consent;
@@ -34,14 +34,14 @@ pub(super) use self::mgp_callbacks::{MAX_RESPONSES, MgpCallbacks};
 pub(super) use self::open_callbacks::{MAX_CALLBACKS, OpenCallbacks};
 pub(super) use self::url_elicitations::UrlElicitations;
 
-/// How long a question may wait until its call is known.
+/// How long a callback may wait until its call is identified.
 pub(crate) const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a suspended call keeps others from being asked, where it may be the one that asks: half the time
-/// after which many clients give up.
+/// How long a suspended call, which may be the origin of a callback, blocks other clients: half the time after
+/// which many clients give up.
 pub(crate) const SUSPENSION_HOLD: Duration = Duration::from_secs(15);
 
-/// An error answer that no client was asked for.
+/// An error answer that the kernel gives in place of a client.
 pub(crate) fn rejection(code: i64, message: &str) -> CallbackResult {
     let error = ErrorObject::new(code, message);
     Err(serde_json::to_vec(&error)
@@ -49,7 +49,7 @@ pub(crate) fn rejection(code: i64, message: &str) -> CallbackResult {
         .into())
 }
 
-/// The answer when no client's call caused the question.
+/// The answer to a callback that no client's call caused.
 pub(crate) fn no_call_rejection() -> CallbackResult {
     rejection(
         METHOD_NOT_FOUND,
@@ -57,7 +57,7 @@ pub(crate) fn no_call_rejection() -> CallbackResult {
     )
 }
 
-/// The answer when the question names a call that has ended or never was.
+/// The answer to a callback that names an ended or unknown call.
 pub(crate) fn call_ended_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
@@ -65,7 +65,7 @@ pub(crate) fn call_ended_rejection() -> CallbackResult {
     )
 }
 
-/// The answer when the question must name its call and does not.
+/// The answer to a callback that must name its call and does not.
 pub(crate) fn missing_call_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
@@ -81,7 +81,7 @@ pub(crate) fn empty_roots() -> CallbackResult {
     Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
 }
 
-/// The answer when calls of several clients are under way and none ended in time.
+/// The answer when several clients have in-flight calls and none ended in time.
 pub(crate) fn ambiguous_call_rejection() -> CallbackResult {
     rejection(
         INTERNAL_ERROR,
@@ -92,16 +92,16 @@ pub(crate) fn ambiguous_call_rejection() -> CallbackResult {
     )
 }
 
-/// The question of this method; `None` for what no server may ask a client.
+/// The callback of this method; `None` if servers may not send it to clients.
 #[must_use]
 pub(crate) fn callback_for_method(method: &str) -> Option<Callback> {
     server_methods::find_callback(method)
 }
 
-/// Checks that a client may be sent to a URL.
+/// Checks that the client supports URL elicitations.
 ///
 /// # Errors
-/// [`Refusal::MissingCapability`] when it did not declare that.
+/// [`Refusal::MissingCapability`] if it did not declare them.
 pub(crate) fn check_url_support(caller: &Caller, exchange: &InFlightCall) -> Result<(), Refusal> {
     let (asked, params) = (Callback::Elicitation, Some(r#"{"mode":"url"}"#));
     match check_capability(&client_capabilities(caller, exchange), asked, params) {
@@ -112,14 +112,14 @@ pub(crate) fn check_url_support(caller: &Caller, exchange: &InFlightCall) -> Res
     }
 }
 
-/// The capabilities of the client of a call.
+/// The capabilities of a call's client.
 fn client_capabilities(caller: &Caller, exchange: &InFlightCall) -> ClientCapabilities {
     exchange
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities)
 }
 
-/// Asks the client, if it declared the capability.
+/// Sends a callback to the client, if it declared the capability.
 pub(crate) async fn ask_client(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
@@ -172,7 +172,7 @@ pub(crate) async fn ask_client(
     }
 }
 
-/// Sends the progress of the asked client to the server.
+/// A sink that forwards the client's progress to the server.
 pub(crate) fn forward_progress(link: &Arc<Link>) -> EventSink<String> {
     let link = Arc::downgrade(link);
     EventSink::new(move |params: String| {
@@ -182,7 +182,7 @@ pub(crate) fn forward_progress(link: &Arc<Link>) -> EventSink<String> {
     })
 }
 
-/// Asks a client a question of the kernel's own; the caller has checked its capabilities.
+/// Sends a callback of the kernel itself to a client; the caller has checked the client's capabilities.
 pub async fn ask_client_for_kernel(
     caller: &Caller,
     exchange: &InFlightCall,
@@ -207,7 +207,7 @@ pub async fn ask_client_for_kernel(
     }
 }
 
-/// Puts the task that a message belongs to under its reader's name for it (2025-11-25, related-task).
+/// Replaces the task id in a message's `related-task` with the one its reader knows (2025-11-25).
 fn rename_related_task(message: &str, name: &str) -> String {
     let meta = member(message, "_meta").and_then(|meta| member(meta, RELATED_TASK));
     let mut splice = Splice::new(message);
@@ -217,7 +217,7 @@ fn rename_related_task(message: &str, name: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// A modern client's answer, in the words of the legacy server that asked.
+/// Converts a stateless client's answer to the format of the legacy server.
 fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> CallbackResult {
     let (Ok(result), Some(peer)) = (&answer, link.peer_for(ProtocolFamily::Legacy)) else {
         return answer;
@@ -236,7 +236,7 @@ fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> Callba
     }
 }
 
-/// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
+/// Checks that the client declared the capability that a callback needs (CMCP-088, CMCP-090).
 fn check_capability(
     can: &ClientCapabilities,
     asked: Callback,
@@ -264,7 +264,7 @@ fn has_tools(params: Option<&str>) -> bool {
     params.is_some_and(|params| member(params, "tools").is_some())
 }
 
-/// The capabilities a question needs, as a `ClientCapabilities` object.
+/// The capabilities a callback needs, as a `ClientCapabilities` object.
 fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue> {
     let text = match asked {
         Callback::Sampling if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
@@ -278,8 +278,8 @@ fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue>
     RawValue::from_string(text.into()).expect("literals are JSON")
 }
 
-/// In a view of several servers, names the one that asks for the person to see; a form without a schema
-/// gets the empty schema (CMCP-089).
+/// Adds the server's name to the message shown to the person, if the client's view has several servers. A form
+/// without a schema gets an empty one (CMCP-089).
 fn add_server_name(
     server: &ServerId,
     caller: &Caller,
@@ -315,10 +315,10 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
 
-    /// A client that declares with each request what it can is told what it lacks, and its call ends. For an agent with a
-    /// session, here or at another node, the server reads that it cannot be asked, and goes on.
+    /// A stateless client without the capability gets an error, and its call ends. For an agent with a session,
+    /// here or at another node, the server gets the error and continues.
     #[tokio::test]
-    async fn a_server_reads_that_an_agent_with_a_session_cannot_be_asked() {
+    async fn missing_capability_is_reported_to_server_for_clients_with_session() {
         let mut it = ScriptedServer::legacy("{}");
         let nothing = ClientCapabilities::default();
         let (exchange, calling) = it.call_as(1, CallerSession::RemoteSession, nothing);

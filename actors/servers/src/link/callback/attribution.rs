@@ -1,4 +1,4 @@
-//! Whose call a question of a server belongs to, and how its client is asked.
+//! Attributes a callback of a server to a call, and sends it to that call's client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,27 +22,26 @@ use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::in_flight_call::rounds::CallRounds;
 use mgp_callers::request::Caller;
 
-/// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be
-/// asked again at once.
+/// An answer within this time keeps other clients queued: a client that answers without a person may get the
+/// next callback at once.
 const QUICK_ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// Where a question comes from, as far as its server says.
+/// How a server identified the call of a callback.
 #[derive(Debug)]
 pub(in crate::link) enum CallbackSource {
-    /// On the stream of this call.
+    /// It came on the stream of this call.
     Stream(u64),
-    /// From the call that it names.
+    /// It names this call.
     Named(RelatedCall),
-    /// From no call: roots, which the server wants for itself.
+    /// It belongs to no call: roots that the server requests for itself.
     Outside,
-    /// From a call that it must name, and does not.
+    /// It must name its call and does not.
     Unnamed,
-    /// It does not say.
-    Unsaid,
+    /// It does not name a call.
+    Unspecified,
 }
 
-/// What is left of the time that the clients of suspended calls have to themselves; `None` when one of
-/// the calls is not suspended.
+/// The remaining time in which suspended calls block others; `None` if one of the calls is not suspended.
 fn remaining_suspension(calls: &[Arc<InFlightCall>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
         let suspended = call.rounds().and_then(CallRounds::suspended_for)?;
@@ -52,11 +51,11 @@ fn remaining_suspension(calls: &[Arc<InFlightCall>]) -> Option<Duration> {
 }
 
 impl Link {
-    /// Where a question comes from. From the first one in a call that could be anybody's, clients get
-    /// their turns one after the other.
+    /// Determines how a callback identifies its call. The first ambiguous callback makes the server's clients
+    /// run one at a time.
     ///
     /// # Errors
-    /// It names its call, and cannot be understood.
+    /// The callback's reference to its call is malformed.
     pub(in crate::link) fn callback_source(
         &self,
         asked: Callback,
@@ -78,29 +77,31 @@ impl Link {
         if by_call {
             return Ok(CallbackSource::Unnamed);
         }
-        if !matches!(self.resolve_origin(&CallbackSource::Unsaid), Origin::Nobody)
-            && self.call_queue.serialize_calls()
+        if !matches!(
+            self.resolve_origin(&CallbackSource::Unspecified),
+            Origin::NoCall
+        ) && self.call_queue.serialize_calls()
         {
             self.log.push_note(
                 "it asks without saying in which call: from now on its clients get their turns one after \
                  the other; `questions` in its entry can spare them that",
             );
         }
-        Ok(CallbackSource::Unsaid)
+        Ok(CallbackSource::Unspecified)
     }
 
-    /// The call a question comes from, as things stand; modern calls cause none.
+    /// The call a callback belongs to at this moment; stateless calls cause none.
     fn resolve_origin(&self, source: &CallbackSource) -> Origin {
         let legacy = |era| era == ProtocolFamily::Legacy;
         match source {
             CallbackSource::Stream(id) => self.origin_among(Some(*id), legacy, party),
-            CallbackSource::Named(said) => self.find_related_call(said).unwrap_or(Origin::Nobody),
-            CallbackSource::Outside | CallbackSource::Unnamed => Origin::Nobody,
-            CallbackSource::Unsaid => self.origin_among(None, legacy, party),
+            CallbackSource::Named(said) => self.find_related_call(said).unwrap_or(Origin::NoCall),
+            CallbackSource::Outside | CallbackSource::Unnamed => Origin::NoCall,
+            CallbackSource::Unspecified => self.origin_among(None, legacy, party),
         }
     }
 
-    /// The call under way that a question names: by its id, by its progress token or by its task.
+    /// The in-flight call that a callback names by id, progress token or task.
     fn find_related_call(&self, said: &RelatedCall) -> Option<Origin> {
         let of = |call: &InFlight| {
             let caller = call
@@ -126,7 +127,7 @@ impl Link {
         found
     }
 
-    /// Finds the client that is meant and asks it.
+    /// Finds the client of the originating call and sends it the callback.
     pub(in crate::link) async fn ask_originating_client(
         self: &Arc<Self>,
         asked: Callback,
@@ -146,7 +147,7 @@ impl Link {
                         self.url_elicitations.record_request(params, &agent);
                     }
                     let put = self.ask_client_of_call(&caller, &exchange, asked, params);
-                    if !matches!(source, CallbackSource::Unsaid) {
+                    if !matches!(source, CallbackSource::Unspecified) {
                         return put.await;
                     }
                     tokio::select! {
@@ -155,8 +156,9 @@ impl Link {
                         () = self.wait_until_ended_unasked(&exchange) => deadline = Instant::now() + ATTRIBUTION_TIMEOUT,
                     }
                 }
-                Origin::Nobody => return self.answer_without_call(source, asked, params).await,
-                // Those who have had their time to answer make room for one who asks now.
+                Origin::NoCall => return self.answer_without_call(source, asked, params).await,
+                // Suspended calls whose clients had their time to answer are cancelled, so that the other client
+                // can be asked.
                 Origin::Likely(_, _, others)
                     if remaining_suspension(&others) == Some(Duration::ZERO) =>
                 {
@@ -177,10 +179,10 @@ impl Link {
         }
     }
 
-    /// Resolves when a call is over before its client was shown the question: then another call asks it.
+    /// Resolves when a call ends before its client received the callback; another call may then take it over.
     async fn wait_until_ended_unasked(&self, exchange: &Arc<InFlightCall>) {
         let Some(rounds) = exchange.rounds() else {
-            // A client with a session reads its questions outside of its calls' answers.
+            // A client with a session receives callbacks outside of its calls' answers.
             return std::future::pending().await;
         };
         loop {
@@ -207,7 +209,8 @@ impl Link {
         found
     }
 
-    /// Puts a question to a client; while all its calls wait for a person, others get their turn.
+    /// Sends a callback to a call's client. While all of the client's calls are suspended, other clients are
+    /// admitted.
     async fn ask_client_of_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -230,8 +233,9 @@ impl Link {
         answer
     }
 
-    /// There is no call to ask in. Many servers ask for roots right after the handshake and keep them: they
-    /// get those of the only client that has any, and none where there are several.
+    /// Answers a callback that belongs to no call. Many servers request the roots right after the handshake and
+    /// cache them: they get the roots of the only client that has any, and an empty list if there are several
+    /// clients.
     async fn answer_without_call(
         self: &Arc<Self>,
         source: &CallbackSource,
@@ -241,7 +245,7 @@ impl Link {
         match source {
             CallbackSource::Named(_) => return call_ended_rejection(),
             CallbackSource::Unnamed => return missing_call_rejection(),
-            CallbackSource::Stream(_) | CallbackSource::Outside | CallbackSource::Unsaid => {}
+            CallbackSource::Stream(_) | CallbackSource::Outside | CallbackSource::Unspecified => {}
         }
         if asked != Callback::Roots {
             return no_call_rejection();
@@ -278,23 +282,23 @@ mod tests {
 
     use crate::link::scripted::ScriptedServer;
 
-    /// Resolves when the server has read nothing more for a while.
-    async fn quiet(it: &mut ScriptedServer) {
+    /// Asserts that the server receives nothing more for one second.
+    async fn assert_quiet(it: &mut ScriptedServer) {
         let more = tokio::time::timeout(Duration::from_secs(1), it.next_message()).await;
         assert!(more.is_err(), "{more:?}");
     }
 
-    /// CMCP-055: a call that waits for another client's is over when its own time is, and says why; the
-    /// server never sees it.
+    /// CMCP-055: a queued call ends at its own deadline with an error that explains the queue, and is never
+    /// sent.
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_waits_for_its_turn_is_under_its_own_deadline() {
+    async fn queued_call_times_out_at_its_own_deadline() {
         let mut it = ScriptedServer::legacy("{}");
         it.serialize_calls().await;
         let (long, busy) = it.call(1);
         long.disable_timeout();
         it.next_message().await;
         let (_, waits) = it.call(2);
-        quiet(&mut it).await;
+        assert_quiet(&mut it).await;
         assert_eq!(it.link.queued_calls(), 1);
         let begun = Instant::now();
         let refusal = waits.await.unwrap().unwrap_err();
@@ -307,20 +311,20 @@ mod tests {
         assert!(words.contains("another client's call"), "{words}");
         assert!(words.contains(r#"`questions = "by-call"`"#), "{words}");
         assert_eq!(it.link.queued_calls(), 0);
-        quiet(&mut it).await;
+        assert_quiet(&mut it).await;
         assert!(!busy.is_finished());
     }
 
-    /// CMCP-058: one that is taken back while it waits ends at once.
+    /// CMCP-058: a call cancelled while queued ends at once.
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_waits_for_its_turn_can_be_taken_back() {
+    async fn queued_call_can_be_cancelled() {
         let mut it = ScriptedServer::legacy("{}");
         it.serialize_calls().await;
         let (long, _busy) = it.call(1);
         long.disable_timeout();
         it.next_message().await;
         let (exchange, waits) = it.call(2);
-        quiet(&mut it).await;
+        assert_quiet(&mut it).await;
         exchange.cancel();
         let begun = Instant::now();
         let refusal = waits.await.unwrap().unwrap_err();
@@ -331,10 +335,10 @@ mod tests {
         );
     }
 
-    /// CMCP-074: a question that names its call, in any of three ways, is put to that call's client
-    /// whoever else calls, and nobody waits from then on.
+    /// CMCP-074: a callback that names its call, in any of three ways, goes to that call's client even if other
+    /// clients have calls, and no call is queued afterwards.
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_names_its_call_holds_nobody_up() {
+    async fn callback_that_names_its_call_queues_no_other_call() {
         let named: [fn(&Value) -> Value; 3] = [
             |id| json!({ RELATED_CALL: id }),
             |id| json!({ "progressToken": id }),
@@ -360,10 +364,10 @@ mod tests {
         }
     }
 
-    /// Two calls of one client: a question that was put in the one that ends first goes to the other one, unless the
-    /// client has it already.
+    /// Two calls of one client: a callback attributed to the call that ends first moves to the other one, unless
+    /// the client has received it.
     #[tokio::test(start_paused = true)]
-    async fn a_question_in_a_call_that_ends_unasked_goes_to_the_other_one() {
+    async fn undelivered_callback_of_ended_call_moves_to_other_call() {
         for shown in [false, true] {
             let mut it = ScriptedServer::legacy("{}");
             let (first, _one) = it.call(1);
@@ -386,9 +390,9 @@ mod tests {
         }
     }
 
-    /// `questions = "by-call"`: a question that names no call, or one that is over, is refused at once.
+    /// `questions = "by-call"`: a callback that names no call, or an ended one, is refused at once.
     #[tokio::test(start_paused = true)]
-    async fn where_each_question_names_its_call_none_is_guessed() {
+    async fn by_call_attribution_never_guesses() {
         let mut it = ScriptedServer::with_attribution(CallbackAttribution::ByCall);
         it.complete_handshake(Version::LATEST_LEGACY, "{}");
         let (exchange, calling) = it.call(1);
@@ -411,10 +415,10 @@ mod tests {
         it.next_message().await;
     }
 
-    /// MCP-067, CMCP-074: roots that a server wants for itself are nobody's of those who call, also when
-    /// it fetches them anew in the middle of a call; no turns come of it.
+    /// MCP-067, CMCP-074: roots that a server requests for itself belong to no caller, also during a call, and
+    /// do not serialize calls.
     #[tokio::test(start_paused = true)]
-    async fn roots_outside_of_calls_are_no_callers_and_hold_nobody_up() {
+    async fn roots_outside_of_calls_do_not_serialize_calls() {
         let mut it = ScriptedServer::legacy("{}");
         let ask = json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"});
         it.send(&ask);
@@ -431,8 +435,8 @@ mod tests {
         assert!(!exchange.rounds().unwrap().has_open_callbacks());
         let (_, _two) = it.call(2);
         it.next_message().await;
-        // What it asks next it asks in a call, of which there are two.
+        // Its next callback comes during two calls.
         it.send(&ask);
-        quiet(&mut it).await;
+        assert_quiet(&mut it).await;
     }
 }

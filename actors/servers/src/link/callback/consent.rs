@@ -1,4 +1,4 @@
-//! Questions of a server that the operator has disabled or wants to see first (CMCP-084, CMCP-085).
+//! Consent for callbacks that the operator has disabled or wants to approve first (CMCP-084, CMCP-085).
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::servers::consent::Consent;
@@ -17,15 +17,15 @@ use mgp_policy::approvals::escape_for_display;
 use mgp_runtime::time::unix_ms;
 
 impl Link {
-    /// True for a question that is disabled for this server.
+    /// True for a callback that is disabled for this server.
     pub(in crate::link) fn is_forbidden(&self, method: &str) -> bool {
         self.limits.consents.for_method(method) == Consent::Deny
     }
 
-    /// Resolves when the question may be asked.
+    /// Resolves when the callback may be sent.
     ///
     /// # Errors
-    /// Why it may not, in words.
+    /// The reason for a rejection, as text.
     pub(crate) async fn obtain_consent(
         &self,
         agent: &AgentId,
@@ -42,7 +42,7 @@ impl Link {
         }
     }
 
-    /// Waits for the operator's answer.
+    /// Waits for the operator's decision.
     async fn wait_for_operator(
         &self,
         agent: &AgentId,
@@ -83,8 +83,8 @@ impl Link {
         }
     }
 
-    /// The outcome of a call, after the questions in it were allowed. Questions outside of answers
-    /// go through [`Self::obtain_consent`].
+    /// The outcome of a call, once the callbacks in it are approved. Callbacks outside of answers go through
+    /// [`Self::obtain_consent`].
     pub(in crate::link) async fn check_outcome_consent(
         &self,
         call: &Call<'_>,
@@ -106,7 +106,7 @@ impl Link {
         outcome
     }
 
-    /// Resolves when all questions in a result may be asked.
+    /// Resolves when all callbacks in a result may be sent.
     async fn check_result_consent(
         &self,
         call: &Call<'_>,
@@ -131,7 +131,7 @@ impl Link {
         Ok(())
     }
 
-    /// The same for an error that sends the client to URLs.
+    /// Checks consent for an error that sends the client to URLs.
     async fn check_url_consent(
         &self,
         call: &Call<'_>,
@@ -158,7 +158,7 @@ impl Link {
         Ok(())
     }
 
-    /// Resolves when the question may be asked, unless its call is cancelled before.
+    /// Resolves when the callback may be sent, or fails if its call is cancelled before.
     async fn wait_for_consent(
         &self,
         call: &Call<'_>,
@@ -172,7 +172,7 @@ impl Link {
         }
     }
 
-    /// True for an event of a task that clients may have; questions that need consent first are left to
+    /// True for a task event that clients may receive. Callbacks that need consent first are left to
     /// `tasks/get`.
     pub(in crate::link) fn can_forward_task_event(&self, params: &str) -> bool {
         let consents = self.limits.consents;
@@ -196,10 +196,10 @@ impl Link {
         tells
     }
 
-    /// Checks that an answer of a client to a task may be sent; `task` is the server's own id.
+    /// Checks that a client's answer to a task may be sent; `task` is the server's own id.
     ///
     /// # Errors
-    /// [`Refusal::Forbidden`] when it answers a question that the client may not be asked.
+    /// [`Refusal::Forbidden`] if it answers a callback that the client may not receive.
     pub(crate) fn check_task_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
         if !self.limits.consents.is_restricted() {
             return Ok(());
@@ -226,10 +226,9 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
 
-    /// CMCP-084: a server that asks a disabled question is refused at once, and does not cause the calls of
-    /// other clients to take turns.
+    /// CMCP-084: a disabled callback is refused at once and does not serialize the calls of clients.
     #[tokio::test]
-    async fn a_question_that_is_off_is_refused_at_once() {
+    async fn disabled_callback_is_refused_at_once() {
         let consents = ConsentPolicy {
             sampling: Consent::Deny,
             elicitation: Consent::Ask,

@@ -1,4 +1,4 @@
-//! Reads the questions in a server's answer, strictly: no other reader may find more in it.
+//! Parses the input requests in a server's answer strictly, so that no other parser can find more in it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 
 use crate::link::server_methods::find_callback;
 
-/// Questions of tasks remembered for one server; the oldest are dropped, and their clients may answer
-/// again after the next `tasks/get`.
+/// The maximum of remembered permits for one server. The oldest are dropped; their clients may answer again
+/// after the next `tasks/get`.
 const MAX_PERMITS: usize = 1024;
 
-/// The questions of tasks that clients may answer.
+/// The input requests of tasks that clients may answer.
 #[derive(Debug, Default)]
 pub(in crate::link) struct AnswerPermits {
     known: Mutex<VecDeque<u64>>,
@@ -25,7 +25,7 @@ pub(in crate::link) struct AnswerPermits {
 }
 
 impl AnswerPermits {
-    /// Allows answers to these questions of a task.
+    /// Allows answers to these input requests of a task.
     pub(in crate::link) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
         for key in keys {
             let permit = self.hasher.hash_one((task, key));
@@ -39,17 +39,17 @@ impl AnswerPermits {
         }
     }
 
-    /// True for a question that may be answered.
+    /// True if this input request may be answered.
     pub(in crate::link) fn allows(&self, task: &str, key: &str) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(&self.hasher.hash_one((task, key)))
     }
 }
 
-/// One question.
+/// One input request.
 #[derive(Deserialize)]
 pub(in crate::link) struct InputRequest<'a> {
-    /// One of the methods that ask a client.
+    /// One of the callback methods.
     #[serde(borrow)]
     pub(in crate::link) method: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -69,10 +69,10 @@ struct InputRequired<'a> {
     input_requests: Option<&'a RawValue>,
 }
 
-/// The questions in a result or in a task's event.
+/// Parses the input requests of a result or a task event.
 ///
 /// # Errors
-/// Why readers could understand it differently, in words.
+/// A description of what parsers could read differently.
 pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>)>, String> {
     let unread = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
     let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| unread(&why))?;
@@ -96,10 +96,10 @@ pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>
     }
 }
 
-/// The URL elicitations that an error object requires; none in other errors.
+/// Parses the URL elicitations that an error object requires; empty for other errors.
 ///
 /// # Errors
-/// Why readers could understand it differently, in words.
+/// A description of what parsers could read differently.
 pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, String> {
     #[derive(Deserialize)]
     struct ErrorObject<'a> {
@@ -128,9 +128,9 @@ pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, 
 mod tests {
     use super::*;
 
-    /// CMCP-084: what another reader could take for questions is refused.
+    /// CMCP-084: input requests that parsers could read differently are refused.
     #[test]
-    fn questions_that_readers_differ_about_are_refused() {
+    fn ambiguous_input_requests_are_refused() {
         for text in [
             r#"{"InputRequests":{"a":{"method":"elicitation/create"}}}"#,
             r#"{"inputReque\u017fts":{"a":{"method":"elicitation/create"}}}"#,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_permits_are_forgotten() {
+    fn oldest_permits_are_evicted() {
         let permits = AnswerPermits::default();
         permits.allow("t", ["a"].into_iter());
         assert!(permits.allows("t", "a") && !permits.allows("t", "b") && !permits.allows("u", "a"));

@@ -1,5 +1,5 @@
-//! Callbacks of a server (MGP §13.4): each belongs to the call that it names, is asked once, and is
-//! answered to the server when its answer is there.
+//! MGP callbacks of a server (§13.4). Each belongs to the call it names, is sent to a client once, and its
+//! answer is sent to the server when it arrives.
 
 mod respond;
 mod route;
@@ -28,34 +28,34 @@ use mgp_runtime::time::monotonic_now;
 
 pub(in crate::link) use self::respond::MAX_RESPONSES;
 
-/// Who answers this soon keeps others waiting meanwhile, as with other questions.
+/// An answer within this time keeps other clients queued, as for other callbacks.
 const QUICK_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// Callbacks that reach nobody are noted in the server's log up to this number, then only counted.
+/// Callbacks without a recipient are logged up to this number, then only counted.
 const UNROUTABLE_LOGGED_MAX: u64 = 20;
 
-/// The callbacks of the calls that are under way.
+/// The MGP callbacks of in-flight calls.
 #[derive(Debug, Default)]
 pub(in crate::link) struct MgpCallbacks {
     state: Mutex<CallbackState>,
     responses: ResponseSlots,
-    /// Callbacks that reached nobody.
+    /// The number of callbacks without a recipient.
     not_asked: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct CallbackState {
     engine: ReceivedCallbacks,
-    /// Raised for an open one when its call is over.
+    /// For each open callback, a flag that is raised when its call ends.
     ended: HashMap<CallbackTicket, Arc<Flag>>,
 }
 
-/// A callback that is being asked.
+/// A callback that was received and not settled.
 struct ReceivedCallback {
     id: RequestId,
     ticket: CallbackTicket,
     form: CallbackForm,
     message: String,
-    /// As the server sent it.
+    /// The params as sent by the server.
     params: String,
     arrived: MonotonicTime,
     timeout: CallbackTimeout,
@@ -63,20 +63,20 @@ struct ReceivedCallback {
     call: Arc<InFlightCall>,
 }
 
-/// What comes of asking.
+/// The outcome of routing a callback.
 enum RoutingOutcome {
-    /// This response, as JSON text.
+    /// A response, as JSON text.
     Response(String),
-    /// No response, and why not, in one word.
+    /// No response; the reason in one word.
     Declined(&'static str),
-    /// Nobody answered in time.
+    /// No answer came in time.
     TimedOut,
-    /// Nothing is to be said.
+    /// The callback needs no response.
     NoResponse,
 }
 
 impl MgpCallbacks {
-    /// The call is over, and its callbacks with it.
+    /// Ends the callbacks of an ended call.
     pub(in crate::link) fn end_call(&self, call: u64) {
         let mut state = self.state();
         if state.engine.is_empty() {
@@ -89,7 +89,7 @@ impl MgpCallbacks {
         }
     }
 
-    /// The call in which the server asked it.
+    /// The call to which a callback belongs.
     pub(in crate::link) fn call_for(&self, id: &RequestId) -> Option<u64> {
         self.state().engine.call_for(id)
     }
@@ -103,14 +103,15 @@ impl MgpCallbacks {
         (arrived, over)
     }
 
-    /// True when it was open still.
+    /// Settles a callback; true if it was open.
     fn settle(&self, asked: &ReceivedCallback, end: CallbackOutcome) -> bool {
         let mut state = self.state();
         state.ended.remove(&asked.ticket);
         state.engine.settle(&asked.id, asked.ticket, end)
     }
 
-    /// The same with an answer, which waits for the server until the returned value is dropped.
+    /// Settles a callback with an answer, which stays available to the server until the returned value is
+    /// dropped.
     fn settle_with_answer(
         &self,
         asked: &ReceivedCallback,
@@ -125,7 +126,7 @@ impl MgpCallbacks {
     }
 }
 
-/// An answer that its server was not told yet.
+/// An answer that was not delivered to its server.
 struct UndeliveredAnswer<'a>(&'a MgpCallbacks);
 
 impl Drop for UndeliveredAnswer<'_> {
@@ -135,7 +136,7 @@ impl Drop for UndeliveredAnswer<'_> {
 }
 
 impl Link {
-    /// `notifications/mgp.callback.request`. One that names no call under way reaches nobody.
+    /// Handles `notifications/mgp.callback.request`. A callback that names no in-flight call is dropped.
     pub(in crate::link) fn handle_mgp_callback(
         self: &Arc<Self>,
         params: Option<&str>,
@@ -159,7 +160,7 @@ impl Link {
         let params = params.unwrap_or("{}");
         let (arrived, over) = self.mgp_callbacks.register(&id, call, params.len());
         match arrived {
-            // It ended before this was noted.
+            // The call ended before the callback was registered.
             CallbackArrival::New(_) if !self.is_pending(call) => self.mgp_callbacks.end_call(call),
             CallbackArrival::New(ticket) => {
                 let asked = ReceivedCallback {
@@ -191,7 +192,7 @@ impl Link {
         }
     }
 
-    /// The call of a client that a callback names, which is the one on whose stream it comes.
+    /// The client's call that a callback names; it must be the call on whose stream the callback came.
     fn find_callback_call(
         &self,
         asked: &Request<'_>,
@@ -206,7 +207,7 @@ impl Link {
         self.pending.inspect(number, of).flatten()
     }
 
-    /// Counts a callback that reaches nobody.
+    /// Counts a callback without a recipient.
     fn record_unroutable_callback(&self, why: &str) {
         self.count_dropped();
         if self.mgp_callbacks.not_asked.fetch_add(1, Ordering::Relaxed) < UNROUTABLE_LOGGED_MAX {
@@ -222,7 +223,7 @@ impl Link {
             let outcome = tokio::select! {
                 outcome = asking => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
                 () = tokio::time::sleep(asked.timeout.duration) => RoutingOutcome::TimedOut,
-                // The server no longer wants to know.
+                // The server cancelled the callback.
                 () = over.wait_until_raised() => return,
                 () = link.wait_until_closed() => return,
             };
@@ -233,7 +234,7 @@ impl Link {
         });
     }
 
-    /// The outcome; while all calls of the client wait for a person, others get their turn.
+    /// Runs a callback. While all calls of the client are suspended, other clients are admitted.
     async fn run_callback(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
         if asked.form.kind() == CallbackKind::Notification {
             self.display_callback(asked).await;
@@ -255,14 +256,14 @@ impl Link {
             RoutingOutcome::Declined(why) => {
                 callback::decline_params(&asked.id, &asked.form.decline_response(), why)
             }
-            // Of a notification nobody waits to hear.
+            // A notification needs no response.
             RoutingOutcome::NoResponse | RoutingOutcome::TimedOut
                 if asked.form.kind() == CallbackKind::Notification =>
             {
                 self.mgp_callbacks.settle(asked, CallbackOutcome::Displayed);
                 return;
             }
-            // A server that set the time itself knows that it is over; any other one waits to be told.
+            // If the server set the timeout itself, it knows; otherwise it is notified.
             RoutingOutcome::TimedOut if !asked.timeout.is_from_server => {
                 callback::decline_params(&asked.id, &asked.form.decline_response(), "timed_out")
             }

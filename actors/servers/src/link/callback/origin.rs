@@ -1,4 +1,4 @@
-//! Which call a message of a server belongs to.
+//! Finds the call that caused a message of a server.
 
 use std::sync::Arc;
 
@@ -10,25 +10,26 @@ use crate::link::{InFlight, Link};
 use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
 
-/// Whose call caused a message of a server.
+/// The call that caused a message of a server.
 pub(in crate::link) enum Origin {
-    /// The only client with calls under way.
+    /// The only client with in-flight calls.
     Call(Arc<Caller>, Arc<InFlightCall>),
-    /// The only client with calls that do not wait for their clients; these calls of others do.
+    /// The only client with a call that is not suspended; the suspended calls of others.
     Likely(Arc<Caller>, Arc<InFlightCall>, Vec<Arc<InFlightCall>>),
-    /// No call is under way.
-    Nobody,
-    /// Calls of several clients are.
+    /// No call is in flight.
+    NoCall,
+    /// Several clients have in-flight calls.
     Several,
 }
 
 impl Link {
-    /// Whose call a message of the server belongs to.
+    /// The call that caused a message of the server.
     pub(in crate::link) fn origin(&self, via: Option<u64>) -> Origin {
         self.origin_among(via, |_| true, client_party)
     }
 
-    /// The call with this number, or one of those that `may` be meant, told apart by their `party`.
+    /// The call with this number, or a candidate among the families that `may` match; candidates with the same
+    /// `party` count as one client.
     pub(in crate::link) fn origin_among(
         &self,
         via: Option<u64>,
@@ -42,7 +43,7 @@ impl Link {
         if let Some(id) = via {
             return match self.pending.inspect(id, of).flatten() {
                 Some((caller, exchange)) => Origin::Call(caller, exchange),
-                None => Origin::Nobody,
+                None => Origin::NoCall,
             };
         }
         let mut calls = Vec::new();
@@ -54,7 +55,7 @@ impl Link {
         attribute(calls, party)
     }
 
-    /// True when every call of a client waits for what the client says.
+    /// True if all calls of a client are suspended until the client answers.
     pub(in crate::link) fn is_waiting_for_client(&self, who: CallOrigin) -> bool {
         let mut rests = true;
         self.pending.for_each(|_, call| {
@@ -68,12 +69,12 @@ impl Link {
 
 type Calls = Vec<(u64, Arc<Caller>, Arc<InFlightCall>)>;
 
-/// Each client by itself.
+/// A party for each client.
 fn client_party(caller: &Caller) -> CallOrigin {
     CallOrigin::Client(caller.connection)
 }
 
-/// A call that waits for its client's answer is most likely not the one that speaks now.
+/// A suspended call is most likely not the cause of a new message.
 fn attribute(mut calls: Calls, party: fn(&Caller) -> CallOrigin) -> Origin {
     let clients = |calls: &Calls| resolve_target(calls.iter().map(|(_, caller, _)| party(caller)));
     let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);
@@ -82,10 +83,10 @@ fn attribute(mut calls: Calls, party: fn(&Caller) -> CallOrigin) -> Origin {
         .drain(..)
         .partition(|(_, _, exchange)| exchange.has_open_callback());
     match (all, clients(&active)) {
-        (CallbackTarget::None, _) => Origin::Nobody,
+        (CallbackTarget::None, _) => Origin::NoCall,
         (CallbackTarget::One(_), _) => {
             let latest = latest(active).or_else(|| latest(waiting));
-            latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
+            latest.map_or(Origin::NoCall, |(_, caller, exchange)| {
                 Origin::Call(caller, exchange)
             })
         }

@@ -1,4 +1,4 @@
-//! Requests from a server: the kernel answers ping; questions go to the client whose call caused them.
+//! Requests from a server: the kernel answers pings; callbacks go to the client whose call caused them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::CallbackResult;
 use mgp_runtime::task::{self, TaskError};
 
-/// The error for a question whose answer was lost within the kernel.
+/// The error for a callback whose answer was lost within the kernel.
 const LOST_ANSWER_MESSAGE: &str = "the kernel lost the answer to it";
 
 impl Link {
@@ -31,7 +31,7 @@ impl Link {
         via: Option<u64>,
     ) {
         if self.is_request_forbidden(via) {
-            // Over HTTP there is no way to answer: whatever is POSTed to it counts as a request.
+            // Over HTTP the server cannot be answered: anything POSTed to it counts as a request.
             if matches!(self.wire(), Wire::Child(_)) {
                 let words = "a server of 2026-07-28 asks with `input_required`";
                 self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, words));
@@ -43,7 +43,7 @@ impl Link {
             Some((_, MethodHandler::ClientCallback(asked))) => {
                 self.handle_callback(id, asked, params, via);
             }
-            // For what was not negotiated the kernel has no such method.
+            // The kernel does not have the methods of extensions that were not negotiated.
             Some((_, MethodHandler::Notification(_))) | None => {
                 let words = format!("Method not found: {method}");
                 self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
@@ -55,7 +55,7 @@ impl Link {
         self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
     }
 
-    /// Passes a question to the client whose call caused it.
+    /// Forwards a callback to the client whose call caused it.
     fn handle_callback(
         self: &Arc<Self>,
         id: RequestId,
@@ -83,7 +83,7 @@ impl Link {
         });
     }
 
-    /// Answered when it is decided, however long the operator takes.
+    /// Handles a permission request; it is answered when the operator decides, however long that takes.
     pub(in crate::link) fn handle_permission_request(
         self: &Arc<Self>,
         id: RequestId,
@@ -103,7 +103,7 @@ impl Link {
         });
     }
 
-    /// Sends events that an audit server missed.
+    /// Handles an audit server's request for events that it missed.
     pub(in crate::link) fn handle_replay_request(
         self: &Arc<Self>,
         id: RequestId,
@@ -148,7 +148,7 @@ impl Link {
                 () = withdrawn.wait_until_raised() => {
                     link.open_callbacks.remove(&id);
                 }
-                // It may have come after the end, when nobody cancels it any more.
+                // A request received after the end of the connection is never cancelled.
                 () = link.wait_until_closed() => {
                     link.open_callbacks.remove(&id);
                 }
@@ -156,8 +156,8 @@ impl Link {
         });
     }
 
-    /// True where servers may send no requests: on the stream of a modern call, and on the connection
-    /// of a server that is only modern.
+    /// True where servers may send no requests: on the stream of a stateless call, and on the connection of a
+    /// server that is only stateless.
     fn is_request_forbidden(&self, via: Option<u64>) -> bool {
         match via.and_then(|id| self.pending.inspect(id, |call| call.family)) {
             Some(era) => era == ProtocolFamily::Stateless,
@@ -168,7 +168,7 @@ impl Link {
         }
     }
 
-    /// Refuses a request whose params are no object.
+    /// Rejects a request whose params are not an object.
     pub(super) fn reject_params(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
         if self.is_request_forbidden(via) && !matches!(self.wire(), Wire::Child(_)) {
             return;
@@ -206,10 +206,10 @@ mod tests {
 
     use crate::link::scripted::ScriptedServer;
 
-    /// Decisions 2 and 10: a suspended call keeps nobody out; a question whose call is not certain waits,
-    /// and is asked when the suspended call's time is over.
+    /// Decisions 2 and 10: a suspended call does not block other clients; an ambiguous callback waits, and is
+    /// sent when the suspended call's time is over.
     #[tokio::test(start_paused = true)]
-    async fn a_suspended_call_makes_room_for_one_that_asks() {
+    async fn suspended_call_yields_to_other_callback() {
         let mut it = ScriptedServer::legacy("{}");
         it.serialize_calls().await;
         let (first, suspended) = it.call(1);
@@ -251,10 +251,10 @@ mod tests {
         calling.await.unwrap().unwrap();
     }
 
-    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; the answer is put
-    /// in the words of the server's version, or the server gets an error where that is impossible.
+    /// MCP 2026-07-28: a callback has no `elicitationId` and no progress token; the answer is converted to the
+    /// server's version, or the server gets an error if that is impossible.
     #[tokio::test(start_paused = true)]
-    async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
+    async fn callbacks_and_answers_are_converted_between_families() {
         let mut it = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
         let (exchange, _calling) = it.call(1);
         it.next_message().await;
@@ -289,9 +289,9 @@ mod tests {
         }
     }
 
-    /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
+    /// MCP 2026-07-28, stdio: a server sends no requests; one that does gets an error at once.
     #[tokio::test]
-    async fn a_modern_server_asks_nothing() {
+    async fn stateless_server_may_not_send_requests() {
         let mut it = ScriptedServer::stateless("{}");
         for method in ["roots/list", "ping", "elicitation/create"] {
             it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));

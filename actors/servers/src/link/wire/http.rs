@@ -1,4 +1,4 @@
-//! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
+//! Servers over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
 
 mod metadata_headers;
 mod session;
@@ -35,10 +35,10 @@ use self::session::HttpSessionState;
 pub use self::sse_wire::SseWire;
 pub use self::transport_detection::{DetectedTransport, HttpTarget, OpenError};
 
-/// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
+/// The maximum of pending notifications and answers to one server; more are dropped, as on a broken connection.
 const MAX_PENDING_POSTS: u64 = 256;
 
-/// How long the last messages may take to be sent when the connection is over.
+/// How long the last messages may take to be sent when the connection ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Streamable HTTP server: each message to it is a POST.
@@ -46,23 +46,24 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct HttpWire {
     client: ServerClient,
     url: Uri,
-    /// Headers of every modern request, without a session.
+    /// Headers of every stateless request, without a session.
     stateless_headers: HeaderMap,
     /// Headers of every legacy request.
     headers: RwLock<Arc<HeaderMap>>,
     has_session: bool,
     version: OnceLock<Version>,
     pending_posts: Arc<Credit>,
-    /// Headers of agents' requests that it is handed.
+    /// Names of agents' headers that are forwarded.
     forwarded_headers: OnceLock<Box<[HeaderName]>>,
-    /// The server has accepted a standing GET stream.
+    /// True once the server has accepted a GET stream.
     is_get_stream_open: AtomicBool,
     session: HttpSessionState,
     closed: Flag,
 }
 
 impl HttpWire {
-    /// A connection to `url`; `headers` go with each request, `session` is the session id of the server.
+    /// Creates a connection to `url`; `headers` are sent with each request, `session` is the session id of the
+    /// server.
     #[must_use]
     pub fn new(
         client: ServerClient,
@@ -99,7 +100,7 @@ impl HttpWire {
         })
     }
 
-    /// From now on headers of these names of an agent's request go with its call, each as often as it was sent.
+    /// Forwards the agents' headers with these names from now on, each as often as it was sent.
     pub(crate) fn set_forwarded_headers(&self, names: &[String]) {
         let names = names.iter().filter_map(|name| name.parse().ok());
         let _ = self.forwarded_headers.set(names.collect());
@@ -113,12 +114,12 @@ impl HttpWire {
         headers
     }
 
-    /// True while the standing stream is open.
+    /// True while the GET stream is open.
     pub(in crate::link) fn has_get_stream(&self) -> bool {
         self.is_get_stream_open.load(Ordering::Relaxed)
     }
 
-    /// From now on each request has this version in its header.
+    /// Sends this version in the header of each request from now on.
     pub(crate) fn set_version(&self, version: Version) {
         let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
         let mut with = HeaderMap::clone(&headers);
@@ -132,7 +133,7 @@ impl HttpWire {
         HeaderMap::clone(&headers)
     }
 
-    /// POSTs a legacy request and passes what comes back to the link.
+    /// POSTs a legacy request and passes the response to the link.
     pub(in crate::link) async fn call(
         &self,
         link: &Arc<Link>,
@@ -152,8 +153,8 @@ impl HttpWire {
         handle_json_answer(link, id, response).await
     }
 
-    /// POSTs a modern request. The response belongs to this call: dropping it cancels the call, and if
-    /// it breaks the call is lost.
+    /// POSTs a stateless request. The response belongs to this call: dropping it cancels the call, and if it
+    /// breaks the call is lost.
     pub(in crate::link) async fn call_stateless(
         &self,
         link: &Arc<Link>,
@@ -220,7 +221,7 @@ impl HttpWire {
         Err(said.into_refusal(link, status, hint))
     }
 
-    /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
+    /// The refusal for an error status. If the server requires a login, the connection ends until a person has
     /// signed in.
     async fn refusal_from_response(&self, link: &Arc<Link>, response: Response) -> Refusal {
         let status = response.status;
@@ -241,7 +242,7 @@ impl HttpWire {
         Some(link.unsent_refusal(&why))
     }
 
-    /// POSTs a message that has no answer.
+    /// POSTs a message without an answer.
     pub(in crate::link) fn send_message(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
         let Some(charge) = self.pending_posts.try_take(1) else {
             link.log
@@ -268,10 +269,10 @@ impl HttpWire {
         });
     }
 
-    /// POSTs a message that has no answer, and waits until it is accepted.
+    /// POSTs a message without an answer, and waits until it is accepted.
     ///
     /// # Errors
-    /// Why it was not, in words.
+    /// The reason why it was not accepted, as text.
     pub(crate) async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         if response.status.is_success() {
@@ -287,7 +288,7 @@ impl HttpWire {
         self.closed.raise();
     }
 
-    /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
+    /// Ends the session at the server (MCP-024). Servers without DELETE are ignored.
     pub(crate) async fn delete(&self) {
         if self.has_session && !self.is_session_ended() {
             let _ = self
@@ -298,14 +299,13 @@ impl HttpWire {
     }
 }
 
-/// Resolves some time after the connection is over, so that a server that never answers holds no
-/// resources for longer.
+/// Resolves some time after the connection has ended, so that an unresponsive server holds no resources.
 async fn wait_after_close(closed: &Flag) {
     closed.wait_until_raised().await;
     tokio::time::sleep(CLOSE_TIMEOUT).await;
 }
 
-/// Handles an answer that is one JSON message.
+/// Handles a response that is one JSON message.
 async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
     link.wait_for_budget(id, response.body.size_hint().exact())
         .await;
@@ -323,8 +323,8 @@ async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Re
     Ok(())
 }
 
-/// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
-/// not by the server.
+/// The error object in the body of an error status. A 401 or 403 comes from what protects the server, so its
+/// body is ignored.
 pub(in crate::link) async fn read_error_object(
     link: &Link,
     response: Response,
@@ -332,12 +332,12 @@ pub(in crate::link) async fn read_error_object(
     ErrorBody::read(link, response).await.error
 }
 
-/// What came with an error status.
+/// The body and headers of an error status.
 #[derive(Default)]
 struct ErrorBody {
     id: Option<RequestId>,
     error: Option<Box<RawValue>>,
-    /// The first line of a text.
+    /// The first line of a text body.
     text: Option<String>,
     /// `Retry-After`, as sent.
     retry_after: Option<String>,
@@ -373,7 +373,7 @@ impl ErrorBody {
         }
     }
 
-    /// True where it is an error with the id of this request.
+    /// True if it is an error with the id of this request.
     fn is_answer_to(&self, link: &Link, id: Option<u64>) -> bool {
         let said = self.id.as_ref().and_then(|said| link.find_call(said));
         self.error.is_some() && said.is_some() && said == id
@@ -386,7 +386,7 @@ impl ErrorBody {
         let text = self.text.map(|text| format!(": {text}"));
         let said = format!("HTTP {status}{}", text.unwrap_or_default());
         let server = &link.server;
-        // What these two refuse is not carried out (RFC 9110, section 15.5.14; RFC 6585, section 4).
+        // Requests with these two statuses are not executed (RFC 9110, section 15.5.14; RFC 6585, section 4).
         match status {
             StatusCode::PAYLOAD_TOO_LARGE => Refusal::BadParams(format!(
                 "server {server} takes no request as large as this one, and did not execute it ({said})"
@@ -407,7 +407,7 @@ impl ErrorBody {
     }
 }
 
-/// The first line of a text for people, cut to a length.
+/// The first line of a text, truncated.
 fn first_line(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body.get(..1000).unwrap_or(body));
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -415,8 +415,8 @@ fn first_line(body: &[u8]) -> Option<String> {
     Some(line.chars().take(200).collect())
 }
 
-/// The refusal for a status without an error object. Some statuses are a proxy's word that the server
-/// cannot be reached.
+/// The refusal for a status without an error object. Some statuses are sent by proxies and mean that the server
+/// is unreachable.
 pub(in crate::link) fn bare_status_refusal(
     link: &Link,
     status: StatusCode,
@@ -435,7 +435,7 @@ fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<Stri
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    // Also where what guards the server says no: whether the call was carried out, no status tells for certain.
+    // Also for 401 and 403: no status proves that the call was not executed.
     if gone.contains(&status) {
         link.lost_refusal(&words)
     } else {
@@ -443,7 +443,7 @@ fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<Stri
     }
 }
 
-/// Without a connection the server has not read the request.
+/// The refusal if there was no connection: the server has not read the request.
 pub(in crate::link) fn unsent_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let lost = broken_refusal(link, error);
     match error {
@@ -465,7 +465,7 @@ fn broken_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
 
 pub(in crate::link) fn has_media_type(value: Option<&HeaderValue>, kind: &str) -> bool {
     value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
-        // Some write the header twice, which comes as one with a comma.
+        // Duplicate headers are joined with a comma.
         v.split([';', ','])
             .next()
             .unwrap_or("")

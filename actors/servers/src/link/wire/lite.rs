@@ -1,5 +1,5 @@
-//! A server of MCP-lite: nothing is said to it but "which tools" and "call this one". To the link it is a legacy
-//! server that has tools and may ask; what MCP knows and MCP-lite does not is made here.
+//! The transport to an MCP-lite server, which can only list and call tools. To the link it looks like a legacy
+//! server with tools and elicitation; everything else of MCP is emulated here.
 
 mod answer;
 mod content;
@@ -36,47 +36,47 @@ use self::promise::{PendingPromise, RedeemBackoff};
 use crate::link::{CallContext, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
-/// What is spoken with a lite server, and in which version of its document.
+/// The protocol of lite servers, with the version of its document.
 pub const VERSION_LABEL: &str = "MCP-lite 0.042";
 
-/// The questions that wait for their callers; each call has at most one.
+/// The elicitations without an answer; each call has at most one.
 type PendingElicitations = HashMap<Box<str>, oneshot::Sender<ElicitationAnswer>>;
 
-/// The way to one lite server.
+/// The connection to one lite server.
 #[derive(Debug)]
 pub struct LiteWire {
     binding: Binding,
-    /// Of every request.
+    /// Headers of every request.
     headers: HeaderMap,
-    /// Headers of agents' requests that it is handed.
+    /// Names of agents' headers that are forwarded.
     forwarded_headers: Box<[HeaderName]>,
     elicitations: Mutex<PendingElicitations>,
-    /// How many calls wait for promises.
+    /// The number of calls that wait for promises.
     waiting_promises: AtomicUsize,
-    /// The list that was told last: a lite server cannot say that it changed.
+    /// The last list, for detecting changes: a lite server has no notification for them.
     last_list: Mutex<Option<Arc<str>>>,
 }
 
-/// What carries the messages.
+/// The protocol that carries the messages.
 #[derive(Debug)]
 enum Binding {
     Http(LiteHttp),
     Grpc(Box<LiteGrpc>),
 }
 
-/// One call.
+/// A call of a lite tool.
 #[derive(Clone, Copy, Debug)]
 struct LiteCall<'a> {
     name: &'a str,
-    /// JSON text of an object.
+    /// The arguments, as JSON text of an object.
     arguments: &'a str,
     headers: &'a HeaderMap,
-    /// Of a call that its server has kept.
+    /// The continuation token of a call that its server has stored.
     continuation: Option<&'a str>,
 }
 
 impl LiteCall<'_> {
-    /// Params of `tools/call`: as little as the document shows.
+    /// Params of `tools/call`, with the minimal members of the document.
     fn render_params(&self) -> String {
         let Self {
             name, arguments, ..
@@ -89,7 +89,7 @@ impl LiteCall<'_> {
         )
     }
 
-    /// `_meta` of a call that goes on.
+    /// `_meta` of a continued call.
     fn render_meta(&self) -> Option<String> {
         let continuation = quote(self.continuation?);
         Some(format!(r#"{{"continuation":{continuation}}}"#))
@@ -107,10 +107,10 @@ impl Link {
 }
 
 impl LiteWire {
-    /// The way to a server over HTTP, whose endpoints lie below `url`.
+    /// Creates a connection over HTTP to endpoints below `url`.
     ///
     /// # Errors
-    /// Why that is no such URL, in words.
+    /// Why the URL is invalid, as text.
     pub(crate) fn with_http(
         client: ServerClient,
         url: &str,
@@ -121,10 +121,10 @@ impl LiteWire {
         Ok(Self::new(binding, headers, passes))
     }
 
-    /// The way to a server over gRPC at this address.
+    /// Creates a connection over gRPC to this address.
     ///
     /// # Errors
-    /// Why that is no address, in words.
+    /// Why the address is invalid, as text.
     pub(crate) fn with_grpc(
         client: &Client,
         url: &str,
@@ -155,7 +155,7 @@ impl LiteWire {
         }
     }
 
-    /// Why it takes no calls before a person has signed in.
+    /// The reason for parking the server until a person has signed in.
     #[must_use]
     pub(crate) fn park_reason(&self) -> Option<String> {
         match &self.binding {
@@ -164,7 +164,7 @@ impl LiteWire {
         }
     }
 
-    /// Carries one of the kernel's requests out.
+    /// Carries out a request of the link.
     pub(in crate::link) async fn call(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -188,7 +188,7 @@ impl LiteWire {
         Ok(())
     }
 
-    /// The tools, in the words of `tools/list`.
+    /// The tools, as the result of `tools/list`.
     async fn list(&self, link: &Arc<Link>) -> Result<Arc<str>, Refusal> {
         let said = match &self.binding {
             Binding::Http(http) => http.list(link, &self.headers).await?,
@@ -206,7 +206,7 @@ impl LiteWire {
         Ok(list)
     }
 
-    /// A lite server has no `ping`, and cannot say that its list changed: its list is read instead, which shows
+    /// Replaces `ping`: a lite server has none, and cannot notify about list changes, so reading its list checks
     /// both.
     async fn check_list(&self, link: &Arc<Link>) -> Result<Bytes, Refusal> {
         let before = self.last_list();
@@ -235,7 +235,7 @@ impl LiteWire {
         let name = member(params, "name").and_then(unquote);
         let name = name.ok_or_else(|| Refusal::BadParams("`name` is no text".into()))?;
         if name == REDEEM {
-            // It is the kernel's own to call: a promise is one call's, not its finder's.
+            // Only the kernel may redeem: a promise belongs to one call.
             return Err(Refusal::UnknownTool(name.into()));
         }
         let mut headers = self.headers.clone();
@@ -254,7 +254,7 @@ impl LiteWire {
             let need = match said {
                 LiteResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
                 LiteResult::NeedsInput(need) => need,
-                // It was waited for.
+                // Promises were redeemed before.
                 LiteResult::Promise(_) => {
                     return Err(link.invalid_answer_refusal("it promises without end"));
                 }
@@ -274,7 +274,7 @@ impl LiteWire {
             .invalid_answer_refusal(&format!("it asked for more {MAX_ROUNDS} times in one call")))
     }
 
-    /// The result of a call, whether at once or after its promise, and what it says.
+    /// Runs a call, including its promises; returns the result and its meaning.
     async fn run_call(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -292,7 +292,7 @@ impl LiteWire {
             CallRounds::promote_now(rounds);
         }
         let mut held = PendingPromise::new(self, link, request.headers, token);
-        // Who gave a promise has the call.
+        // A server that gave a promise has accepted the call.
         continue_call(link, id);
         let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
@@ -301,7 +301,7 @@ impl LiteWire {
         outcome
     }
 
-    /// Asks for what was promised until it comes, or the call is over.
+    /// Redeems a promise repeatedly until the result is there or the call ends.
     async fn redeem_promise(
         &self,
         link: &Arc<Link>,
@@ -339,11 +339,11 @@ impl LiteWire {
     }
 }
 
-/// The server has answered a part of the call: whatever keeps the next one from it, the call was made.
+/// Marks the call as executed, because the server has answered a part of it.
 fn continue_call(link: &Link, id: u64) {
     link.pending.inspect(id, |call| {
         call.call.end_request(CallOutcome::Done);
-        // One that was taken back is dropped where it is awaited.
+        // A cancelled call is dropped where it is awaited.
         let _ = call.call.dispatch();
     });
 }
@@ -362,7 +362,7 @@ impl Binding {
     }
 }
 
-/// A call that is made again with more arguments is checked like a new one.
+/// Checks a call that is repeated with more arguments like a new one.
 async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
     let Some(check) = beside.final_check else {
         return Ok(());
@@ -373,7 +373,7 @@ async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<
     check.recheck()
 }
 
-/// The server's error at a redemption says that it is about the promise.
+/// Adds to the server's error that it concerns a promise.
 fn promise_refusal(refusal: Refusal) -> Refusal {
     let Refusal::Peer(error) = &refusal else {
         return refusal;
@@ -391,7 +391,7 @@ fn promise_refusal(refusal: Refusal) -> Refusal {
     }
 }
 
-/// MCP-lite has tools, and nothing else.
+/// The refusal of methods that MCP-lite does not have.
 fn unknown_method_refusal(method: &str) -> Refusal {
     let error = ErrorObject::new(
         METHOD_NOT_FOUND,

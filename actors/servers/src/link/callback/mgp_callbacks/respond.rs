@@ -1,4 +1,4 @@
-//! `mgp/callback/respond`: tells a server what was answered.
+//! `mgp/callback/respond`: sends the answer of a callback to its server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,13 +18,13 @@ use crate::link::{InFlight, Link, MetadataHeaders, request_meta};
 use mgp_callers::in_flight_call::{InFlightCall, ReplyPath};
 use mgp_runtime::task;
 
-/// Answers on their way to one server. They are beside the bound on its calls, which wait for them, and
-/// are let through where no new call is.
+/// The maximum of responses in flight to one server. They do not count as calls, because calls wait for them,
+/// and are sent even when no new call is accepted.
 pub(in crate::link) const MAX_RESPONSES: usize = 16;
-/// How long a server may take to say that it has the answer.
+/// How long a server may take to acknowledge a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The places for answers on their way.
+/// The slots for responses in flight.
 #[derive(Debug)]
 pub(super) struct ResponseSlots(Arc<Semaphore>);
 
@@ -35,7 +35,7 @@ impl Default for ResponseSlots {
 }
 
 impl Link {
-    /// Tells the server, as soon as there is a place.
+    /// Sends a response as soon as a slot is free.
     pub(super) async fn send_callback_response(self: &Arc<Self>, params: String) {
         let places = self.mgp_callbacks.responses.0.clone();
         if let Ok(place) = places.acquire_owned().await {
@@ -43,7 +43,7 @@ impl Link {
         }
     }
 
-    /// Tells the server something it can ask for again. Without a place it is not said.
+    /// Sends a response that the server can poll for; dropped if no slot is free.
     pub(super) fn try_send_callback_response(self: &Arc<Self>, params: String) {
         let places = self.mgp_callbacks.responses.0.clone();
         let Ok(place) = places.try_acquire_owned() else {
@@ -95,7 +95,7 @@ impl Link {
         }
     }
 
-    /// What the server says to it is for its log: nobody waits for that.
+    /// Logs the server's reply to a response.
     fn log_response_outcome(&self, outcome: mgp_callers::request::Outcome) {
         if let Err(refusal) = outcome
             && let Some(words) = refusal.relayed_error()

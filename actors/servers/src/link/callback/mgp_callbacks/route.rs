@@ -1,5 +1,5 @@
-//! To whom a callback is put: the agent whose call caused it, by a callback or by what else it knows,
-//! or the operator.
+//! Routes a callback: to the agent whose call caused it, as a callback or an equivalent it supports, or
+//! to the operator.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use mgp_runtime::ids::new_session_id;
 use mgp_runtime::time::unix_ms;
 
 impl ReceivedCallback {
-    /// The question of MCP that a client is asked instead, and whose consent this one needs, too.
+    /// The equivalent MCP callback, whose consent this one also needs.
     fn mcp_equivalent(&self) -> Callback {
         match self.form.kind() {
             CallbackKind::LlmCompletion => Callback::Sampling,
@@ -34,8 +34,8 @@ impl ReceivedCallback {
         }
     }
 
-    /// True when the client agreed to callbacks, and can be sent one, now or when it is back with the answer
-    /// to another question.
+    /// True if the client negotiated callbacks and can receive one now, or on its return with the answer to
+    /// another.
     async fn can_receive_callback(&self) -> bool {
         if !self.caller.mgp.features().contains(Features::CALLBACKS) {
             return false;
@@ -51,7 +51,7 @@ impl ReceivedCallback {
 }
 
 impl Link {
-    /// Puts a callback to who can be asked.
+    /// Routes a callback to its recipient.
     pub(super) async fn route_callback(
         self: &Arc<Self>,
         asked: &ReceivedCallback,
@@ -78,8 +78,8 @@ impl Link {
         }
     }
 
-    /// By `notifications/mgp.callback.request`, under ids that are the kernel's and the agent's own. `None`
-    /// where the agent does not come back for it: its call went on as a task.
+    /// Sends `notifications/mgp.callback.request` with an id issued by the kernel for this agent. `None` if the
+    /// agent does not return for it because its call became a task.
     async fn send_callback_to_agent(
         self: &Arc<Self>,
         asked: &ReceivedCallback,
@@ -113,14 +113,14 @@ impl Link {
                 None
             }
         };
-        // It may be found in the list before it is told.
+        // The agent may find the callback in the list before it is notified.
         tokio::select! {
             answer = open.wait_for_answer() => Some(outcome_from_answer(answer)),
             gone = told => gone,
         }
     }
 
-    /// Tells the agent as soon as it hears; false when it does not come back.
+    /// Notifies the agent as soon as it is connected; false if it does not return.
     async fn notify_agent(&self, asked: &ReceivedCallback, id: &str, class: Delivery) -> bool {
         let frame = || self.render_callback(asked, id).into();
         asked.call.send_when_reachable(frame, class).await
@@ -141,7 +141,8 @@ impl Link {
         jsonrpc::notification(Request::METHOD, Some(&params))
     }
 
-    /// As a form; `None` where the client cannot be asked one. One that can and does not answer has declined.
+    /// Sends the callback as a form elicitation. `None` if the client does not support forms. A client that
+    /// supports them and does not answer has declined.
     async fn elicit_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> Option<CallbackAnswer> {
         if !client_capabilities(&asked.caller, &asked.call).elicitation_form {
             return None;
@@ -158,7 +159,7 @@ impl Link {
         })
     }
 
-    /// By `sampling/createMessage`. No person answers in the place of a model.
+    /// Sends the callback as `sampling/createMessage`. No person answers in place of a model.
     async fn sample_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
         let can = client_capabilities(&asked.caller, &asked.call).sampling;
         let read = mcp::parse_params::<Request<'_>>(Some(&asked.params)).ok();
@@ -178,7 +179,7 @@ impl Link {
         )
     }
 
-    /// In the operator's list, within the time of the callback.
+    /// Adds the callback to the operator's pending list, within the callback's timeout.
     async fn ask_operator(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
         let patience = u64::try_from(asked.timeout.duration.as_millis()).unwrap_or(u64::MAX);
         let (server, agent) = (&self.server, &asked.caller.agent);
@@ -202,13 +203,14 @@ impl Link {
                 Err(_) => RoutingOutcome::Declined("declined"),
             },
             Some(Ok(Some(None))) => RoutingOutcome::Declined("declined"),
-            // Its time is over, which the clock of the callback tells.
+            // The entry expired; the callback's own timeout decides.
             Some(Ok(None)) => std::future::pending().await,
             Some(Err(_)) | None => RoutingOutcome::Declined("nobody"),
         }
     }
 
-    /// Shows what needs no answer: as a callback, or as a log record to a client that knows none.
+    /// Delivers a callback that needs no answer: as a callback, or as a log record to a client without
+    /// callbacks.
     pub(super) async fn display_callback(self: &Arc<Self>, asked: &ReceivedCallback) {
         let method = asked.mcp_equivalent().method();
         let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));

@@ -1,37 +1,37 @@
-//! What the result of a call says: MCP-lite §3.3 and §3.4, and what decision 64 makes of the words that the
-//! document leaves open (A-17, A-37).
+//! Parses the results of calls (MCP-lite §3.3 and §3.4); decision 64 defines what the document leaves open
+//! (A-17, A-37).
 
 use mgp_json::{lookalike, members};
 use mgp_protocol::lite::ResponseType;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Longest promise token that is kept and sent back, in bytes: a hundred times as long as one that cannot be
-/// guessed has to be, and shorter than any server's limit for a request.
+/// The longest promise token, in bytes: a hundred times as long as an unguessable token needs to be, and shorter
+/// than any server's request limit.
 pub(super) const TOKEN_BYTES_MAX: usize = 4096;
 
-/// What follows from a result.
+/// The meaning of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LiteResult {
-    /// It is the result.
+    /// The final result.
     Final {
-        /// The tool failed.
+        /// True if the tool failed.
         failed: bool,
     },
     /// The result comes later, for this token.
     Promise(String),
-    /// More is needed, and then the call is made again.
+    /// Input is needed, and then the call is repeated.
     NeedsInput(InputNeed),
 }
 
-/// What more is needed.
+/// The input that is needed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct InputNeed {
-    /// What a person is asked.
+    /// The message for the person.
     pub(super) message: Option<String>,
-    /// The schema of the arguments to be added, as JSON text: an object with `properties`.
+    /// The schema of the additional arguments, as JSON text: an object with `properties`.
     pub(super) schema: Option<String>,
-    /// By which a server that has kept the call knows it again, as other kernels do.
+    /// The token with which a server that stored the call continues it, as other kernels do.
     pub(super) continuation: Option<String>,
 }
 
@@ -56,10 +56,10 @@ struct LiteElicitation<'a> {
 }
 
 impl LiteResult {
-    /// Reads a result, which may be any JSON.
+    /// Parses a result, which may be any JSON.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with it, as text.
     pub(super) fn parse(result: &str) -> Result<Self, String> {
         let meta = parse_meta(result)?;
         let kind = match meta.response_type.as_deref() {
@@ -80,7 +80,7 @@ impl LiteResult {
                 )),
                 Some(token) => Ok(Self::Promise(token)),
             },
-            // The last is in one list of the document only; it means that something has to be given first (A-17).
+            // The last type is in only one list of the document; it means that input is needed first (A-17).
             ResponseType::Elicitation | ResponseType::MoreResource => {
                 Ok(Self::NeedsInput(InputNeed::from_meta(meta)))
             }
@@ -89,7 +89,7 @@ impl LiteResult {
 }
 
 impl InputNeed {
-    /// A question that cannot be read is one without a form: its caller is told in words.
+    /// Reads the input need; one that cannot be parsed has no form, and its caller gets a text.
     fn from_meta(meta: LiteMeta<'_>) -> Self {
         let asked = meta
             .elicitation
@@ -111,7 +111,7 @@ impl InputNeed {
     }
 }
 
-/// `_meta` of a result; where there is none nothing is said.
+/// Parses `_meta` of a result; empty if there is none.
 fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
     let all = members(result).unwrap_or_default();
     let mut found = all.iter().filter(|(name, _)| name == "_meta");
@@ -131,9 +131,9 @@ fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
 mod tests {
     use super::*;
 
-    /// LITE-010, LITE-015: nothing said is an answer; what is only in the enumeration asks for more.
+    /// LITE-010, LITE-015: a result without a type is final; types that are only in the enumeration need input.
     #[test]
-    fn each_kind_of_answer_is_told_from_the_others() {
+    fn result_types_are_distinguished() {
         let read = |text: &str| LiteResult::parse(text).unwrap();
         let answer = LiteResult::Final { failed: false };
         for text in [
@@ -166,9 +166,9 @@ mod tests {
         }
     }
 
-    /// LITE-017: a token is kept as it is, and one that nobody could send back is refused.
+    /// LITE-017: a token is stored unchanged, and one too long to send back is refused.
     #[test]
-    fn what_cannot_be_followed_is_refused_in_words() {
+    fn unusable_results_are_refused_with_reason() {
         let long = "x".repeat(TOKEN_BYTES_MAX + 1);
         let huge = format!(r#"{{"_meta":{{"response_type":"promise","promise_token":"{long}"}}}}"#);
         for (text, word) in [

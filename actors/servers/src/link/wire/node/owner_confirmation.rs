@@ -1,4 +1,4 @@
-//! What the owner's operator confirmed of a server.
+//! Properties of a shared server that the owner's operator confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use mgp_engine::servers::replica_spec::ReplicaSpec;
 
 use super::NodeWire;
 
-/// What an operator says of a server and nobody can find out.
+/// Properties of a server that only an operator can confirm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnerConfirmation {
-    /// It is one of several that are alike.
+    /// Set if it is a replica of other servers.
     pub(crate) mark: Option<ReplicaSpec>,
     /// Tools that may be called twice.
     idempotent: Vec<Arc<str>>,
@@ -27,7 +27,7 @@ impl OwnerConfirmation {
         }
     }
 
-    /// Whether the owner says something else now. A tool that is not told of while its server is away is none.
+    /// True if the owner now says otherwise. Tools missing while the server is disconnected do not count.
     fn is_contradicted(&self, now: &PeerServer) -> bool {
         let flag = |name: &Arc<str>| self.idempotent.contains(name);
         let mut tools = now.tools.iter();
@@ -35,7 +35,7 @@ impl OwnerConfirmation {
             || tools.any(|(name, tool)| tool.idempotent != flag(name))
     }
 
-    /// As rules for its tools; all others are the owner's alone.
+    /// The confirmed properties as tool rules; all others stay with the owner.
     #[must_use]
     pub(crate) fn rules(&self) -> Arc<ToolRules> {
         let rule = |name: &Arc<str>| {
@@ -54,7 +54,7 @@ impl OwnerConfirmation {
 }
 
 impl NodeWire {
-    /// What is confirmed of the server now.
+    /// The properties that are confirmed now.
     #[must_use]
     pub(crate) fn owner_confirmation(&self) -> OwnerConfirmation {
         let held = self.peer_server();
@@ -63,7 +63,7 @@ impl NodeWire {
         })
     }
 
-    /// Whether the owner says something else now than it did then.
+    /// True if the owner's confirmation differs from `before`.
     #[must_use]
     pub(crate) fn has_confirmation_changed(&self, before: &OwnerConfirmation) -> bool {
         self.peer_server()

@@ -1,4 +1,4 @@
-//! The details of a status, before tonic reads them: it takes for granted that they are base64, and panics at others.
+//! Sanitizes the details of a gRPC status before tonic parses them: tonic panics if they are not base64.
 
 use ::http::Response;
 use ::http::header::HeaderMap;
@@ -12,16 +12,16 @@ use http_body_util::combinators::MapFrame;
 
 const DETAILS_HEADER: &str = "grpc-status-details-bin";
 
-/// As tonic reads it (gRPC over HTTP2, "Binary-Header": with padding or without).
+/// The engine that tonic uses (gRPC over HTTP2, "Binary-Header": with padding or without).
 const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A body whose trailers can be read.
+/// A body with sanitized trailers.
 pub(super) type ReadableBody<B> = MapFrame<B, fn(Frame<Bytes>) -> Frame<Bytes>>;
 
-/// The same response, in whose head and trailers details that are no base64 are left out.
+/// Removes details that are not base64 from the headers and trailers of a response.
 pub(super) fn sanitize_details<B: Body<Data = Bytes>>(
     response: Response<B>,
 ) -> Response<ReadableBody<B>> {
@@ -59,9 +59,9 @@ mod tests {
         said
     }
 
-    /// LITE-075: whatever a server says as details, in the head or behind its messages, its status is read.
+    /// LITE-075: the status is read whatever the details contain, in headers or trailers.
     #[tokio::test]
-    async fn details_that_are_none_are_left_out_wherever_they_stand() {
+    async fn malformed_details_are_removed_from_headers_and_trailers() {
         for (details, read) in [("CA4", 2), ("CA4=", 2), ("!no", 0), ("A", 0), ("CA 4", 0)] {
             let trailers = async { Some(Ok(said(details))) };
             let body = Full::new(Bytes::from_static(b"m")).with_trailers(trailers);

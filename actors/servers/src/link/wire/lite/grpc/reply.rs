@@ -1,4 +1,4 @@
-//! A `ToolResponse` as the result that HTTP would have.
+//! Converts a `ToolResponse` to the result that the HTTP binding would have.
 
 use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
 use mgp_json::{members, quote, render_object};
@@ -7,7 +7,7 @@ use mgp_protocol::refusal::Refusal;
 use super::parse_partial;
 use crate::link::Link;
 
-/// Members of `_meta` that `meta` of the message says.
+/// Members of `_meta` that `meta` of the message defines.
 const MESSAGE_META_MEMBERS: [&str; 4] = [
     "response_type",
     "promise_token",
@@ -15,11 +15,11 @@ const MESSAGE_META_MEMBERS: [&str; 4] = [
     "processing_time_ms",
 ];
 
-/// What a message of a stream is.
+/// The meaning of a message of a stream.
 pub(super) enum GrpcReply {
-    /// A part of the result, as JSON text.
+    /// A partial result, as JSON text.
     Partial(String),
-    /// The result, or news of a promise.
+    /// The result, or a promise update.
     Whole,
 }
 
@@ -35,7 +35,7 @@ impl GrpcReply {
     }
 }
 
-/// The result, with `_meta` where the message has `meta`.
+/// The result, with `_meta` if the message has `meta`.
 pub(super) fn render_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
     let result = parse_result(link, message)?;
     Ok(match &message.meta {
@@ -54,7 +54,7 @@ fn parse_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> 
     })
 }
 
-/// What `meta` says counts; what else stands in a `_meta` of the result, like what is asked for, stays.
+/// Merges `meta` into the result's `_meta`; `meta` takes precedence, other members stay.
 fn merge_meta(result: &str, meta: &ResponseMeta) -> String {
     let all = members(result).unwrap_or_default();
     let own = all.iter().find(|(name, _)| name == "_meta");
@@ -96,9 +96,9 @@ fn meta_members(meta: &ResponseMeta) -> Vec<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    /// LITE-056 to LITE-058: the message's own `meta` counts, and what is asked for may stand in the result.
+    /// LITE-056 to LITE-058: the message's own `meta` takes precedence; the input need may be in the result.
     #[test]
-    fn meta_of_the_message_counts_before_that_of_the_result() {
+    fn message_meta_takes_precedence_over_result_meta() {
         let meta = ResponseMeta {
             response_type: ResponseType::Elicitation.into(),
             promise_token: String::new(),

@@ -1,4 +1,4 @@
-//! What a status of gRPC means to a caller (§5.5).
+//! Converts a gRPC status to a refusal (§5.5).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use mgp_transports::http::client::ClientError;
 use crate::link::Link;
 use crate::link::wire::http::unsent_refusal;
 
-/// Most characters of a server's words that are repeated.
+/// The most characters of a server's text that are quoted.
 const QUOTED_CHARS_MAX: usize = 500;
 
 /// The refusal of a request that ended with this status.
@@ -27,7 +27,7 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
     match status.code() {
         Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, said, status, link),
         Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, said, status, link),
-        // No status tells for certain that the call was not carried out.
+        // No status proves that the call was not executed.
         Code::Unauthenticated | Code::PermissionDenied => link.invalid_answer_refusal(&format!(
             "it answered {} ({said}); check `headers` of this server in mgp.toml",
             code_name(status.code())
@@ -53,7 +53,7 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
     }
 }
 
-/// The server's own error, in the words of JSON-RPC.
+/// The server's own error, as a JSON-RPC error.
 fn server_error_refusal(code: i64, message: String, status: &Status, link: &Link) -> Refusal {
     let mut error = ErrorObject::new(code, message);
     if let Some(info) = ErrorDetails::from_status(status) {
@@ -68,7 +68,7 @@ fn server_error_refusal(code: i64, message: String, status: &Status, link: &Link
     }
 }
 
-/// What went wrong before the server said anything.
+/// The transport error behind a status, if the server sent nothing.
 fn client_error(status: &Status) -> Option<&ClientError> {
     let mut cause: Option<&(dyn Error + 'static)> = status.source();
     while let Some(error) = cause {
@@ -85,7 +85,7 @@ fn quote(text: &str) -> String {
     shown.take(QUOTED_CHARS_MAX).collect()
 }
 
-/// As the document writes it.
+/// The name of a code as in the gRPC document.
 fn code_name(code: Code) -> String {
     let camel = format!("{code:?}");
     let mut out = String::new();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_the_names_of_the_document() {
+    fn code_names_match_document() {
         assert_eq!(code_name(Code::InvalidArgument), "INVALID_ARGUMENT");
         assert_eq!(code_name(Code::Internal), "INTERNAL");
     }
