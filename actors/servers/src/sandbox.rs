@@ -1,6 +1,6 @@
-//! Starts servers in a sandbox: finds out what this machine supports, prepares the server's own folder,
-//! and has a launcher start the server with its policy.
-//! Used by the supervisors of servers and for the process that runs the embedding model.
+//! Starts servers in a sandbox: detects what this machine supports, prepares the server's own folder, and has a
+//! launcher start the server under its policy. Used by the supervisors of servers, and for the process that runs
+//! the embedding model.
 //!
 //! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
 //! The launcher is the kernel's own program, started again with a hidden argument.
@@ -43,54 +43,53 @@ pub use launcher_main::launch;
 pub use probe::probe;
 pub use program_pins::{find_change, pin_programs};
 
-/// The variable with the policy; the launcher removes it.
+/// The variable with the policy; removed by the launcher.
 const POLICY_VAR: &str = "MGP_SANDBOX_POLICY";
 /// The variable with the kernel's process id: the server must not outlive that process.
 const KERNEL_PID_VAR: &str = "MGP_SANDBOX_KERNEL";
 /// The launcher's hidden argument, before the program.
 const LAUNCH_ARG: &str = "__sandbox";
-/// Bytes of a script's first line that the system reads.
+/// The bytes of a script's first line that the system reads.
 const SHEBANG_BYTES_MAX: u64 = 256;
-/// Scripts that are interpreters of scripts: as many levels as the system follows.
+/// How many levels of scripts that interpret scripts are followed, as the system does.
 const INTERPRETER_DEPTH_MAX: usize = 4;
 
-/// What all sandboxes have in common.
+/// The settings shared by all sandboxes.
 #[derive(Debug, Default)]
 pub struct Sandboxes {
-    /// This program.
+    /// The kernel's program.
     pub exe: PathBuf,
-    /// Holds each server's own folder.
+    /// The parent of each server's own folder.
     pub folder: PathBuf,
     /// The kernel's configuration, data and socket.
     pub kernel_paths: Vec<PathBuf>,
     /// The home of the kernel's user.
     pub home: Option<PathBuf>,
-    /// Folders that were ever opened for writing, by the configuration or by a server started since. Links
-    /// in them are not followed to the outside. None is removed, because links planted there
-    /// stay.
+    /// Folders that were ever opened for writing, by the configuration or by a server started since. Links in
+    /// them are not followed outside. None is removed, because links planted there stay.
     pub writable_folders: Mutex<BTreeSet<PathBuf>>,
-    /// What this machine supports; found out at the first use.
+    /// What this machine supports; detected at the first use.
     pub machine: OnceCell<SandboxSupport>,
 }
 
-/// A sandbox that is ready for one start of a server.
+/// A prepared sandbox for one start of a server.
 #[derive(Debug)]
 pub(crate) struct PreparedSandbox {
-    /// The process to start: the launcher with the server as its argument.
+    /// The process to start: the launcher, with the server as its argument.
     pub(crate) spec: ChildSpec,
-    /// What the server is held to.
+    /// The restrictions of the server.
     pub(crate) report: Sandbox,
 }
 
 impl Sandboxes {
-    /// The server's own folder; its home is inside it.
+    /// The server's own folder; its home is inside.
     #[must_use]
     pub fn server_folder(&self, server: &ServerId) -> PathBuf {
         self.sibling_folder("of", server)
     }
 
-    /// The folder of the program registered with a server. Not in or above the server's own folder, so that
-    /// the server cannot write where interpreters look for modules.
+    /// The folder of the program registered with a server. It is neither inside nor above the server's own
+    /// folder, so that the server cannot write where interpreters look for modules.
     #[must_use]
     pub fn code_folder(&self, server: &ServerId) -> PathBuf {
         self.sibling_folder("code-of", server)
@@ -103,7 +102,7 @@ impl Sandboxes {
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
-    /// True for a folder, without links, that no sandbox opens: the kernel's files or a whole home.
+    /// True for a folder (without links) that no sandbox opens: the kernel's files, or a whole home.
     pub(crate) fn is_protected(&self, folder: &Path) -> bool {
         let place = ProgramPaths {
             kernel_paths: self
@@ -120,7 +119,7 @@ impl Sandboxes {
     /// Prepares the start of a server with these permissions.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// What is missing, as text.
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
@@ -206,7 +205,7 @@ impl Sandboxes {
 const HOME: &str = "home";
 const TMP: &str = "tmp";
 
-/// Makes the server's own folder, and empties its temporary folder.
+/// Creates the server's own folder and empties its temporary folder.
 fn prepare_folders(own: &Path) -> io::Result<()> {
     let private = |path: &Path| {
         fs::DirBuilder::new()
@@ -219,7 +218,7 @@ fn prepare_folders(own: &Path) -> io::Result<()> {
     private(&own.join(TMP))
 }
 
-/// Resolves the paths of a server, without symbolic links; returns, in words, those not followed.
+/// Resolves a server's paths, without symbolic links; returns descriptions of the links not followed.
 fn resolve_paths(
     spec: &ChildSpec,
     place: &mut ProgramPaths,
@@ -255,7 +254,7 @@ fn resolve_paths(
     let named = spec.args.iter().map(|arg| cwd.join(arg));
     let named = named.filter(|path| path.is_file());
     place.argument_files = named.filter_map(|p| led(&p, PathAccess::Read)).collect();
-    // The files stay closed; the whole tree is never opened.
+    // Files in the working folder stay closed; a whole tree is never opened.
     place.cwd = led(&cwd, PathAccess::Read).unwrap_or(PathBuf::from("/"));
     place.found_in_path = !spec.command.contains('/') && !spec.env.contains_key("PATH");
     place.path_dirs = programs
@@ -264,7 +263,7 @@ fn resolve_paths(
         .collect();
     place.program = roads.resolve(&program, PathAccess::Read)?;
     place.interpreters = find_interpreters(&program, &programs, &mut roads, &mut notes);
-    // A virtual environment is found by the link to its interpreter, so that link counts.
+    // A virtual environment is found through the link to its interpreter, so that link is opened.
     if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
         let folder = roads.resolve(folder, PathAccess::Read)?;
         place.interpreters.push(folder.join(name));
@@ -283,8 +282,8 @@ fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// What runs a script: the program in its first line, and the one that `env` looks up for it. For scripts
-/// that the server can write, nothing is opened that is not open anyway.
+/// The interpreters of a script: the program in its first line, and the one that `env` finds. For scripts that
+/// the server can write, nothing new is opened.
 fn find_interpreters(
     program: &Path,
     programs: &[PathBuf],
@@ -359,7 +358,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_runs_a_script_is_found_through_env_and_links() {
+    fn interpreters_are_found_through_env_and_links() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         let write = |name: &str, text: &str| {
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_yet_is_known_by_the_folder_it_will_be_in() {
+    fn missing_path_is_resolved_through_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let (whole, link) = (folder.path().join("whole"), folder.path().join("link"));
         fs::create_dir(&whole).unwrap();
@@ -394,9 +393,9 @@ mod tests {
         assert_eq!(real_path(&link.join("a/b")), real_folder.join("a/b"));
     }
 
-    /// Working folder, argument and interpreter come from places the server can write.
+    /// The working folder, an argument and the interpreter are in places that the server can write.
     #[test]
-    fn what_a_server_planted_where_it_writes_opens_nothing_else() {
+    fn planted_links_open_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         fs::create_dir_all(at("work/bin")).unwrap();

@@ -1,5 +1,5 @@
-//! The first process of a server's process namespace. When it ends, the system kills all others in the
-//! namespace. It reaps orphans and does nothing else.
+//! The first process of a server's PID namespace. When it ends, the system kills all others in the namespace. It
+//! only reaps orphans.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -14,11 +14,11 @@ use nix::unistd::{Pid, dup2_stderr, setsid};
 
 use super::privileges;
 
-/// All processes in the namespace but this one.
+/// All processes in the namespace except this one.
 const ALL_PROCESSES: Pid = Pid::from_raw(-1);
 
-/// Runs as long as the leader, whose pipe is its stdin. A byte from there means: send everybody SIGTERM,
-/// and exit with the last of them.
+/// Runs as long as the leader, whose pipe is its stdin. A byte from the pipe means: send SIGTERM to all
+/// processes, and exit with the last one.
 pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     let words = |e: Errno| e.to_string();
     let all = SigSet::all();
@@ -28,9 +28,9 @@ pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     setsid().map_err(words)?;
     privileges::drop_privileges(policy.user)?;
     nix::sys::prctl::set_dumpable(false).map_err(words)?;
-    // The pipe would tell too, but not a stopped process.
+    // Needed in addition to the pipe, in case this process is stopped.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
-    // Nobody reads what it writes any more.
+    // Nobody reads its output any more.
     dup2_stderr(io::stdout()).map_err(words)?;
     let stdin = io::stdin();
     let mut asked = false;

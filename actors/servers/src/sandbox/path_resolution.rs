@@ -1,5 +1,5 @@
-//! Resolves paths. Who can write a folder can put links into it, so a link there may lead only to the
-//! same folder or to what every server may read anyway.
+//! Resolves paths safely. A server can put links into folders it can write, so a link there may lead only to the
+//! same folder, or to what every server may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,31 +7,31 @@ use std::path::{Component, Path, PathBuf};
 
 use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_system_path};
 
-/// Links followed in one path: as many as the system follows.
+/// The maximum of links followed in one path, as in the system.
 const LINKS_MAX: usize = 40;
-/// A writable folder may be named through links in another one; resolving is repeated this often.
+/// How often resolving is repeated, because a writable folder may be named through links in another one.
 const ROUNDS_MAX: usize = 8;
 
-/// What a path is opened for.
+/// The access for which a path is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathAccess {
     Read,
     Write,
 }
 
-/// Which links may be followed, and which were.
+/// Resolves paths, with the folders where links are restricted, and records followed links.
 #[derive(Debug, Default)]
 pub(super) struct PathResolver {
-    /// Folders that sandboxed servers write.
+    /// Folders that sandboxed servers can write.
     writable: BTreeSet<PathBuf>,
-    /// Holds each server's own folder.
+    /// The parent of each server's own folder.
     server_folders: PathBuf,
-    /// Links that were followed.
+    /// The followed links.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl PathResolver {
-    /// Starts with all folders that were ever opened for writing, as they are named.
+    /// Creates a resolver with all folders that were ever opened for writing, as configured.
     pub(super) fn new(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
         let mut roads = Self {
             writable: named.clone(),
@@ -44,7 +44,7 @@ impl PathResolver {
                 .filter_map(|path| roads.resolve(path, PathAccess::Write).ok());
             let led: Vec<_> = led.collect();
             let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
-            // A folder that is never opened is written by nobody.
+            // A protected folder is never opened, so no server writes it.
             written.retain(|path| !place.is_protected(path));
             if written == roads.writable {
                 break;
@@ -72,9 +72,9 @@ impl PathResolver {
     /// The path without symbolic links, as far as it exists.
     ///
     /// # Errors
-    /// Why it is not opened, in words.
+    /// The reason why it is not opened, as text.
     pub(super) fn resolve(&mut self, path: &Path, to: PathAccess) -> Result<PathBuf, String> {
-        // The system's view of each process: other processes would see other files.
+        // `/proc` differs for each process: other processes would see other files.
         if !path.is_absolute() || path.starts_with("/proc") {
             return Ok(path.to_owned());
         }
@@ -118,7 +118,7 @@ impl PathResolver {
         Ok(at)
     }
 
-    /// Leaves only paths without links in the policy, so that none is followed later; returns those removed.
+    /// Removes paths with links from the policy, so that none is followed later; returns them.
     pub(super) fn finish(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
         let mut notes = BTreeSet::new();
         for (paths, to) in [
@@ -141,7 +141,7 @@ impl PathResolver {
     }
 }
 
-/// Whether a link from a writable folder leads to what those who can write there could open anyway.
+/// True if a link from a writable folder leads to what its writers could open anyway.
 pub(super) fn is_within(led_to: &Path, root: &Path, to: PathAccess) -> bool {
     led_to.starts_with(root) || (to == PathAccess::Read && is_system_path(led_to))
 }
@@ -161,7 +161,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_link_where_servers_write_leads_nowhere_else() {
+    fn links_in_writable_folders_stay_inside() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         for name in ["data/sub", "keys", "owns/of-a", "owns/of-b"] {

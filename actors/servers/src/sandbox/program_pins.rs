@@ -1,7 +1,7 @@
-//! Pins, by hash, the programs and files that a server without readable code is started from: only what a
-//! person has approved is started.
+//! Pins the programs and files that a server without readable code is started from, by hash: only what a person
+//! has approved is started.
 //!
-//! What a package runner downloads or an interpreter imports is not covered.
+//! Downloads of package runners and imports of interpreters are not covered.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use mgp_engine::servers::sandbox::PinnedProgram;
 use mgp_transports::child::{self, ChildSpec};
 
-/// Bytes of a file that are hashed; of a longer file the length is hashed as well.
+/// The hashed bytes of a file; for a longer file the length is hashed as well.
 const HASHED_BYTES_MAX: u64 = 1 << 30;
 
-/// The program of this process, and the files its arguments name by absolute paths, as they are now.
-/// Blocks.
+/// Hashes the program of this process and the files that its arguments name by absolute paths. Blocks.
 pub fn pin_programs(spec: &ChildSpec) -> Vec<PinnedProgram> {
-    // The server's own folder may not exist yet, and holds nothing that a person approved.
+    // The server's own folder may not exist yet, and contains nothing that a person approved.
     let spec = ChildSpec {
         cwd: Some("/".into()),
         ..spec.clone()
@@ -32,7 +31,7 @@ pub fn pin_programs(spec: &ChildSpec) -> Vec<PinnedProgram> {
     files.map(pin).collect()
 }
 
-/// What has changed: a path, or what is missing.
+/// The first change: a path, or what is missing.
 pub fn find_change(before: &[PinnedProgram], now: &[PinnedProgram]) -> Option<String> {
     let other = before.iter().find(|pinned| !now.contains(pinned));
     let new = now.iter().find(|pinned| !before.contains(pinned));
@@ -53,9 +52,9 @@ fn hash(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// A program replaced in its place, or shadowed by another one found earlier, is noticed.
+    /// A program that was replaced, or shadowed by one found earlier, is detected.
     #[test]
-    fn another_program_is_not_what_was_looked_at() {
+    fn replaced_or_shadowed_program_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str, text: &str| {
             use std::os::unix::fs::PermissionsExt;

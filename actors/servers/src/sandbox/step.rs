@@ -1,4 +1,4 @@
-//! Which step of the launcher this process is, and the variables that are passed on to the server.
+//! The step of the launcher that this process runs, and the variables passed on to the server.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ use super::LAUNCH_ARG;
 /// The variable that names the step.
 const STEP_VAR: &str = "MGP_SANDBOX_STEP";
 
-/// One step of the launcher.
+/// A step of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Stays above the server.
+    /// Supervises the server.
     Leader,
-    /// Is the first process of the namespace.
+    /// The first process of the PID namespace.
     Init,
     /// Becomes the server.
     Inside,
