@@ -1,5 +1,4 @@
-//! Requests to those who guard a server: each with its bounds, and none further than the address that a person
-//! wrote reaches.
+//! HTTP requests to authorization servers, limited in size, time and reachable addresses.
 
 use std::time::Duration;
 
@@ -18,32 +17,32 @@ use super::prover::{PROOF_HEADER, Prover, USE_NONCE_ERROR, read_nonce};
 
 /// How long each answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer taken, in bytes; documents and tokens have a few thousand.
+/// The longest answer, in bytes; documents and tokens have a few thousand.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Asks for documents and tokens. Redirects are not followed, and nothing is sent along but what is said here.
+/// Fetches documents and tokens. Redirects are not followed, and only the given headers are sent.
 #[derive(Debug)]
 pub(super) struct LoginHttpClient {
-    /// To what a person wrote down.
+    /// For addresses that a person configured.
     trusted: Client,
-    /// To what documents name.
+    /// For addresses that documents name.
     untrusted: Client,
     trusted_origins: Vec<Origin>,
 }
 
-/// One answer, whole.
+/// A complete response.
 struct LoginResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// What came of asking for a token.
+/// Why a token request failed.
 #[derive(Debug)]
 pub(super) enum TokenFailure {
-    /// No, in so many words.
+    /// The server sent an OAuth error.
     Refused(TokenErrorResponse),
-    /// Nothing that could be understood.
+    /// There was no valid answer.
     NoAnswer(LoginError),
 }
 
@@ -57,7 +56,7 @@ impl From<TokenFailure> for LoginError {
 }
 
 impl LoginHttpClient {
-    /// For a server at this address; `written` are other addresses of its entry.
+    /// Creates the client for a server at this address; `written` are further addresses of its entry.
     pub(super) async fn new<'w>(
         outbound: &Outbound,
         server: &Url,
@@ -76,7 +75,7 @@ impl LoginHttpClient {
         }
     }
 
-    /// A document; `None` where there is none at this address.
+    /// Fetches a document; `None` if there is none at this address.
     pub(super) async fn fetch_document(
         &self,
         what: &'static str,
@@ -97,8 +96,8 @@ impl LoginHttpClient {
         }
     }
 
-    /// A token, or its revocation: the body of the answer. With a prover each request has a proof, once more where
-    /// the server wants its nonce in it.
+    /// Sends a token or revocation request and returns the body of the answer. With a prover each request has a
+    /// proof, and is repeated once if the server requires its nonce.
     pub(super) async fn request_token(
         &self,
         endpoint: &str,
@@ -147,7 +146,7 @@ impl LoginHttpClient {
         }
     }
 
-    /// The registration of a client.
+    /// Registers a client.
     pub(super) async fn register(&self, endpoint: &str, body: String) -> Result<Bytes, LoginError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -1,5 +1,5 @@
-//! A login that is offered because an agent called: where each agent has its own, the person behind it is shown the
-//! address (MCP 2025-11-25, elicitation in URL mode), and the browser comes back to the kernel.
+//! Sign-in offers for agents with separate logins: a call shows the person the address (MCP 2025-11-25,
+//! elicitation in URL mode), and the browser is redirected to the kernel.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,20 +20,21 @@ use tokio::sync::Semaphore;
 use super::offers::{LoginOffers, OpenOffer, SignInOffer};
 use super::{CallbackListener, LoginError, ServerLogin, SignIn};
 
-/// How long a person may take with the browser.
+/// How long a person may take in the browser.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(600);
-/// After one that could not begin, the next call of its agent is told the same for so long: trying again would ask
-/// the same of others.
+/// How long a failure to begin is reported to further calls of the agent: a retry would repeat the same
+/// requests.
 const FAILURE_RETENTION: Duration = Duration::from_secs(60);
-/// Logins that wait for a browser at once: each holds a port. One more is refused, with the command to type.
+/// The maximum of logins that wait for a browser, because each uses a port. Further ones are refused with a
+/// command to run instead.
 static PENDING_SIGN_INS: Semaphore = Semaphore::const_new(16);
 
 impl ServerLogin {
-    /// Where a person can sign in for the agent that called: what is open already, or a new one. `client` is told
-    /// once it is done.
+    /// The address where a person can sign in for the calling agent: of an open offer, or of a new one. `client`
+    /// is notified on completion.
     ///
     /// # Errors
-    /// [`LoginError`]: why no login can begin, the same for a minute.
+    /// [`LoginError`] if no login can begin; repeated for a minute.
     pub(crate) async fn offer_sign_in(
         self: &Arc<Self>,
         client: Option<&Arc<Agent>>,
@@ -115,7 +116,7 @@ impl ServerLogin {
     }
 }
 
-/// `notifications/elicitation/complete` to those who were shown the address.
+/// Sends `notifications/elicitation/complete` to the clients that got the address.
 fn notify_complete(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
     let clients = std::mem::take(
         &mut *clients
