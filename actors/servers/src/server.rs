@@ -1,5 +1,5 @@
-//! The supervisor of one server: starts it, watches it, restarts it within limits, stops it completely.
-//! The operator's requests and the kernel's tree send to it; it reports through `ServerActor::events`.
+//! The supervisor of one server: starts, monitors, restarts (within limits) and stops it. It receives the
+//! operator's requests and those of the kernel's tree, and reports through `ServerActor::events`.
 
 mod audit;
 mod connector;
@@ -58,82 +58,82 @@ pub use self::resource_usage::{ResourceMonitor, ResourceSnapshot, RunningGenerat
 pub use self::spawner::ProcessSpawner;
 pub use self::start_progress::StartProgress;
 
-/// Messages to the supervisor of a server: imperatives ask, past tenses tell what happened.
+/// Messages to the supervisor of a server: imperatives are commands, past tenses are events.
 #[derive(Debug)]
 pub enum ServerMsg {
-    /// Start, at the kernel's start or for the operator, whose start resets the count of restarts.
+    /// Start, at the kernel's start or by the operator, which resets the count of restarts.
     Start {
-        /// It is the operator's.
+        /// True if the operator requested it.
         by_operator: bool,
     },
-    /// Of those that are to be connected before it, these are not yet.
+    /// These servers, which start first, are not connected yet.
     DependenciesPending(Vec<ServerId>),
-    /// Its wait for others is over.
+    /// The servers that start first are connected, or the wait is over.
     DependenciesReady,
     /// Drain and stop. Answered when the server has stopped.
     Stop(TransitionReason, Reply<()>),
-    /// The same, with this much time for calls under way.
+    /// Drain within this time and stop. Answered when the server has stopped.
     StopWithin(TransitionReason, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
-    /// Replace its life without a gap.
+    /// Replace the generation without a gap (rolling restart).
     Roll,
     /// Its configuration changed.
     Reconfigure(Box<ServerSpec>),
-    /// The life of this number is connected and has its first lists.
+    /// The generation with this number is connected and has its first lists.
     Connected(u64, Arc<Link>, Box<FetchedLists>),
-    /// Agents can see the first lists of this life.
+    /// The first lists of this generation are visible to agents.
     Published(u64),
-    /// This life uses more than it may; why, in words.
+    /// This generation exceeds a limit; the reason, as text.
     LimitExceeded(u64, String),
-    /// This life ended.
+    /// This generation ended.
     Ended(u64, ServerExit, String),
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
     Fetched(List, u64, Box<FetchedLists>),
-    /// This life waits for the operator's answer to these questions.
+    /// This generation waits for the operator's answer to these requests.
     ApprovalRequested(u64, Vec<String>),
-    /// What its tools were the last time, for a server that has not been connected yet.
+    /// The stored lists of a server that has not been connected yet.
     OfferRestored(Box<ServerOffer>),
     /// The operator decided about changed tools.
     PinsDecided,
-    /// The connection of this number is broken.
+    /// The connection with this number is broken.
     LinkBroke(u64, String),
     /// The server reported a change of its state on this connection.
     LifecycleReported(u64, mgp::Lifecycle),
-    /// The wait before a restart is over.
+    /// The restart delay is over.
     RetryDue(u64),
-    /// A call waits for it.
+    /// A call waits for the server.
     CallWaiting,
-    /// A list is fetched again, which had to wait.
+    /// The delay before fetching a list again is over.
     FetchDue(List),
-    /// This list has not had to wait for a while.
+    /// This list has not been delayed for a while.
     ListSettled(List),
-    /// Start the instance that somebody has for itself, or hand out the running one.
+    /// Start the instance of an owner, or return the running one.
     OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
-    /// Stop the instances that nobody has used for a while.
+    /// Stop instances that have been idle for a while.
     StopIdle,
 }
 
-/// Fixed at construction.
+/// The fixed settings of the actor.
 #[derive(Debug, Clone)]
 pub struct ServerActor {
-    /// What calls and reports use.
+    /// The handle for calls and reports.
     pub handle: Arc<ServerHandle>,
     /// Receives the events of the server.
     pub events: EventSink<ServerEvent>,
-    /// The connected agents, for its log messages and news.
+    /// The connected agents, for log messages and notifications.
     pub directory: Arc<Directory>,
-    /// All servers: some are started after others.
+    /// All servers, for the start order.
     pub servers: Arc<ServerTable>,
-    /// Ends its processes when the kernel dies.
+    /// Ends the server's processes if the kernel dies.
     pub guard: GuardHandle,
-    /// Connects to it.
+    /// Connects to the server.
     pub connector: Arc<Connector>,
     /// The permissions of servers.
     pub permissions: PermissionsHandle,
-    /// Its tools as they were when approved.
+    /// The pinned tool definitions.
     pub pins: PinsHandle,
     /// The audit log.
     pub audit: AuditHandle,
@@ -158,9 +158,9 @@ pub struct ServerState {
     start_wait: StartWait,
     rolling_restart: RollingRestart,
     stopping: Vec<Reply<()>>,
-    /// The timer of the next start; dropped with the supervisor and by an earlier start.
+    /// The timer of the next start; dropped with the supervisor, or by an earlier start.
     retry_timer: Option<SupervisedTask<()>>,
-    /// The last output of the last life, if that ended by itself.
+    /// The last output of the previous generation, if it ended by itself.
     last_output: Option<Arc<str>>,
     _alive: ActorCountGuard,
 }
@@ -287,7 +287,7 @@ impl Actor for ServerActor {
 }
 
 impl ServerState {
-    /// The connection of the current life.
+    /// The connection of the current generation.
     fn link(&self) -> Option<Arc<Link>> {
         self.generation.as_ref().and_then(|life| life.link.clone())
     }
@@ -299,7 +299,7 @@ impl ServerActor {
         self.apply_order(state, SupervisionInput::Stop(order));
     }
 
-    /// What somebody orders counts more than what the server waits for.
+    /// Applies a command; it takes precedence over what the server waits for.
     fn apply_order(&self, state: &mut ServerState, order: SupervisionInput) {
         state.start_wait = StartWait::default();
         self.apply_input(state, order);
@@ -317,7 +317,7 @@ impl ServerActor {
         }
     }
 
-    /// The life under the entry before ends first.
+    /// Replaces the server; the generation under the previous entry ends first.
     fn replace(&self, state: &mut ServerState, spec: ServerSpec) {
         let rules = SupervisionConfig {
             rolling: false,
@@ -333,7 +333,7 @@ impl ServerActor {
         self.apply_order(state, SupervisionInput::Reconfigured(rules));
     }
 
-    /// After whom it is started says nothing to a server that runs.
+    /// Changes the start order, which does not affect a running server.
     fn set_start_order(&self, state: &mut ServerState, spec: ServerSpec) {
         state.spec = spec;
         if state.start_wait.is_waiting() {
@@ -407,7 +407,7 @@ impl ServerActor {
         }
     }
 
-    /// Withdraws its offer from agents. What an instance offers is never shown, so there it does nothing.
+    /// Withdraws the offer from agents. Offers of instances are never visible, so this does nothing for them.
     fn withdraw(&self) {
         if self.handle.agent().is_none() {
             self.events

@@ -1,4 +1,4 @@
-//! Audit events for a server's connecting and disconnecting (MGP §6.4).
+//! Audit events when a server connects and disconnects (MGP §6.4).
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
@@ -15,7 +15,7 @@ use mgp_runtime::trace::Trace;
 use mgp_store::audit::{kernel_actor, new_event};
 
 impl ServerActor {
-    /// The server takes calls from now on.
+    /// Records that the server takes calls from now on.
     pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers =
@@ -38,7 +38,7 @@ impl ServerActor {
             .record(self.build_event(EventType::ServerConnected, Outcome::Success, details));
     }
 
-    /// The server takes no more calls, or never will: `how` it ended and what follows.
+    /// Records that the server takes no more calls: `how` it ended, and what follows.
     pub(super) fn audit_disconnected(
         &self,
         exit: &ServerExit,
@@ -66,7 +66,7 @@ impl ServerActor {
         self.audit.record(said);
     }
 
-    /// The life that was to take its place failed: in the audit log, and as an event.
+    /// Records that a replacement generation failed, in the audit log and as an event.
     pub(super) fn audit_replacement_failure(&self, why: &str) {
         let mut details = Map::new();
         details.insert("reason".into(), why.into());

@@ -1,4 +1,4 @@
-//! One life of a server, from start to end, as one task.
+//! One generation (run) of a server, as one task.
 
 mod confinement;
 mod early_exit;
@@ -43,21 +43,20 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask, TaskError};
 
-/// A child that reads none of its stdin for this long is ended: its pipe is full. Calls have timed out
-/// long before.
+/// A child that does not read its stdin for this long is ended: its pipe is full. Calls time out long before.
 const STDIN_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long the remaining output of an ended process may take to be read.
+/// How long reading the remaining output of an ended process may take.
 const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Messages that may wait for a child: the calls that two agents may have under way and the cancellation
-/// of each, so that one agent that floods leaves room for others.
+/// Limits of the queue to a child's stdin: room for the calls of two agents and their cancellations, so that one
+/// flooding agent leaves room for others.
 const STDIN_QUEUE_LIMITS: QueueLimits = QueueLimits {
     frames: 4 * mgp_callers::agent::MAX_OPEN,
     bytes: 64 << 20,
 };
 
-/// The supervisor's handle of one life. Dropping it ends that life.
+/// The supervisor's handle of a generation. Dropping it ends the generation.
 #[derive(Debug)]
 pub(super) struct GenerationHandle {
     pub(super) link: Option<Arc<Link>>,
@@ -69,12 +68,12 @@ pub(super) struct GenerationHandle {
 #[derive(Debug, Default)]
 struct GenerationOrders {
     stop: Flag,
-    /// It was replaced: it stays for its tasks, too.
+    /// True once it was replaced: it then also waits for its tasks.
     is_replaced: Flag,
     stop_order: OnceLock<StopOrder>,
-    /// Its end may take no longer than any other's.
+    /// True if it must end as fast as other generations.
     hurry: Flag,
-    /// How long each step of ending its process may take, if its last calls decided that.
+    /// The time for each step of ending its process, if draining decided it.
     grace: OnceLock<Duration>,
     failure: Mutex<Option<String>>,
     kill: Flag,
@@ -82,7 +81,7 @@ struct GenerationOrders {
 }
 
 impl GenerationHandle {
-    /// Starts a life, beside another one or alone; it reports as [`ServerMsg::Connected`] and
+    /// Starts a generation, alone or beside another; it reports with [`ServerMsg::Connected`] and
     /// [`ServerMsg::Ended`].
     pub(super) fn start(
         actor: &ServerActor,
@@ -128,14 +127,14 @@ impl GenerationHandle {
         }
     }
 
-    /// Ends it; calls under way may finish first.
+    /// Ends it; in-flight calls may finish first.
     pub(super) fn stop(&self, order: StopOrder) {
-        // When a second order comes, the first is being carried out already.
+        // A second order is ignored: the first is already being executed.
         let _ = self.orders.stop_order.set(order);
         self.orders.stop.raise();
     }
 
-    /// Its last calls get no more time than those of any server that ends.
+    /// Limits draining to the time of any server that ends.
     pub(super) fn hurry(&self) {
         self.orders.hurry.raise();
     }
@@ -145,7 +144,7 @@ impl GenerationHandle {
         self.orders.fail(why);
     }
 
-    /// Process id of its child; 0 while there is none.
+    /// The process id of its child; 0 if there is none.
     pub(super) fn process_id(&self) -> Arc<AtomicI32> {
         self.orders.pid.clone()
     }
@@ -164,11 +163,11 @@ impl Drop for GenerationHandle {
     }
 }
 
-/// What one life needs.
+/// The state of one generation.
 pub(super) struct ServerGeneration {
     number: u64,
     pub(super) spec: ServerSpec,
-    /// The offer of the server's last life.
+    /// The lists of the server's previous generation.
     previous_offer: ServerOffer,
     orders: Arc<GenerationOrders>,
     pub(super) connector: Arc<Connector>,
@@ -179,13 +178,13 @@ pub(super) struct ServerGeneration {
     mailbox: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     pin_check: PinCheck,
-    /// The lease of the permission gate, which ends with the last life that has it.
+    /// The lease of the permission gate; ends with the last generation that has it.
     gate_lease: Arc<OnceLock<GateLease>>,
-    /// It is started beside another life, and does not wait for its end.
+    /// True if it starts beside another generation, without waiting for its end.
     is_successor: bool,
-    /// Marks its processes: those of another life are not reached by its end.
+    /// Marks its processes, to tell them apart from those of other generations.
     mark: String,
-    /// The permissions its sandbox was made with.
+    /// The permissions of its sandbox.
     grants: Mutex<SandboxGrants>,
     /// Its connection.
     link: Mutex<Weak<Link>>,
@@ -202,8 +201,8 @@ impl ServerGeneration {
         let _ = self.mailbox.send(ServerMsg::Ended(self.number, exit, how));
     }
 
-    /// The supervising task panicked: pending calls are settled, and the process, which was killed with the
-    /// task, is no longer watched.
+    /// Cleans up after a panic of the supervising task: settles the pending calls, and stops watching the
+    /// process, which was killed with the task.
     fn handle_panic(&self, broken: &TaskError) -> End {
         let end = End::Failed(broken.to_string());
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,10 +216,10 @@ impl ServerGeneration {
         end
     }
 
-    /// Starts when the last life has ended; a supervisor that was restarted has not waited for that.
+    /// Runs after the previous generation has ended; a restarted supervisor has not waited for it.
     async fn run_exclusive(&self) -> End {
         if self.is_successor {
-            // The next life waits for the end of this one, too.
+            // The next generation also waits for the end of this one.
             let turn = async {
                 let _alone = self.handle.lock_generation().await;
                 std::future::pending().await
@@ -255,7 +254,8 @@ impl ServerGeneration {
         }
     }
 
-    /// Opens the server's permission gate. An instance uses that gate, as it runs only while the server does.
+    /// Opens the server's permission gate. An instance uses the gate of its server, and runs only while that
+    /// runs.
     async fn open_gate(&self) -> Result<(), String> {
         if self.handle.agent().is_none() && self.gate_lease.get().is_none() {
             let (id, rules) = (&self.spec.id, &self.spec.permissions);
@@ -265,8 +265,8 @@ impl ServerGeneration {
         Ok(())
     }
 
-    /// Runs one process, or a second one where the first showed that it must be spoken to in another era:
-    /// that does not count as a failure.
+    /// Runs one process, or a second one if the first showed that it needs another protocol family; that does
+    /// not count as a failure.
     async fn run_child(&self) -> End {
         loop {
             match self.run_process(self.handle.take_families()).await {
@@ -358,8 +358,8 @@ impl ServerGeneration {
         }
     }
 
-    /// Resolves when the process has ended or closed a pipe; then it gets a moment to exit and say why. Its
-    /// remaining output is read, but not for as long as other processes keep its stdout open.
+    /// Resolves when the process has ended or closed a pipe; it then gets a moment to exit with a reason. Its
+    /// remaining output is read for a limited time, because other processes may keep its stdout open.
     async fn wait_for_exit(
         &self,
         child: &mut child::Child,
@@ -386,7 +386,7 @@ impl ServerGeneration {
         }
     }
 
-    /// The connection is over: it is given out no more, and its pending calls are settled.
+    /// Closes the connection for new calls, and settles the pending ones.
     pub(super) fn close_link(&self, link: &Link, end: &End) {
         self.handle.retire(link.number);
         link.fail_pending_calls(&end.describe());
@@ -396,7 +396,7 @@ impl ServerGeneration {
         &self.log
     }
 
-    /// Which of these permissions it has.
+    /// The permissions of this list that are granted.
     pub(super) fn filter_granted(&self, words: &[String]) -> BTreeSet<PermissionType> {
         match self.gate_lease.get() {
             Some(keeper) => keeper.granted_among(words),
@@ -455,18 +455,18 @@ impl ServerGeneration {
         link
     }
 
-    /// MGP is offered unless the server's configuration says `mgp = false`.
+    /// True unless the server's configuration says `mgp = false`.
     pub(super) fn should_offer_mgp(&self) -> bool {
         !self.spec.mgp.is_disabled
     }
 
-    /// MCPL is offered unless the server's configuration says `mcpl = false`. One with an instance for each agent
-    /// would have as many hosts.
+    /// True unless the server's configuration says `mcpl = false`. A server with an instance for each agent
+    /// would have several hosts, and gets no MCPL.
     pub(super) fn should_offer_mcpl(&self) -> bool {
         self.spec.mcpl && matches!(self.spec.instances, ServerInstances::Shared)
     }
 
-    /// Handshake, first lists, then until told to end.
+    /// Completes the handshake, fetches the first lists, and runs until told to end.
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
@@ -485,7 +485,7 @@ impl ServerGeneration {
             let spoken = met
                 .await
                 .map_err(|_| HandshakeError::Failed(self.startup_timeout_message()))??;
-            // Waiting for a person does not count as the server's start time.
+            // Waiting for a person does not count as start time.
             self.wait_for_permissions(link)
                 .await
                 .map_err(HandshakeError::Rejected)?;
@@ -542,8 +542,7 @@ impl ServerGeneration {
         end
     }
 
-    /// Resolves when all permissions it declares or its configuration names are decided
-    /// (MGP-277).
+    /// Resolves when all permissions of the declaration and the configuration are decided (MGP-277).
     async fn wait_for_permissions(&self, link: &Arc<Link>) -> Result<(), String> {
         let Some(keeper) = self.gate_lease.get() else {
             return Ok(());
@@ -558,7 +557,7 @@ impl ServerGeneration {
         settled.map_err(|rejected| rejected.to_string())
     }
 
-    /// The permissions that its configuration and its own declaration name.
+    /// The permissions named by the configuration and the declaration.
     fn declared_permissions(&self, link: &Link) -> Vec<String> {
         let said = link.mgp().as_active();
         let said = said.map_or(&[][..], |active| &active.peer.permissions_required);
@@ -567,23 +566,23 @@ impl ServerGeneration {
         all.into_iter().cloned().collect()
     }
 
-    /// How long each step of ending its process may take.
+    /// The time for each step of ending the process.
     fn stop_grace(&self) -> Duration {
         let configured = self.spec.limits.stop_grace;
         let decided = self.orders.grace.get().copied();
-        // A server that is stopped while it starts has no answer to that yet.
+        // A server stopped during its start has not set it yet.
         let early = || self.orders.stop_order.get();
         let early = || early().map(|order| order.step_timeout(configured, false));
         decided.or_else(early).unwrap_or(configured)
     }
 
-    /// Resolves when its last calls have had the time of any server that ends.
+    /// Resolves when draining is limited to the time of any server that ends.
     async fn wait_until_hurried(&self) {
         self.orders.hurry.wait_until_raised().await;
         tokio::time::sleep(self.connector.drain_timeout()).await;
     }
 
-    /// Resolves when this life is to end.
+    /// Resolves when this generation is to end.
     pub(super) async fn wait_for_stop(&self) -> End {
         tokio::select! {
             () = self.orders.kill.wait_until_raised() => End::Failed(self.failure_message()),

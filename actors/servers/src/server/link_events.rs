@@ -23,7 +23,7 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task;
 use mgp_store::audit::AuditHandle;
 
-/// Receives the events of the links of one life.
+/// Receives the events of the links of one generation.
 #[derive(Debug)]
 struct LinkListener {
     handle: Arc<ServerHandle>,
@@ -35,7 +35,7 @@ struct LinkListener {
 }
 
 impl ServerActor {
-    /// The sink for the events of a life's links.
+    /// The sink for the events of a generation's links.
     pub(super) fn link_event_sink(&self, supervisor: Mailbox<ServerMsg>) -> EventSink<LinkEvent> {
         let listener = LinkListener {
             handle: self.handle.clone(),
@@ -201,7 +201,7 @@ impl LinkListener {
     }
 }
 
-/// Passes on an answer when it comes, unless nobody waits any more.
+/// Forwards an answer when it arrives, unless the receiver is gone.
 fn spawn_reply<T: Send + 'static>(
     mut reply: Reply<T>,
     answer: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Fetches a server's lists page by page (MCP-030). A list that fails does not affect the others.
+//! Fetches a server's lists page by page (MCP-030). A failed list does not affect the others.
 
 mod fetching;
 pub(super) mod missing;
@@ -25,12 +25,11 @@ use mgp_callers::in_flight_call::Flag;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::task;
 
-/// Pages fetched of one list, so that an endless list ends.
+/// The most pages fetched of one list, so that an endless list ends.
 const MAX_PAGES: usize = 1_000;
-/// How long the other lists are waited for after the first one. Slower lists are fetched again
-/// later.
+/// How long the other lists may take after the first one. Slower lists are fetched again later.
 const SLOW_LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Definitions read of one list; the engine keeps no more.
+/// The most definitions read of one list; the engine stores no more.
 const MAX_ITEMS: usize = 10_000;
 
 /// Freshly fetched lists, parsed and compiled.
@@ -38,14 +37,14 @@ const MAX_ITEMS: usize = 10_000;
 pub struct FetchedLists {
     offer: ServerOffer,
     kinds: Vec<ListKind>,
-    /// What was odd about them.
+    /// Problems found in the lists.
     pub(crate) remarks: Vec<String>,
-    /// The lists that were fetched, each with the reason if it is incomplete.
+    /// The fetched lists, each with the reason if it is incomplete.
     pub(super) fetched: Vec<(ListKind, Option<String>)>,
 }
 
 impl FetchedLists {
-    /// No lists fetched.
+    /// Creates a result without fetched lists.
     pub(super) fn unchanged(before: ServerOffer) -> Self {
         Self {
             offer: before,
@@ -70,43 +69,43 @@ impl FetchedLists {
     }
 }
 
-/// Compares tools with their pins before agents see them.
+/// Compares tools with their pinned definitions before agents see them.
 #[derive(Debug, Clone)]
 pub(super) struct PinCheck {
     pub(super) pins: PinsHandle,
     pub(super) rules: PinRules,
 }
 
-/// One list, all its pages together.
+/// One list with all its pages.
 #[derive(Debug)]
 struct FetchedList {
     kind: ListKind,
     definitions: Vec<Arc<str>>,
-    /// How long it may be cached, where the server's era says so.
+    /// How long it may be cached, if the server's protocol version says so.
     freshness: Option<Freshness>,
     remarks: Vec<String>,
-    /// Why it is incomplete.
+    /// The reason if it is incomplete.
     gap: Option<ListGap>,
 }
 
-/// Why a list is incomplete.
+/// The reason why a list is incomplete.
 #[derive(Debug)]
 struct ListGap {
     why: String,
-    /// The server does not have this list: what it offered in an earlier life is dropped.
+    /// True if the server does not have this list: the definitions of earlier generations are dropped.
     is_unsupported: bool,
 }
 
-/// Freshly fetched lists: definitions as the server sent them.
+/// Freshly fetched lists, with definitions as sent.
 #[derive(Debug)]
 pub(super) struct RawLists(Vec<FetchedList>);
 
 impl RawLists {
-    /// Fetches all lists the server declares; definitions equal to those in `before` are not compiled again.
-    /// A list that fails is left out; a slow one is not waited for long once the first is there.
+    /// Fetches all declared lists; definitions equal to those in `before` are not compiled again. A failed list
+    /// is left out; slow lists are awaited only briefly once the first is there.
     ///
     /// # Errors
-    /// Why none of the lists it declares could be fetched, in words.
+    /// The reason why none of the declared lists could be fetched, as text.
     pub(super) async fn fetch(
         link: &Arc<Link>,
         before: ServerOffer,
@@ -157,7 +156,7 @@ impl RawLists {
         Self(all).compile(before, watch).await
     }
 
-    /// Fetches one list again; when that fails the list stays as it was.
+    /// Fetches one list again; if that fails the list stays unchanged.
     pub(super) async fn fetch_one(
         link: &Arc<Link>,
         list: List,
@@ -165,7 +164,7 @@ impl RawLists {
         watch: &PinCheck,
     ) -> FetchedLists {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
-        // Found at its start, though it had not declared them.
+        // Found at the start, though it had not declared them.
         let listed = list == List::Tools && !before.tools().is_empty();
         let fetched = kinds(list).iter().map(|(kind, method)| async move {
             if listed || is_declared(can, list) {
@@ -184,8 +183,7 @@ impl RawLists {
         })
     }
 
-    /// Blocks: compiling schemas takes time and pins are on disk, so this does not run on the threads that
-    /// carry calls.
+    /// Compiles the definitions on a blocking thread, because compiling schemas takes time and pins are on disk.
     async fn compile(self, before: ServerOffer, watch: &PinCheck) -> Result<FetchedLists, String> {
         let (mut asked, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
@@ -234,7 +232,7 @@ impl ListGap {
         }
     }
 
-    /// A server's own error is shown by its message, not as JSON.
+    /// Describes a refusal; a server's own error is shown by its message, not as JSON.
     fn from_refusal(method: &str, refusal: &Refusal) -> Self {
         let Some(error) = refusal.relayed_error() else {
             return Self::new(method, refusal);
@@ -275,8 +273,8 @@ impl FetchedList {
         self.gap.as_ref().is_some_and(|gap| gap.is_unsupported)
     }
 
-    /// Whether it replaces the list before it: if it is complete, if the server no longer has such a list, or
-    /// if the one before is empty.
+    /// True if it replaces the previous list: it is complete, the server no longer has such a list, or the
+    /// previous one is empty.
     fn should_replace(&self, before: &ServerOffer) -> bool {
         self.gap.is_none() || self.is_unknown() || before.count(self.kind) == 0
     }
@@ -284,7 +282,7 @@ impl FetchedList {
     /// Fetches all pages, up to the first that fails.
     async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
         let mut whole = Self::empty(kind);
-        // What other nodes share of their tools is told beforehand, with what searching them needs.
+        // The tools of other nodes are announced in advance, with their search data.
         if let (ListKind::Tools, Wire::Node(node)) = (kind, link.wire()) {
             whole.definitions = node.tools();
             return whole;
@@ -293,8 +291,7 @@ impl FetchedList {
         whole
     }
 
-    /// Some servers declare nothing and have tools all the same. Whatever goes wrong when they are asked for, there
-    /// are none.
+    /// Fetches tools from servers that declare no capabilities but have tools. Any failure counts as no tools.
     async fn fetch_undeclared_tools(link: &Arc<Link>) -> Option<Self> {
         if matches!(link.wire(), Wire::Node(_) | Wire::Lite(_)) {
             return None;
@@ -344,8 +341,7 @@ impl FetchedList {
         Ok(())
     }
 
-    /// Reads one page; returns the next cursor as JSON text. The whole list is as fresh as its least fresh
-    /// page.
+    /// Parses one page and returns the next cursor as JSON text. The list's TTL is the shortest of its pages.
     fn add_page(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
         let page = std::str::from_utf8(&page).map_err(|_| "the answer is not UTF-8".to_owned())?;
         let key = self.kind.result_member();
@@ -362,7 +358,7 @@ impl FetchedList {
         self.definitions.extend(items);
         let fresh = Freshness::parse(page);
         self.freshness = Some(self.freshness.map_or(fresh, |before| before.combine(fresh)));
-        // As its server wrote it: some count their pages with numbers.
+        // The cursor as the server wrote it: some use numbers.
         let next = member(page, "nextCursor").filter(|cursor| *cursor != "null");
         Ok(next.map(str::to_owned))
     }
@@ -394,9 +390,9 @@ mod tests {
 
     use super::*;
 
-    /// SEP-2549: a list may be cached as long as the page with the shortest time.
+    /// SEP-2549: a list may be cached as long as its page with the shortest TTL.
     #[test]
-    fn a_list_is_as_fresh_as_its_least_fresh_page() {
+    fn list_ttl_is_shortest_page_ttl() {
         let mut whole = FetchedList::empty(ListKind::Tools);
         let pages = [
             r#"{"tools":[{"name":"a"}],"ttlMs":9000,"cacheScope":"public","nextCursor":""}"#,

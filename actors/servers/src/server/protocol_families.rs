@@ -1,11 +1,11 @@
-//! The eras in which a server is spoken to.
+//! The protocol families spoken with a server.
 
-/// The eras a server speaks with us.
+/// The protocol families that a server speaks with the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum SpokenFamilies {
     /// `initialize` only.
     Legacy,
-    /// 2026-07-28 only, or no longer anything else once `initialize` was sent.
+    /// 2026-07-28 only, or nothing else once `initialize` was sent.
     Modern,
     /// Both at once.
     Dual,

@@ -1,5 +1,5 @@
-//! A server that the kernel starts after others: waits until they are connected, will not be, or have taken
-//! as long as a start may take.
+//! Start order: a server that starts after others waits until they are connected, will not be, or have exceeded
+//! the start timeout.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::{ServerActor, ServerMsg, ServerState, ServerTable};
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// How often it is looked for a server that nobody has seen yet.
+/// How often to check for a server that is not registered yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a server waits for before the kernel starts it.
+/// The dependencies a server waits for before its start.
 #[derive(Debug, Default)]
 pub(super) struct StartWait {
-    /// Dropped with the supervisor, and when somebody else decides.
+    /// Dropped with the supervisor, and when a command takes precedence.
     wait_task: Option<SupervisedTask<()>>,
     dependencies: Vec<ServerId>,
 }
 
 impl StartWait {
-    /// What it waits for, in words.
+    /// Describes the dependencies it waits for.
     pub(super) fn describe(&self) -> Option<String> {
         (!self.dependencies.is_empty()).then(|| describe_waiting(&self.dependencies))
     }
@@ -35,7 +35,7 @@ impl StartWait {
 }
 
 impl ServerActor {
-    /// The kernel starts it, after those that come before.
+    /// Starts the server at the kernel's start, after its dependencies.
     pub(super) fn start_in_order(&self, state: &mut ServerState) {
         self.restore_offer(state);
         // An instance is started only while its server runs.
@@ -56,7 +56,7 @@ impl ServerActor {
         self.publish(state);
     }
 
-    /// Those that it still waits for.
+    /// Sets the dependencies that are not connected yet.
     pub(super) fn set_pending_dependencies(&self, state: &mut ServerState, others: Vec<ServerId>) {
         if state.start_wait.is_waiting() {
             state.start_wait.dependencies = others;
@@ -64,7 +64,7 @@ impl ServerActor {
         }
     }
 
-    /// The wait is over; it is started now, whoever is missing.
+    /// Ends the wait and starts the server, even if dependencies are missing.
     pub(super) fn finish_start_wait(&self, state: &mut ServerState) {
         if !state.start_wait.is_waiting() {
             return;
@@ -78,7 +78,7 @@ impl ServerActor {
     }
 }
 
-/// Resolves when nobody is to come any more; says who is missing whenever that changes.
+/// Resolves when no dependency is pending; reports the missing ones at each change.
 async fn wait_for_dependencies(
     servers: &ServerTable,
     mut others: Vec<ServerId>,

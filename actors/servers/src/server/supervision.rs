@@ -1,4 +1,4 @@
-//! Carries out what the engine decides about one server, and announces it (MGP §11.4).
+//! Carries out the engine's decisions about one server, and announces them (MGP §11.4).
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::lifecycle::Transition;
@@ -68,7 +68,7 @@ impl ServerActor {
         }
     }
 
-    /// Starts a life; it reports as `Connected` and `Ended`.
+    /// Starts a generation; it reports with `Connected` and `Ended`.
     fn start_generation(&self, state: &mut ServerState, life: u64) {
         state.retry_timer = None;
         state.rolling_restart.clear_previous();
@@ -106,7 +106,7 @@ impl ServerActor {
         self.apply_input(state, SupervisionInput::PermitGranted(turn));
     }
 
-    /// Called only when agents can see its tools.
+    /// Reports the connection; called once agents can see its tools.
     fn report_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         self.handle.set_connected();
@@ -132,9 +132,9 @@ impl ServerActor {
         self.notify_agents(step);
     }
 
-    /// Agents that negotiated `lifecycle` are told of every change.
+    /// Notifies agents that negotiated `lifecycle` of each change.
     fn notify_agents(&self, step: &Transition) {
-        // Instances come and go with calls, so nobody is told.
+        // Instances start and stop with calls, so they are not announced.
         if self.handle.agent().is_some() {
             return;
         }

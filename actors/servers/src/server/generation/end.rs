@@ -1,28 +1,28 @@
-//! How a life of a server ended.
+//! The end of a generation of a server.
 
 use mgp_engine::servers::restart::ServerExit;
 use mgp_transports::child;
 
-/// How a life ended.
+/// How a generation ended.
 pub(in crate::server) enum End {
     /// On order.
     Stopped,
     /// The process ended.
     ByItself,
-    /// The process exited, in this way.
+    /// The process exited with this status.
     Exited(child::ChildExit),
     /// The server failed, for this reason.
     Failed(String),
-    /// It ended the session, in words: it is well, and wants a new handshake.
+    /// The server ended its HTTP session; it is healthy and needs a new handshake.
     SessionEnded(String),
-    /// The server may not run as it is; a restart would not change that.
+    /// The server may not run in this configuration; a restart does not help.
     Rejected(String),
-    /// No failure: it must be restarted and spoken to in another era from the start.
+    /// Not a failure: it must be restarted with another protocol family.
     Again,
 }
 
 impl End {
-    /// The same end, of a life whose session its server ended.
+    /// Refines the end if the server ended its session.
     pub(super) fn refine_by_session(self, is_over: bool) -> Self {
         match self {
             Self::Failed(why) if is_over => Self::SessionEnded(why),
@@ -45,7 +45,7 @@ impl End {
         }
     }
 
-    /// For the rules of restarts, and in words.
+    /// The end for the restart policy, and as text.
     pub(super) fn into_exit(self) -> (ServerExit, String) {
         match self {
             Self::Stopped => (ServerExit::Clean, "stopped".into()),

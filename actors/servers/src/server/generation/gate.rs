@@ -1,5 +1,4 @@
-//! Tells a server what is decided about its permissions (MGP §3.5, §3.6), where it negotiated
-//! permissions.
+//! Notifies a server of decisions about its permissions (MGP §3.5, §3.6), if it negotiated permissions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +11,10 @@ use crate::link::Link;
 use mgp_callers::request::AnswerFuture;
 use mgp_policy::permissions::{GateListener, GateMessage};
 
-/// How long a server may take to acknowledge; then the decision holds all the same.
+/// How long a server may take to acknowledge; the decision is in force anyway.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server as its permission gate sees it.
+/// The listener of a permission gate for one server.
 #[derive(Debug)]
 pub(in crate::server) struct LinkGateListener(Weak<Link>);
 
@@ -37,7 +36,7 @@ impl GateListener for LinkGateListener {
     }
 }
 
-/// The answer changes nothing; a server that does not know the method is treated like any other.
+/// Sends a decision; the answer is ignored, also if the server does not know the method.
 async fn notify_server(link: &Arc<Link>, news: GateMessage) {
     let later = link
         .mgp()

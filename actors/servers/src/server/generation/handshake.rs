@@ -1,4 +1,4 @@
-//! Finds out which eras a server speaks, and makes the handshake in each (MCP versioning, backward
+//! Detects the protocol families of a server, and completes the handshake in each (MCP versioning, backward
 //! compatibility).
 
 use std::pin::pin;
@@ -23,27 +23,27 @@ use crate::server::protocol_families::SpokenFamilies;
 use mgp_callers::negotiation::OFFERED_FEATURES;
 use mgp_callers::request::Outcome;
 
-/// How long a server may be silent at the question of one era before it is also asked that of the other.
-/// Whichever it answers counts, so a server that is still starting loses nothing. A legacy server that
-/// never answers unknown questions costs this time once.
+/// How long a server may leave the probe of one family unanswered before the other is probed as well. Any later
+/// answer counts, so a slow start does no harm. A legacy server that ignores unknown requests costs this time
+/// once.
 pub(in crate::server) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
 
-/// Error codes that only a modern server sends.
+/// Error codes that only a stateless server sends.
 const STATELESS_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
 
-/// The code for a version that is not supported.
+/// The error code for an unsupported version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Why the handshake failed.
 #[derive(Debug)]
 pub(in crate::server) enum HandshakeError {
-    /// In words.
+    /// The reason, as text.
     Failed(String),
-    /// The server may not run, and why.
+    /// The server may not run; the reason, as text.
     Rejected(String),
-    /// The server must be restarted and these eras assumed.
+    /// The server must be restarted with these families.
     Again(SpokenFamilies),
 }
 
@@ -53,24 +53,24 @@ impl From<String> for HandshakeError {
     }
 }
 
-/// What the answer to `server/discover` means.
+/// The meaning of an answer to `server/discover`.
 #[derive(Debug)]
 pub(in crate::server) enum DiscoverOutcome {
-    /// It speaks our modern version.
+    /// It supports our stateless version.
     Modern(Box<Peer>),
-    /// The same, and it named all its versions, none of them legacy.
+    /// It supports our stateless version, and no legacy version.
     OnlyModern(Box<Peer>),
-    /// It does not; `initialize` may work. If it is modern with other versions, this says so.
+    /// It does not; `initialize` may work. If it is stateless with other versions, the text says so.
     Other(Option<String>),
 }
 
-/// Client capabilities that the kernel can pass on to some client.
+/// Client capabilities that the kernel can forward to some client.
 const CAPABILITIES: &str =
     r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// `params` of `initialize`. A shared server learns the capabilities once, so all are declared that some
-/// client may have; a question that the client at hand cannot answer is refused. Disabled
-/// questions are not declared (CMCP-084).
+/// `params` of `initialize`. The declaration covers all capabilities that some client may have, because a shared
+/// server gets it once; a callback that the client cannot answer is refused. Disabled callbacks are not declared
+/// (CMCP-084).
 #[must_use]
 pub(in crate::server) fn initialize_params(
     version: &str,
@@ -95,7 +95,7 @@ pub(in crate::server) fn initialize_params(
     )
 }
 
-/// Handshake with a child. `known` are the eras it spoke last.
+/// Completes the handshake with a child. `known` are the families of its last connection.
 ///
 /// # Errors
 /// [`HandshakeError`].
@@ -119,7 +119,7 @@ pub(in crate::server) async fn handshake_child(
     Ok(spoken)
 }
 
-/// Asks in the modern era first, then in the legacy one.
+/// Probes the stateless family first, then the legacy one.
 async fn probe(
     link: &Arc<Link>,
     version: &str,
@@ -128,7 +128,7 @@ async fn probe(
     early_exit.set_assumed(Some(SpokenFamilies::Legacy));
     let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
-    // A future: sent when it is first polled.
+    // Sent when the future is first polled.
     let mut hello = pin!(link.request_in(ProtocolFamily::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE_TIMEOUT, &mut discover).await {
         Ok(found) => found?,
@@ -180,7 +180,8 @@ async fn probe(
     }
 }
 
-/// Sends `server/discover`, twice if the server offered our version (MCP versioning: the client retries).
+/// Sends `server/discover`, a second time if the server offered our version (MCP versioning: the client
+/// retries).
 async fn discover(link: &Arc<Link>) -> Result<DiscoverOutcome, HandshakeError> {
     let ask = || link.request_in(ProtocolFamily::Stateless, DISCOVER, None);
     let answer = ask().await;
@@ -190,7 +191,7 @@ async fn discover(link: &Arc<Link>) -> Result<DiscoverOutcome, HandshakeError> {
     }
 }
 
-/// An answer by the server itself; any other outcome says nothing about its era.
+/// Reads an answer of the server itself; other outcomes reveal nothing about its families.
 fn read_discover_answer(answer: Outcome) -> Result<DiscoverOutcome, HandshakeError> {
     match answer {
         Ok(_) => Ok(interpret_discover_answer(answer)),
@@ -199,8 +200,8 @@ fn read_discover_answer(answer: Outcome) -> Result<DiscoverOutcome, HandshakeErr
     }
 }
 
-/// Some servers leave the modern era at `initialize`: such a server is restarted, and never sent
-/// `initialize` again.
+/// Checks that the server is still alive. Some servers leave the stateless family at `initialize`: such a server
+/// is restarted, and never sent `initialize` again.
 async fn confirm_stateless(
     link: &Arc<Link>,
     spoken: SpokenFamilies,
@@ -214,10 +215,10 @@ async fn confirm_stateless(
     }
 }
 
-/// Handshake with a server that is known to speak the modern era.
+/// Completes the handshake with a server that is known to be stateless.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as text.
 pub(in crate::server) async fn handshake_stateless(
     link: &Arc<Link>,
 ) -> Result<SpokenFamilies, String> {
@@ -237,10 +238,10 @@ pub(in crate::server) async fn handshake_stateless(
     }
 }
 
-/// Handshake in the legacy era: `initialize`, its answer, `notifications/initialized`.
+/// Completes the legacy handshake: `initialize`, its answer, `notifications/initialized`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as text.
 pub(in crate::server) async fn handshake_legacy(
     link: &Arc<Link>,
     version: &str,
@@ -257,7 +258,7 @@ pub(in crate::server) async fn handshake_legacy(
 /// Reads the result of `initialize` and sends `notifications/initialized`.
 ///
 /// # Errors
-/// What is wrong with the answer, in words.
+/// What is wrong with the answer, as text.
 pub(in crate::server) async fn complete_legacy(
     link: &Arc<Link>,
     result: &[u8],
@@ -277,10 +278,10 @@ pub(in crate::server) async fn complete_legacy(
     Ok(())
 }
 
-/// Reads the result of `initialize`.
+/// Parses the result of `initialize`.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// What is wrong with it, as text.
 pub(in crate::server) fn parse_initialize_result(result: &[u8]) -> Result<Peer, String> {
     let result = std::str::from_utf8(result).unwrap_or("");
     let hello: InitializeResult<'_> =
@@ -314,8 +315,8 @@ fn as_object(capabilities: Option<&RawValue>) -> &str {
     if said.starts_with('{') { said } else { "{}" }
 }
 
-/// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server
-/// we can use; after any error `initialize` is tried, whatever the code.
+/// Interprets the answer to `server/discover`. Only a result with our version comes from a usable stateless
+/// server; after any error `initialize` is tried.
 pub(in crate::server) fn interpret_discover_answer(answer: Outcome) -> DiscoverOutcome {
     match answer {
         Ok(result) => parse_discover_result(&result),
@@ -329,15 +330,15 @@ pub(in crate::server) fn interpret_discover_answer(answer: Outcome) -> DiscoverO
     }
 }
 
-/// The versions in a refusal, with ours among them.
+/// The versions in an error for our version, if ours is among them.
 #[derive(Debug)]
 pub(in crate::server) struct VersionOffer {
     legacy: bool,
 }
 
 impl VersionOffer {
-    /// The result of asking with an offered version. A refusal lists all versions a server speaks, while the
-    /// result of `server/discover` lists only those usable in requests.
+    /// Combines the offer with the answer to the second attempt. The error lists all versions a server supports,
+    /// while the result of `server/discover` lists only those usable in requests.
     pub(in crate::server) fn resolve(&self, found: DiscoverOutcome) -> DiscoverOutcome {
         match found {
             DiscoverOutcome::Modern(peer) if !self.legacy => DiscoverOutcome::OnlyModern(peer),
@@ -348,7 +349,7 @@ impl VersionOffer {
     }
 }
 
-/// Reads the offer in an answer that refuses our version and yet names it.
+/// Parses the offer in an error that refuses our version and yet lists it.
 pub(in crate::server) fn parse_version_offer(answer: &Outcome) -> Option<VersionOffer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
@@ -404,7 +405,7 @@ fn parse_discover_result(result: &[u8]) -> DiscoverOutcome {
     }))
 }
 
-/// The error when neither era works.
+/// The error message if neither family works.
 pub(in crate::server) fn no_version_message(
     modern: Option<String>,
     legacy: &impl std::fmt::Display,
@@ -421,10 +422,10 @@ mod tests {
     use crate::link::scripted::ScriptedServer;
     use bytes::Bytes;
 
-    /// MCPL-029, MCPL-004: the host says what it is beside MCP's own capabilities, whose version stays what it is; an
-    /// entry that says `mcpl = false` offers it nothing.
+    /// MCPL-029, MCPL-004: the host declares MCPL under `experimental`, beside MCP's own capabilities; an entry
+    /// with `mcpl = false` offers nothing.
     #[test]
-    fn a_server_is_offered_mcpl_below_experimental() {
+    fn mcpl_is_offered_under_experimental() {
         let said = |offers| -> serde_json::Value {
             serde_json::from_str(&initialize_params("1", offers, ConsentPolicy::default())).unwrap()
         };
@@ -454,9 +455,9 @@ mod tests {
         Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
     }
 
-    /// Versioning, "Backward Compatibility": the era does not depend on a single error code.
+    /// Versioning, "Backward Compatibility": detection does not depend on a single error code.
     #[test]
-    fn only_a_result_with_our_version_is_a_modern_server() {
+    fn only_result_with_our_version_is_stateless() {
         let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
         let DiscoverOutcome::Modern(peer) = interpret_discover_answer(Ok(Bytes::from_static(ours)))
         else {
@@ -500,7 +501,7 @@ mod tests {
         r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
     const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
 
-    /// Plays a server with these answers in turn; returns what it was asked and the outcome.
+    /// Runs the handshake with a server that gives these answers in order; returns its requests and the outcome.
     async fn meet(
         script: &[(&str, &str)],
     ) -> (Vec<String>, Result<SpokenFamilies, HandshakeError>) {
@@ -520,9 +521,9 @@ mod tests {
         (asked, meeting.await.unwrap())
     }
 
-    /// The modern question comes first; `initialize` shows whether both eras are spoken.
+    /// The stateless probe comes first; `initialize` shows whether both families are supported.
     #[tokio::test]
-    async fn each_kind_of_server_is_met_in_its_eras() {
+    async fn servers_are_detected_in_their_families() {
         let no = ("error", r#"{"code":-32601,"message":"no"}"#);
         let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
         let (asked, spoken) = meet(&[no, hello]).await;

@@ -1,5 +1,5 @@
-//! Health checks (MGP §11.3): by MGP where that was negotiated, else by MCP's `ping` in the legacy era. The
-//! modern era has no such request.
+//! Health checks (MGP §11.3): with MGP if negotiated, else with MCP's `ping` in the legacy family. The stateless
+//! family has no such request.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use mgp_runtime::time::{timeout_with_grace, unix_ms};
 /// The request used for health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HealthCheck {
-    /// `mgp/health/ping`, in messages of this era.
+    /// `mgp/health/ping`, in messages of this family.
     Mgp(ProtocolFamily),
     /// `ping`.
     Mcp,
-    /// The list of a lite server, which the kernel reads for a `ping`.
+    /// The list of a lite server, which replaces `ping`.
     Lite,
 }
 
@@ -74,7 +74,7 @@ fn mcp_health_check(link: &Link) -> Option<HealthCheck> {
         })
 }
 
-/// The result of a check; `None` when the server does not know the method.
+/// Runs one check; `None` if the server does not know the method.
 async fn run_check(link: &Arc<Link>, question: HealthCheck) -> Option<PingOutcome> {
     let params;
     let (era, method, params) = match question {
@@ -98,18 +98,18 @@ async fn run_check(link: &Arc<Link>, question: HealthCheck) -> Option<PingOutcom
             (HealthCheck::Mgp(_), Some(code)) if is_unsupported_code(code) => None,
             (HealthCheck::Mgp(_), _) => Some(PingOutcome::Answered(Health::Unhealthy)),
             (HealthCheck::Mcp, _) => Some(PingOutcome::Answered(Health::Healthy)),
-            // It does not tell its list.
+            // The server does not return its list.
             (HealthCheck::Lite, _) => Some(PingOutcome::Answered(Health::Unhealthy)),
         },
         Some(Err(refusal)) if question == HealthCheck::Lite => {
             Some(interpret_list_failure(&refusal))
         }
-        // Over HTTP a ping can be refused before its server reads it: that is no answer of the server's.
+        // Over HTTP a ping can be refused before the server reads it; that is not an answer of the server.
         Some(Err(Refusal::InvalidAnswer { .. })) => Some(PingOutcome::Answered(Health::Unhealthy)),
         Some(Err(Refusal::ServerLost { .. })) if link.transport() != "stdio" => {
             Some(PingOutcome::TimedOut)
         }
-        // Not sent: the server has as many calls as it may have, or is being stopped.
+        // Not sent: the server is at its call limit, or is being stopped.
         Some(Err(_)) => Some(PingOutcome::Busy),
         None if !matches!(question, HealthCheck::Mgp(_)) && link.in_flight() > 0 => {
             Some(PingOutcome::Busy)
@@ -118,7 +118,7 @@ async fn run_check(link: &Arc<Link>, question: HealthCheck) -> Option<PingOutcom
     }
 }
 
-/// What it means that the list of a lite server could not be read.
+/// The meaning of a failure to read the list of a lite server.
 fn interpret_list_failure(refusal: &Refusal) -> PingOutcome {
     let gone = matches!(
         refusal,

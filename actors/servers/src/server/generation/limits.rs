@@ -1,4 +1,4 @@
-//! Looks from time to time at what a life uses, where its server has limits (MGP §11.4).
+//! Checks the resource usage of a generation, if its server has limits (MGP §11.4).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::monotonic_now;
 
 impl ServerGeneration {
-    /// Counts its processes, and looks at them as long as what is returned is held.
+    /// Tracks the usage of its processes until the returned value is dropped.
     pub(super) fn track_usage(
         &self,
         leader: i32,
@@ -38,16 +38,17 @@ impl ServerGeneration {
     }
 }
 
-/// A life whose processes are counted; dropping it ends that.
+/// Tracking of a generation's processes; dropping it ends the tracking.
 #[derive(Debug)]
 pub(super) enum UsageWatch {
-    /// Without limits: looked at when somebody asks.
+    /// Without limits: usage is read only on request.
     Counted(#[expect(dead_code, reason = "dropped with the life")] TrackedGeneration),
-    /// With limits.
+    /// With limits: usage is read regularly.
     Watched(#[expect(dead_code, reason = "dropped with the life")] SupervisedTask<()>),
 }
 
-/// Tells the supervisor once; the end that follows takes its time, and is cut short where it gets much
+/// Reports an exceeded limit to the supervisor once, which starts an orderly shutdown; if the excess grows much,
+/// shortens the shutdown.
 /// worse meanwhile.
 async fn enforce_limits(
     counted: TrackedGeneration,

@@ -1,5 +1,5 @@
-//! One life of a server of another node: there is no process, and it goes on while the link is away. Its tools
-//! come from what the node told of it, everything else from the server itself.
+//! A generation of a server on another node. It has no process, and continues while the link is down. Its tools
+//! come from the node's announcement, everything else from the server itself.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::handshake::{self, DISCOVER, DiscoverOutcome};
 use crate::link::{Link, LinkEvent, List, NodeWire, Wire};
 
 impl ServerGeneration {
-    /// A life of a server of another node; begins when that node is linked and shares it.
+    /// Runs a generation, once the node is linked and shares the server.
     pub(in crate::server) async fn run_on_node(&self, server: &NodeServer) -> End {
         let at = self.spec.id.remote_parts();
         let node = at.map_or_else(|| server.node.short_id(), |(node, _)| node.to_owned());
@@ -39,7 +39,7 @@ impl ServerGeneration {
         end
     }
 
-    /// Follows the link and the tools; resolves when the owner offers something else of the server.
+    /// Watches the link and the announced tools; resolves when the owner's offer of the server changes.
     async fn watch_node(&self, link: &Arc<Link>, wire: &NodeWire) -> End {
         let (mut peer, mut held) = (wire.peer_link(), wire.peer_server());
         let confirmed = wire.owner_confirmation();
@@ -65,11 +65,11 @@ impl ServerGeneration {
             };
             let told = |held: &Option<Arc<PeerServer>>| held.as_ref().map(|held| held.record);
             let differs = held_now.is_some() && told(&held) != told(&held_now);
-            // One that is starting cannot say yet what it can do; it is asked when it has started.
+            // A starting server does not know its capabilities yet; it is asked when it has started.
             let starting = held_now.as_ref().is_some_and(|held| held.record.starting);
             let asks = (linked || differs) && !starting;
             if !starting && held.as_ref().is_some_and(|held| held.record.starting) {
-                // What changed meanwhile was told to nobody.
+                // Changes during the gap were not reported.
                 link.emit(LinkEvent::ListChanged(List::Prompts));
                 link.emit(LinkEvent::ListChanged(List::Resources));
             }
@@ -86,7 +86,7 @@ impl ServerGeneration {
     }
 }
 
-/// Whether what the server can do is not what the connection began with.
+/// True if the server's capabilities differ from those at the start of the connection.
 async fn has_offer_changed(link: &Arc<Link>) -> bool {
     let Some(before) = link.peer_for(ProtocolFamily::Stateless) else {
         return false;
@@ -98,12 +98,12 @@ async fn has_offer_changed(link: &Arc<Link>) -> bool {
         DiscoverOutcome::Modern(now) | DiscoverOutcome::OnlyModern(now) => {
             now.raw_capabilities != before.raw_capabilities
         }
-        // It is asked again when it is linked again.
+        // It is asked again when the node is linked again.
         DiscoverOutcome::Other(_) => false,
     }
 }
 
-/// Whether both have the same definitions. What did not change is the very same.
+/// True if both have the same definitions. Unchanged definitions are shared pointers.
 fn has_same_tools(one: Option<&Arc<PeerServer>>, other: Option<&Arc<PeerServer>>) -> bool {
     let (one, other) = match (one, other) {
         (Some(one), Some(other)) => (one, other),

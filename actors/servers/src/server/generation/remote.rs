@@ -1,4 +1,4 @@
-//! One life of a server reached over HTTP: finds its eras and its transport.
+//! A generation of an HTTP server: detects its protocol families and transport.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::login::ServerClient;
 use crate::server::protocol_families::SpokenFamilies;
 use mgp_callers::request::Outcome;
 
-/// A server found at a URL.
+/// A server detected at a URL.
 struct DetectedServer {
-    /// What it declared in the modern era.
+    /// Its declaration in the stateless family.
     stateless: Option<Box<Peer>>,
     wire: DetectedWire,
 }
 
 enum DetectedWire {
-    /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
+    /// Streamable HTTP; with the result of `initialize` if the server speaks the legacy family.
     Streamable(Arc<HttpWire>, Option<Bytes>),
     Sse(Arc<SseWire>, Box<SseEvents>),
 }
 
 impl ServerGeneration {
-    /// A life of the server at `url`.
+    /// Runs a generation of the server at `url`.
     pub(in crate::server) async fn run_remote(
         &self,
         url: &str,
@@ -50,7 +50,7 @@ impl ServerGeneration {
         let client = ServerClient::new(self.connector.client.clone(), login);
         let end = self.connect_and_run(&client, url, headers).await;
         match (end, client.park_reason()) {
-            // Trying again would ask for the same: a person has to sign in.
+            // A retry would fail the same way: a person has to sign in.
             (End::Failed(_) | End::SessionEnded(_), Some(why)) => End::Rejected(why),
             (end, _) => end,
         }
@@ -94,7 +94,7 @@ impl ServerGeneration {
         }
     }
 
-    /// Finds out which eras the server speaks. `known` are those it spoke last.
+    /// Detects the protocol families of the server. `known` are those of its last connection.
     async fn detect(
         &self,
         place: HttpTarget<'_>,
@@ -144,7 +144,7 @@ impl ServerGeneration {
         }
     }
 
-    /// Sends `server/discover`, twice if the server offered our version.
+    /// Sends `server/discover`, a second time if the server offered our version.
     async fn discover(&self, place: HttpTarget<'_>) -> Result<DiscoverOutcome, String> {
         let Some(answer) = self.request_stateless(place).await? else {
             return Ok(DiscoverOutcome::Other(None));
@@ -159,8 +159,8 @@ impl ServerGeneration {
         )))
     }
 
-    /// A server that closes the connection at an unknown question does not speak its
-    /// era.
+    /// Sends a stateless request. A server that closes the connection at an unknown request does not speak the
+    /// stateless family.
     async fn request_stateless(&self, place: HttpTarget<'_>) -> Result<Option<Outcome>, String> {
         let meta =
             crate::link::kernel_params(None, &self.connector.version, self.should_offer_mgp());
@@ -172,7 +172,7 @@ impl ServerGeneration {
         }
     }
 
-    /// A modern server; with `both` it is asked for the legacy era as well.
+    /// Detects a stateless server; with `both` it is also probed for the legacy family.
     async fn detect_stateless(
         &self,
         place: HttpTarget<'_>,
@@ -198,7 +198,7 @@ impl ServerGeneration {
         })
     }
 
-    /// Sends `initialize`, over either transport. `modern` is why the modern era failed.
+    /// Sends `initialize`, over either transport. `modern` is the reason why the stateless family failed.
     async fn detect_legacy(
         &self,
         place: HttpTarget<'_>,
@@ -294,7 +294,7 @@ fn spoken_families(link: &Link) -> Option<SpokenFamilies> {
     }
 }
 
-/// The result, or the error, in the frame of an answer.
+/// The result or error in an answer's frame.
 fn parse_outcome(answer: &Bytes) -> Outcome {
     match jsonrpc::parse(answer) {
         Ok(Message::Response { outcome, .. }) => outcome
@@ -304,7 +304,7 @@ fn parse_outcome(answer: &Bytes) -> Outcome {
     }
 }
 
-/// Header values are secrets, so an error names only the header.
+/// Builds a header map. Header values are secrets, so an error names only the header.
 pub(super) fn to_header_map(
     headers: &std::collections::BTreeMap<String, String>,
 ) -> Result<HeaderMap, String> {

@@ -1,4 +1,4 @@
-//! The instances of a server, one per agent, as calls use them.
+//! The instances of a server, one per agent, as used by calls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,18 +27,18 @@ use mgp_callers::request::Caller;
 use mgp_runtime::metrics::Counter;
 use mgp_runtime::time::monotonic_now;
 
-/// Length of the hash that names an instance: enough that two agents never share one.
+/// The length of the hash that names an instance: enough that two agents never share one.
 const NAME_LENGTH: usize = 32;
 
-/// Instances by whom they are for.
+/// The instances by owner.
 pub(in crate::server) type InstanceMap = BTreeMap<InstanceOwner, Arc<ServerHandle>>;
 
-/// For whom an instance is.
+/// The owner of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceOwner {
-    /// Its agent.
+    /// The agent.
     pub(crate) agent: AgentId,
-    /// The folder it runs in, where each folder has its own.
+    /// The folder of the instance, if each folder has its own.
     pub(crate) folder: Option<Arc<Path>>,
 }
 
@@ -51,32 +51,32 @@ impl fmt::Display for InstanceOwner {
     }
 }
 
-/// Held by one life at a time.
+/// Locked by one generation at a time.
 type GenerationLock = tokio::sync::Mutex<()>;
 
-/// What a server's handle holds of its instances.
+/// The instances in a server's handle.
 #[derive(Debug)]
 pub(super) struct InstanceTable {
-    /// Each agent has an instance.
+    /// True if each agent has an instance.
     is_per_agent: AtomicBool,
-    /// And one for each folder.
+    /// True if each agent also has one for each folder.
     is_per_folder: AtomicBool,
     published: Snapshot<InstanceMap>,
-    /// Lives of the server that were begun since the kernel's start.
+    /// The number of generations started since the kernel's start.
     generations_started: Counter,
-    /// Locks: the next instance for somebody starts only after the last one ended, even if a supervisor failed.
+    /// Locks by owner: a new instance starts only after the previous one has ended, even if a supervisor failed.
     locks: Mutex<HashMap<InstanceOwner, Weak<GenerationLock>>>,
 }
 
-/// What the handle of an instance holds.
+/// The instance state in an instance's handle.
 #[derive(Debug)]
 pub(super) struct InstanceState {
     owner: InstanceOwner,
     key: ServerId,
-    /// When it was last used, in milliseconds of the kernel's clock.
+    /// The last use, in milliseconds of the kernel's clock.
     last_used_ms: AtomicU64,
     server: Weak<ServerHandle>,
-    /// The login of its agent, where each has its own.
+    /// The login of the agent, if each has its own.
     login: OnceLock<Arc<ServerLogin>>,
 }
 
@@ -104,7 +104,7 @@ impl InstanceTable {
 }
 
 impl ServerHandle {
-    /// Lives of it that were begun since the kernel's start; one that never ended by itself has one.
+    /// The number of generations started since the kernel's start; 1 for a server that never ended by itself.
     #[must_use]
     pub fn generations_started(&self) -> u64 {
         self.instances.generations_started.get()
@@ -114,7 +114,7 @@ impl ServerHandle {
         self.instances.generations_started.increment();
     }
 
-    /// The handle of somebody's instance, which is started at once.
+    /// Creates the handle of an owner's instance, which is started at once.
     pub(in crate::server) fn instance_for(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
         let own = InstanceState {
             owner: owner.clone(),
@@ -138,16 +138,16 @@ impl ServerHandle {
         let mut whose = blake3::Hasher::new();
         whose.update(owner.agent.as_str().as_bytes());
         if let Some(folder) = &owner.folder {
-            // No agent has it in its name.
+            // Agent names cannot contain it.
             whose.update(b"\0").update(folder.as_os_str().as_bytes());
         }
         self.id.instance(&whose.finalize().to_hex()[..NAME_LENGTH])
     }
 
-    /// Whose instance this caller's calls go to.
+    /// The owner of the instance for this caller's calls.
     ///
     /// # Errors
-    /// The server runs in the folder of its caller, and this one has none.
+    /// The server runs in its caller's folder, and this caller has none.
     fn instance_owner(&self, caller: &Caller) -> Result<InstanceOwner, Refusal> {
         let agent = caller.agent.clone();
         if !self.instances.is_per_folder.load(Ordering::Relaxed) {
@@ -170,31 +170,31 @@ impl ServerHandle {
         }
     }
 
-    /// The instance calls with this login.
+    /// Sets the login for the instance's calls.
     pub(in crate::server) fn set_login(&self, login: Arc<ServerLogin>) {
         if let Some(own) = &self.instance {
             let _ = own.login.set(login);
         }
     }
 
-    /// The login of the agent of this instance, where each has its own.
+    /// The login of the instance's agent, if each has its own.
     pub(in crate::server) fn agent_login(&self) -> Option<Arc<ServerLogin>> {
         self.instance.as_ref()?.login.get().cloned()
     }
 
-    /// The agent of this instance; `None` for the server itself.
+    /// The agent of the instance; `None` for the server itself.
     #[must_use]
     pub(crate) fn agent(&self) -> Option<&AgentId> {
         self.instance.as_ref().map(|own| &own.owner.agent)
     }
 
-    /// The name of this instance, or of the server itself.
+    /// The id of the instance, or of the server itself.
     #[must_use]
     pub fn key(&self) -> &ServerId {
         self.instance.as_ref().map_or(&self.id, |own| &own.key)
     }
 
-    /// The handle this caller's calls use, if it exists.
+    /// The connection for this caller's calls, if there is one.
     #[must_use]
     pub(crate) fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
         if self.has_own_instance(caller) {
@@ -205,11 +205,11 @@ impl ServerHandle {
         }
     }
 
-    /// The connection for this caller's calls; its own instance is started when there is none.
+    /// The connection for this caller's calls; starts the caller's instance if needed.
     ///
     /// # Errors
-    /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] where there are
-    /// too many instances and none is idle.
+    /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] if there are too many
+    /// instances and none is idle.
     pub(crate) async fn connection_for(
         &self,
         caller: &Caller,
@@ -251,8 +251,8 @@ impl ServerHandle {
         }
     }
 
-    /// The refusal of a call whose agent has to sign in: with the address, as an elicitation where its client can
-    /// show that (2025-11-25), else in words.
+    /// The refusal for an agent that has to sign in: with the address as a URL elicitation if its client
+    /// supports that (2025-11-25), else as text.
     async fn sign_in_refusal(
         &self,
         login: &Arc<ServerLogin>,
@@ -291,7 +291,7 @@ impl ServerHandle {
     #[must_use]
     pub fn subscription_key(&self, caller: &Caller) -> ServerId {
         match self.has_own_instance(caller) {
-            // Who has no folder has no instance, and so nothing under its name.
+            // A caller without a folder has no instance, and so no subscriptions under its key.
             true => self.instance_key(&self.instance_owner(caller).unwrap_or(InstanceOwner {
                 agent: caller.agent.clone(),
                 folder: None,
@@ -300,8 +300,8 @@ impl ServerHandle {
         }
     }
 
-    /// The key of this caller's event subscriptions at the server. Of one of another node each agent has its own, since
-    /// its owner decides for each.
+    /// The key of this caller's event subscriptions at the server. For servers on other nodes each agent has its
+    /// own, because the owner decides for each.
     #[must_use]
     pub fn event_subscription_key(&self, caller: &Caller) -> ServerId {
         if self.id.is_remote() {
@@ -314,7 +314,8 @@ impl ServerHandle {
         }
     }
 
-    /// The connection of the instance of this name, or of the server itself. One of another node has no other.
+    /// The connection of the instance with this key, or of the server itself. Servers on other nodes have only
+    /// one.
     #[must_use]
     pub fn link_by_key(&self, key: &ServerId) -> Option<Arc<Link>> {
         if *key == self.id || self.id.is_remote() {
@@ -324,12 +325,12 @@ impl ServerHandle {
         shown.values().find(|one| one.key() == key)?.link()
     }
 
-    /// Whether this caller has an instance of its own; the operator has none.
+    /// True if this caller has an instance of its own; the operator has none.
     fn has_own_instance(&self, caller: &Caller) -> bool {
         self.instances.is_per_agent.load(Ordering::Relaxed) && !caller.operator
     }
 
-    /// Whether each agent has an instance, and one for each folder.
+    /// Sets whether each agent has an instance, and one for each folder.
     pub(in crate::server) fn configure_instances(&self, apart: bool, by_folder: bool) {
         self.instances
             .is_per_folder
@@ -341,14 +342,14 @@ impl ServerHandle {
         self.instances.published.store(Arc::new(table));
     }
 
-    /// An instance reports a changed list: the server's own lists are fetched again.
+    /// Fetches the server's own list again after an instance reported a change.
     pub(in crate::server) fn refetch_server_list(&self, list: List) {
         if let Some(server) = self.instance.as_ref().and_then(|own| own.server.upgrade()) {
             server.refetch_list(list);
         }
     }
 
-    /// Notes that the instance is used now.
+    /// Records a use of the instance now.
     pub(in crate::server) fn record_use(&self) {
         if let Some(own) = &self.instance {
             let now = ms(monotonic_now().since_start());
@@ -356,7 +357,7 @@ impl ServerHandle {
         }
     }
 
-    /// When it was last wanted.
+    /// The time of the last use.
     pub(in crate::server) fn last_used(&self) -> Duration {
         let used = self
             .instance
@@ -365,7 +366,7 @@ impl ServerHandle {
         Duration::from_millis(used)
     }
 
-    /// Whether it is starting, is waited for, has a call under way or has subscriptions.
+    /// True if it is starting, has waiting or in-flight calls, or has subscriptions.
     pub(in crate::server) fn is_in_use(&self) -> bool {
         let starts = matches!(
             self.state(),
@@ -376,7 +377,7 @@ impl ServerHandle {
         starts || busy || self.waiting_calls.taken_count() > 0
     }
 
-    /// Calls under way, at it and at its instances.
+    /// The in-flight calls of the server and its instances.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let own = self.link().map_or(0, |link| link.in_flight() as u64);
@@ -385,7 +386,7 @@ impl ServerHandle {
         own + instances.map(|link| link.in_flight() as u64).sum::<u64>()
     }
 
-    /// Its instances as the operator sees them.
+    /// The reports of its instances for the operator.
     pub(super) fn instance_reports(&self, look: &ResourceSnapshot) -> Vec<Instance> {
         let shown = self.instances.published.load();
         let told = shown.iter().map(|(owner, one)| {

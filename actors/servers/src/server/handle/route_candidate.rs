@@ -1,4 +1,4 @@
-//! A server as one of several places where a call can go.
+//! A server as a candidate for routing a call.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::ServerHandle;
 use crate::link::{NodeWire, Wire};
 
 impl ServerHandle {
-    /// How it is as a place now. `idempotent`: its operator says so of the tool that is called.
+    /// The current state of this candidate. `idempotent`: the operator marked the called tool as idempotent.
     #[must_use]
     pub fn candidate(&self, idempotent: bool) -> RouteCandidate {
         let link = self.link();
@@ -28,7 +28,7 @@ impl ServerHandle {
     }
 }
 
-/// The way to its node and back, when the node is linked and says that the server takes calls.
+/// The round-trip time to the server's node, if it is linked and the server is connected there.
 fn reachable_round_trip(node: &NodeWire) -> Option<Duration> {
     let connected = node.peer_server()?.record.state == Status::Connected;
     let peer = node.peer_link().filter(|_| connected)?;

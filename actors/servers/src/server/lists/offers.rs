@@ -1,4 +1,4 @@
-//! Shows the offer of a server to agents.
+//! Publishes a server's offer to agents.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
-/// Remarks on odd tools that are shown: enough to see what the server does wrong.
+/// The most remarks on visible tools: enough to see the server's mistakes.
 const REMARKS_MAX: usize = 20;
 
 impl ServerActor {
-    /// A life has its first lists; the server counts as connected once agents see them.
+    /// Handles the first lists of a generation; the server counts as connected once agents see them.
     pub(in crate::server) fn handle_connected(
         &self,
         state: &mut ServerState,
@@ -101,7 +101,7 @@ impl ServerActor {
     }
 }
 
-/// What a server declared that lists tools without saying so.
+/// Adds the tools capability to the declaration of a server that lists tools without declaring them.
 fn with_declared_tools(peer: &Peer) -> Peer {
     let mut peer = Peer {
         raw_capabilities: set_members(peer.raw_capabilities.trim(), &[("tools", "{}")]).into(),
