@@ -1,4 +1,4 @@
-//! Servers: their supervisors, the connections to them, their processes and sandboxes.
+//! Servers: supervisors, connections, processes and sandboxes.
 
 pub mod audit_forwarding;
 pub mod guard;

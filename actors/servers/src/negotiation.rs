@@ -1,4 +1,4 @@
-//! What the kernel declares to servers, and what became of it.
+//! The kernel's capability declarations to servers, and the result of negotiation.
 
 use mgp_engine::servers::consent::ConsentPolicy;
 use mgp_json::member;
@@ -8,8 +8,7 @@ use mgp_protocol::mgp::negotiation::{self, Active, Negotiated, PLAIN};
 
 use mgp_callers::negotiation::OFFERED_FEATURES;
 
-/// The capabilities the kernel declares to a server; `offers` is false for one whose entry says
-/// `mgp = false`.
+/// The capabilities the kernel declares to a server; `offers` is false if its entry says `mgp = false`.
 pub(crate) fn declare_capabilities(
     capabilities: &str,
     era: ProtocolFamily,
@@ -22,9 +21,8 @@ pub(crate) fn declare_capabilities(
     }
 }
 
-/// The client capabilities in a modern request to a server: MGP is negotiated with the kernel, so the
-/// client's own declaration is removed, and so are capabilities for questions that the server may not
-/// ask.
+/// Rewrites the client capabilities in a stateless request to a server. MGP is negotiated by the kernel, so the
+/// client's own declaration is removed, as are capabilities for callbacks that the server may not use.
 pub(crate) fn rewrite_declaration<'p>(
     params: &'p str,
     client: &Negotiated,

@@ -1,4 +1,4 @@
-//! What a call of a tool wants to hear before its result, and what of that its server can be asked for.
+//! Chunks and progress that a tool call requests, and what its server supports of them.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use mgp_callers::in_flight_call::call_stream::budget::StreamBudgets;
 use mgp_callers::in_flight_call::call_stream::{CallStreamHandle, ChunkForm};
 use mgp_callers::request::Request;
 
-/// The wish of a call.
+/// The chunks and progress that a call requests.
 #[derive(Debug)]
 pub struct StreamOptions {
     agents: Agents,
     budgets: Arc<StreamBudgets>,
     form: ChunkForm,
-    /// A server without chunks is asked for progress, with a token of the kernel's own.
+    /// True if a server without chunks is asked for progress, with a token of the kernel.
     wants_mgp_progress: bool,
 }
 
-/// What a server is asked for.
+/// The chunks and progress to request from one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestedStream<'a> {
-    /// Where its chunks go.
+    /// The receiver of the chunks.
     pub(super) stream: Option<&'a CallStreamHandle>,
-    /// For progress under a token of the kernel's own.
+    /// True to request progress with a token of the kernel.
     pub(super) wants_mgp_progress: bool,
 }
 
 impl StreamOptions {
-    /// Chunks for a client that asks for them in the words of MGP; for any other client that gave a
-    /// progress token, the same as progress. `None` for a call that wants its result alone.
+    /// Chunks for a client that requests them in MGP's format; for any other client with a progress token,
+    /// chunks as progress. `None` for a call that only wants its result.
     #[must_use]
     pub fn from_request(
         (agents, rooms): (&Agents, &Arc<StreamBudgets>),
@@ -57,7 +57,7 @@ impl StreamOptions {
         })
     }
 
-    /// What of it is asked of this server; the stream is started when it is the first that has chunks.
+    /// What to request from this server; starts the stream at the first server with chunks.
     pub(super) fn for_server<'r>(
         &self,
         request: &'r Request,
@@ -79,7 +79,7 @@ impl StreamOptions {
 }
 
 impl RequestedStream<'_> {
-    /// The token by which the server reports progress to the kernel.
+    /// The token with which the server reports progress to the kernel.
     pub(super) fn progress_token(&self, id: WireId) -> Option<WireId> {
         self.wants_mgp_progress.then_some(id)
     }

@@ -1,5 +1,5 @@
-//! Tasks of the extension for clients of 2025-11-25, which ask for a task and fetch its result with one
-//! request that waits.
+//! Bridges tasks of the extension to clients of 2025-11-25, which request a task and fetch its result with one
+//! blocking request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::link::{FinalCheck, Link};
 use mgp_callers::request::server_input_required::InputRequired;
 use mgp_callers::request::{Outcome, Request};
 
-/// Bounds of the time between two polls of a task whose result a client waits for; the server names the
-/// time, or it is one second.
+/// Limits of the poll interval of a task whose result a client waits for; the server suggests the interval, or
+/// it is one second.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
 
 const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// How long a request to cancel waits for the task to end, because 2025-11-25 wants to see it ended.
+/// How long a cancellation waits for the task to end, because 2025-11-25 expects a final state.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Questions of one task that one wait puts to its client, so that endless questions end.
+/// The most callbacks of one task that one wait sends to its client, so that endless callbacks end.
 const MAX_CALLBACKS: usize = 1024;
 
-/// A task of a modern server: the client's name for it and the server's.
+/// A task of a stateless server, with the client's id and the server's.
 pub(super) struct BridgedTask<'a> {
     pub(super) request: &'a Request,
     pub(super) link: &'a Arc<Link>,
-    /// Asked again before each thing that is said to the server.
+    /// Checked again before each request to the server.
     pub(super) final_check: &'a dyn FinalCheck,
     pub(super) server_task_id: &'a str,
     pub(super) client_task_id: &'a str,
@@ -89,8 +89,8 @@ async fn send_task_request(
     outcome.map_err(|refusal| task.translate_refusal(refusal, method))
 }
 
-/// `tasks/result` of 2025-11-25: waits for the task to end, puts its questions to the client meanwhile,
-/// and answers as the call would have.
+/// `tasks/result` of 2025-11-25: waits for the task to end, sends its callbacks to the client meanwhile, and
+/// answers as the call would have.
 pub(super) async fn wait_for_result(task: &BridgedTask<'_>) -> Outcome {
     task.request
         .call
@@ -112,8 +112,8 @@ pub(super) async fn wait_for_result(task: &BridgedTask<'_>) -> Outcome {
     }
 }
 
-/// Puts new questions to the client. A key means one question for the whole life of the task, and the
-/// server may still show it after it was answered.
+/// Sends new callbacks to the client. A key identifies one callback for the whole task, and the server may still
+/// list it after it was answered.
 async fn answer_callbacks(
     task: &BridgedTask<'_>,
     seen: &str,
@@ -130,7 +130,7 @@ async fn answer_callbacks(
         return Err(task.invalid_task_refusal(&format!("asks more than {MAX_CALLBACKS} questions")));
     }
     let (responses, put) = ask_client(task.request, task.link, &needs).await?;
-    // A client that stopped waiting has not answered: the next one that waits is asked again.
+    // A client that stopped waiting has not answered: the next waiting client gets the callback again.
     if task.request.call.is_cancelled() {
         return Err(Refusal::Cancelled);
     }
@@ -140,7 +140,7 @@ async fn answer_callbacks(
     Ok(())
 }
 
-/// `tasks/cancel` of 2025-11-25; the answer shows the task as it stands then.
+/// `tasks/cancel` of 2025-11-25; the answer is the task's state afterwards.
 pub(super) async fn cancel_task(task: &BridgedTask<'_>) -> Outcome {
     let before = task.status(&fetch_task(task).await?)?;
     if before.is_final() {
@@ -167,7 +167,7 @@ impl BridgedTask<'_> {
         status.ok_or_else(|| self.invalid_task_refusal("shows a task without a status"))
     }
 
-    /// The task in the words of 2025-11-25.
+    /// The task in the format of 2025-11-25.
     fn to_legacy_task(&self, seen: &str) -> Outcome {
         let task = to_legacy(seen, self.client_task_id);
         let task =
@@ -178,7 +178,7 @@ impl BridgedTask<'_> {
             .into())
     }
 
-    /// What the call would have answered, with the name of the task beside it.
+    /// The result of the call, with the task's id in `_meta`.
     fn to_call_result(&self, seen: &str) -> Outcome {
         let result = member(seen, "result").filter(|json| json.starts_with('{'));
         let result = result
@@ -195,7 +195,7 @@ impl BridgedTask<'_> {
         }
     }
 
-    /// The server's error, as the client reads it.
+    /// The server's error, converted for the client.
     fn translate_refusal(&self, refusal: Refusal, method: &str) -> Refusal {
         translate_refusal(refusal, self.request.caller.version, method)
     }
