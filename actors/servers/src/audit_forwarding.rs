@@ -26,11 +26,11 @@ pub(crate) fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link
     }
     let (audit, permissions, link) = (audit.clone(), permissions.clone(), link.clone());
     task::spawn_detached("audit.forward", async move {
-        let told = tokio::select! {
-            told = run_forwarding(&audit, &permissions, &link) => told,
+        let outcome = tokio::select! {
+            outcome = run_forwarding(&audit, &permissions, &link) => outcome,
             () = link.wait_until_closed() => return,
         };
-        if let Err(error) = told {
+        if let Err(error) = outcome {
             link.log.push_note(&format!("audit: {error}"));
         }
     });
@@ -78,7 +78,7 @@ async fn run_forwarding(
 
 fn send_batch(link: &Arc<Link>, batch: &EventBatch) {
     if let Some((from, to)) = batch.trimmed {
-        let words = format!("audit: events {from} to {to} were trimmed before it was told them");
+        let words = format!("audit: events {from} to {to} were trimmed before they were sent");
         tracing::warn!(server = %link.server, "{words}");
         link.log.push_note(&words);
     }

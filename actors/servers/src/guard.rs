@@ -36,7 +36,7 @@ impl GuardHandle {
     /// Ends this process group when the kernel dies.
     pub(crate) fn watch(&self, group: i32) {
         if let Err(error) = self.0.send(GuardMsg::Watch(group)) {
-            tracing::warn!(group, %error, "the guard does not know of a process group");
+            tracing::warn!(group, %error, "the guard was not notified of a process group");
         }
     }
 
@@ -178,11 +178,14 @@ enum GuardCommand {
 const COMMAND_QUEUE_CAPACITY: usize = 1024;
 
 impl GuardState {
-    fn send_command(&self, order: GuardCommand) {
-        let said = self.commands.as_ref().map(|orders| orders.try_send(order));
-        match said {
+    fn send_command(&self, command: GuardCommand) {
+        let sent = self
+            .commands
+            .as_ref()
+            .map(|orders| orders.try_send(command));
+        match sent {
             Some(Err(TrySendError::Full(_))) => {
-                tracing::warn!("the guard process does not take its orders");
+                tracing::warn!("the guard process does not accept commands");
             }
             // The next guard receives all process groups when it starts.
             None | Some(Ok(()) | Err(TrySendError::Closed(_))) => {}
@@ -197,15 +200,15 @@ async fn run_guard(
     me: Mailbox<GuardMsg>,
 ) {
     loop {
-        let said = tokio::select! {
-            order = orders.recv() => match order {
+        let outcome = tokio::select! {
+            command = orders.recv() => match command {
                 Some(GuardCommand::Watch(group)) => guard.watch(group),
                 Some(GuardCommand::Unwatch(group)) => guard.unwatch(group),
                 None => return guard.dismiss().await,
             },
             _ = guard.exited() => break,
         };
-        if said.is_err() {
+        if outcome.is_err() {
             break;
         }
     }

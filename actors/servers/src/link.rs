@@ -264,8 +264,8 @@ impl Link {
 
     /// What the server declared in this family; `None` if it does not speak it.
     #[must_use]
-    pub(crate) fn peer_for(&self, era: ProtocolFamily) -> Option<&Peer> {
-        match era {
+    pub(crate) fn peer_for(&self, family: ProtocolFamily) -> Option<&Peer> {
+        match family {
             ProtocolFamily::Legacy => self.legacy.get(),
             ProtocolFamily::Stateless => self.stateless.get(),
         }
@@ -302,15 +302,16 @@ impl Link {
     /// The protocol family in which this MGP feature was negotiated.
     #[must_use]
     pub fn family_negotiating(&self, feature: Features) -> Option<ProtocolFamily> {
-        let negotiated = |era: &ProtocolFamily| self.mgp_for(*era).features().contains(feature);
+        let negotiated =
+            |family: &ProtocolFamily| self.mgp_for(*family).features().contains(feature);
         [ProtocolFamily::Stateless, ProtocolFamily::Legacy]
             .into_iter()
             .find(negotiated)
     }
 
     /// The MGP features that may be used in messages of this family.
-    pub(crate) fn mgp_for(&self, era: ProtocolFamily) -> &Negotiated {
-        self.peer_for(era).map_or(&PLAIN, |peer| &peer.mgp)
+    pub(crate) fn mgp_for(&self, family: ProtocolFamily) -> &Negotiated {
+        self.peer_for(family).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
     /// `wanted` if the server speaks it, else the other family.
@@ -356,7 +357,7 @@ impl Link {
             self.log.push_note(&remark);
         }
         peer.mcpl = self.read_mcpl_declaration(&peer);
-        let place = match peer.version.family() {
+        let slot = match peer.version.family() {
             ProtocolFamily::Legacy => &self.legacy,
             ProtocolFamily::Stateless => &self.stateless,
         };
@@ -365,7 +366,7 @@ impl Link {
         {
             http.set_version(peer.version);
         }
-        let _ = place.set(peer);
+        let _ = slot.set(peer);
     }
 
     /// Reads the server's MCPL declaration in the family where MCPL exists, and logs problems with it.
@@ -376,21 +377,22 @@ impl Link {
         let raw = serde_json::from_str(&peer.raw_capabilities).ok();
         match mcpl::ServerCapabilities::parse(raw) {
             Ok(None) => None,
-            Ok(Some(said)) => {
-                let sets = said.sets.sets.len();
+            Ok(Some(declaration)) => {
+                let sets = declaration.sets.sets.len();
                 self.log.push_note(&format!(
                     "it speaks MCPL {} with us: {sets} feature sets",
-                    said.version
+                    declaration.version
                 ));
-                said.sets
+                declaration
+                    .sets
                     .rejected
                     .iter()
                     .for_each(|why| self.log.push_note(why));
-                Some(Arc::new(said))
+                Some(Arc::new(declaration))
             }
             Err(why) => {
                 self.log
-                    .push_note(&format!("it is not spoken to in MCPL: {why}"));
+                    .push_note(&format!("MCPL is not used with it: {why}"));
                 None
             }
         }
@@ -407,7 +409,7 @@ impl Link {
     #[must_use]
     pub(crate) fn render_versions(&self) -> Option<String> {
         let peers =
-            [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|era| self.peer_for(era));
+            [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|family| self.peer_for(family));
         let versions = peers.into_iter().flatten();
         let versions: Vec<_> = versions.map(|peer| peer.version.as_str()).collect();
         match self.wire {
@@ -447,18 +449,18 @@ impl Link {
     /// The log level last sent to the server; `None` before the first.
     #[must_use]
     pub(crate) fn current_log_level(&self) -> Option<LogLevel> {
-        let place = usize::from(self.log_level.load(Ordering::Relaxed));
-        place
+        let index = usize::from(self.log_level.load(Ordering::Relaxed));
+        index
             .checked_sub(1)
-            .and_then(|place| LogLevel::ALL.get(place))
+            .and_then(|index| LogLevel::ALL.get(index))
             .copied()
     }
 
     /// Records the log level sent to the server.
     pub(crate) fn record_log_level(&self, level: LogLevel) {
-        let place = LogLevel::ALL.iter().position(|one| *one == level);
-        let place = place.and_then(|place| u8::try_from(place + 1).ok());
-        self.log_level.store(place.unwrap_or(0), Ordering::Relaxed);
+        let index = LogLevel::ALL.iter().position(|one| *one == level);
+        let index = index.and_then(|index| u8::try_from(index + 1).ok());
+        self.log_level.store(index.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Adds or removes a resource subscription; false if nothing changed.

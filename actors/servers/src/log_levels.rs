@@ -21,7 +21,7 @@ pub(crate) async fn sync_level(directory: &Directory, link: &Arc<Link>) {
 /// none receive all messages (CMCP-094).
 pub(crate) async fn raise_level(link: &Arc<Link>, level: LogLevel) {
     match link.current_log_level() {
-        Some(told) if level.is_at_least(told) => {}
+        Some(current) if level.is_at_least(current) => {}
         Some(_) => send_level(link, level).await,
         None => send_level(link, LogLevel::Debug).await,
     }
@@ -33,8 +33,8 @@ async fn send_level(link: &Arc<Link>, level: LogLevel) {
         return;
     }
     let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
-    let asked = link.request_in(ProtocolFamily::Legacy, "logging/setLevel", Some(&params));
-    match asked.await {
+    let request = link.request_in(ProtocolFamily::Legacy, "logging/setLevel", Some(&params));
+    match request.await {
         Ok(_) => link.record_log_level(level),
         Err(error) => link.log.push_note(&format!("logging/setLevel: {error}")),
     }

@@ -85,9 +85,9 @@ impl Logins {
     ) -> Option<Arc<ServerLogin>> {
         let agent = agent.filter(|_| spec.login.per_agent);
         let owner = (spec.id.clone(), agent.cloned());
-        let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         // Also removes logins of removed servers.
-        held.retain(|(id, _), login| {
+        logins.retain(|(id, _), login| {
             *id == spec.id || Arc::strong_count(login) > 1 || login.wanted_login().is_some()
         });
         let url = match &spec.transport {
@@ -95,11 +95,11 @@ impl Logins {
             ServerTransport::Http { .. }
             | ServerTransport::Stdio { .. }
             | ServerTransport::Node(_) => {
-                held.retain(|(id, _), _| *id != spec.id);
+                logins.retain(|(id, _), _| *id != spec.id);
                 return None;
             }
         };
-        if let Some(login) = held
+        if let Some(login) = logins
             .get(&owner)
             .filter(|login| login.matches(url, &spec.login))
         {
@@ -107,15 +107,15 @@ impl Logins {
         }
         let login = ServerLogin::new(&owner, url, spec.login.clone(), self.backend.clone());
         let login = Arc::new(login.ok()?);
-        held.insert(owner, login.clone());
+        logins.insert(owner, login.clone());
         Some(login)
     }
 
     /// Logins that need a person: those of the existing servers, and those of agents with separate logins.
     #[must_use]
     pub fn wanted(&self, is_server: impl Fn(&ServerId) -> bool) -> BTreeMap<String, PendingLogin> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = held.iter().filter_map(|((id, agent), login)| {
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = logins.iter().filter_map(|((id, agent), login)| {
             let name = match agent {
                 Some(agent) => format!("{id} for {agent}"),
                 None if is_server(id) => id.to_string(),
@@ -133,13 +133,13 @@ impl Logins {
     /// [`LoginError::Store`] if some could not be removed.
     pub async fn forget_agent(&self, agent: &AgentId) -> Result<(), LoginError> {
         {
-            let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-            held.retain(|(_, whose), login| {
-                let its = whose.as_ref() == Some(agent);
-                if its {
+            let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            logins.retain(|(_, whose), login| {
+                let of_agent = whose.as_ref() == Some(agent);
+                if of_agent {
                     login.end();
                 }
-                !its
+                !of_agent
             });
         }
         let Some(store) = self.backend.store.clone() else {
@@ -147,11 +147,12 @@ impl Logins {
         };
         let agent = agent.clone();
         let removing = mgp_runtime::task::run_blocking("login.forget", move || {
-            let kept = store.list(Namespace::Oauth)?;
-            let its = kept
+            let stored = store.list(Namespace::Oauth)?;
+            let of_agent = stored
                 .iter()
                 .filter(|it| is_login_of(&it.name, agent.as_str()));
-            its.map(|it| store.remove(Namespace::Oauth, &it.name))
+            of_agent
+                .map(|it| store.remove(Namespace::Oauth, &it.name))
                 .collect::<Result<Vec<_>, _>>()
         });
         let removed = removing.await;
@@ -170,9 +171,9 @@ impl Logins {
     /// The tokens of all loaded logins, to be masked.
     #[must_use]
     pub fn tokens(&self) -> Vec<String> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let logins: Vec<_> = held.values().cloned().collect();
-        drop(held);
+        let table = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let logins: Vec<_> = table.values().cloned().collect();
+        drop(table);
         let records = logins.into_iter().filter_map(|login| login.record());
         records
             .flat_map(|record| record.tokens().collect::<Vec<_>>())
@@ -187,13 +188,13 @@ impl Logins {
     }
 
     fn find(&self, server: &ServerId) -> Option<Arc<ServerLogin>> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&(server.clone(), None)).cloned()
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        logins.get(&(server.clone(), None)).cloned()
     }
 
     fn logins_of(&self, server: &ServerId) -> Vec<Arc<ServerLogin>> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let its = held.iter().filter(|((id, _), _)| id == server);
-        its.map(|(_, login)| login.clone()).collect()
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_server = logins.iter().filter(|((id, _), _)| id == server);
+        of_server.map(|(_, login)| login.clone()).collect()
     }
 }

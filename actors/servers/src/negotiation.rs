@@ -11,11 +11,11 @@ use mgp_callers::negotiation::OFFERED_FEATURES;
 /// The capabilities the kernel declares to a server; `offers` is false if its entry says `mgp = false`.
 pub(crate) fn declare_capabilities(
     capabilities: &str,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     offers: bool,
 ) -> String {
     if offers {
-        negotiation::with_offer(capabilities, era, OFFERED_FEATURES)
+        negotiation::with_offer(capabilities, family, OFFERED_FEATURES)
     } else {
         capabilities.to_owned()
     }
@@ -32,14 +32,14 @@ pub(crate) fn rewrite_declaration<'p>(
     if !server.is_active() && *client == PLAIN && !consents.is_restricted() {
         return None;
     }
-    let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
+    let declared = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
     let instead = if server.is_active() {
-        declare_capabilities(said, ProtocolFamily::Stateless, true)
+        declare_capabilities(declared, ProtocolFamily::Stateless, true)
     } else {
-        negotiation::without_declaration(said)
+        negotiation::without_declaration(declared)
     };
     let instead = consents.allowed_capabilities(&instead).into_owned();
-    Some((said, instead))
+    Some((declared, instead))
 }
 
 /// Remarks about a server's MGP declaration, for its log.
@@ -52,11 +52,14 @@ pub(crate) fn mgp_remarks(mgp: &Negotiated) -> Option<String> {
 }
 
 fn describe_mgp(active: &Active) -> String {
-    let words = active.extension_names().join(", ");
+    let extensions = active.extension_names().join(", ");
     let differs = if active.minor_differs {
         "; it announces another minor version, which hides nothing that both know"
     } else {
         ""
     };
-    format!("it speaks MGP {} with us: {words}{differs}", active.version)
+    format!(
+        "it speaks MGP {} with us: {extensions}{differs}",
+        active.version
+    )
 }

@@ -231,14 +231,14 @@ impl Actor for ServerActor {
             ServerMsg::Connected(attempt, link, lists) => {
                 self.handle_connected(state, attempt, &link, *lists);
             }
-            ServerMsg::Published(life) => {
-                self.apply_input(state, SupervisionInput::Connected(life))
+            ServerMsg::Published(generation) => {
+                self.apply_input(state, SupervisionInput::Connected(generation))
             }
-            ServerMsg::LimitExceeded(life, why) => {
-                self.apply_input(state, SupervisionInput::LimitExceeded(life, why))
+            ServerMsg::LimitExceeded(generation, why) => {
+                self.apply_input(state, SupervisionInput::LimitExceeded(generation, why))
             }
-            ServerMsg::Ended(life, exit, how) => {
-                self.apply_input(state, SupervisionInput::Ended(life, exit, how))
+            ServerMsg::Ended(generation, exit, how) => {
+                self.apply_input(state, SupervisionInput::Ended(generation, exit, how))
             }
             ServerMsg::ListChanged(list) => self.fetch_list(state, list),
             ServerMsg::Fetched(list, link, lists) => self.handle_fetched(state, list, link, *lists),
@@ -249,7 +249,9 @@ impl Actor for ServerActor {
             ServerMsg::PinsDecided => self.handle_pins_decided(state),
             ServerMsg::LinkBroke(link, why) => Self::handle_broken_link(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.handle_lifecycle(state, link, step),
-            ServerMsg::RetryDue(life) => self.apply_input(state, SupervisionInput::RetryDue(life)),
+            ServerMsg::RetryDue(generation) => {
+                self.apply_input(state, SupervisionInput::RetryDue(generation))
+            }
             ServerMsg::CallWaiting => self.apply_input(state, SupervisionInput::CallWaiting),
             ServerMsg::FetchDue(list) => self.handle_fetch_due(state, list),
             ServerMsg::ListSettled(list) => self.handle_list_settled(state, list),
@@ -277,10 +279,10 @@ impl Actor for ServerActor {
         event: SupervisionEvent,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorFailed(who, _)
-        | SupervisionEvent::ActorTerminated(who, _, _) = event
+        if let SupervisionEvent::ActorFailed(actor, _)
+        | SupervisionEvent::ActorTerminated(actor, _, _) = event
         {
-            self.remove_lost_instance(state, who.get_id());
+            self.remove_lost_instance(state, actor.get_id());
         }
         Ok(())
     }
@@ -289,7 +291,9 @@ impl Actor for ServerActor {
 impl ServerState {
     /// The connection of the current generation.
     fn link(&self) -> Option<Arc<Link>> {
-        self.generation.as_ref().and_then(|life| life.link.clone())
+        self.generation
+            .as_ref()
+            .and_then(|generation| generation.link.clone())
     }
 }
 
@@ -352,11 +356,11 @@ impl ServerActor {
         }
     }
 
-    fn await_approval(&self, state: &ServerState, life: u64, names: &[String]) {
-        if state.supervision.is_current_generation(life) {
+    fn await_approval(&self, state: &ServerState, generation: u64, names: &[String]) {
+        if state.supervision.is_current_generation(generation) {
             let reason = Some(start_progress::describe_waiting(names));
-            let standing = state.supervision.status(reason, monotonic_now());
-            let mut status = Self::status(state, standing);
+            let status = state.supervision.status(reason, monotonic_now());
+            let mut status = Self::status(state, status);
             status.awaits_operator = true;
             self.handle.publish(status);
             self.withdraw_restored();
@@ -372,19 +376,19 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState) {
-        let standing = state
+        let status = state
             .supervision
             .status(state.start_wait.describe(), monotonic_now());
-        self.handle.publish(Self::status(state, standing));
+        self.handle.publish(Self::status(state, status));
     }
 
-    fn status(state: &ServerState, standing: SupervisionStatus) -> Status {
+    fn status(state: &ServerState, status: SupervisionStatus) -> Status {
         Status {
-            state: standing.state,
-            reason: standing.reason,
-            since: standing.since,
+            state: status.state,
+            reason: status.reason,
+            since: status.since,
             next_start: None,
-            restarts: standing.restarts,
+            restarts: status.restarts,
             pid: state.generation.as_ref().map(GenerationHandle::process_id),
             remarks: state.remarks.clone(),
             omitted: state.describe_omissions(),
@@ -393,17 +397,17 @@ impl ServerActor {
             command_or_url: state.spec.transport.render_command().into(),
             declared: Arc::new(state.spec.mgp.clone()),
             awaits_operator: false,
-            starts_automatically: standing.will_start,
-            roll: standing.roll,
+            starts_automatically: status.will_start,
+            roll: status.roll,
             can_roll: state.spec.rolling,
             waiting_calls_max: state.spec.limits.max_in_flight,
             mark: state.spec.replica_spec(),
-            unreachable: standing.is_unreachable,
-            start: state.generation.as_ref().map(|life| life.start.clone()),
-            last_output: state
-                .last_output
-                .clone()
-                .filter(|_| !standing.stop_requested),
+            unreachable: status.is_unreachable,
+            start: state
+                .generation
+                .as_ref()
+                .map(|generation| generation.start.clone()),
+            last_output: state.last_output.clone().filter(|_| !status.stop_requested),
         }
     }
 

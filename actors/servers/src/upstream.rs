@@ -126,8 +126,8 @@ impl<'a> Upstream<'a> {
         let handle = servers
             .get(&self.id)
             .ok_or_else(|| absence_refusal(&self.id))?;
-        let (caller, exchange) = (&request.caller, &request.call);
-        handle.connection_for(caller, exchange).await
+        let (caller, in_flight) = (&request.caller, &request.call);
+        handle.connection_for(caller, in_flight).await
     }
 
     /// The connection for a request about a task: that of the generation that created it, which may have been
@@ -191,24 +191,24 @@ async fn passthrough(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
 ) -> Outcome {
-    let redeclared = match era {
+    let redeclared = match family {
         ProtocolFamily::Legacy => None,
         ProtocolFamily::Stateless => {
-            let (client, server) = (&request.caller.mgp, link.mgp_for(era));
+            let (client, server) = (&request.caller.mgp, link.mgp_for(family));
             let consents = link.limits.consents;
             negotiation::rewrite_declaration(outgoing.params, client, server, consents)
         }
     };
     let begun = |id| {
         let mut splice = outgoing.splice_params(Some(id));
-        if let Some((said, instead)) = redeclared {
-            splice.replace(said, instead);
+        if let Some((declared, instead)) = redeclared {
+            splice.replace(declared, instead);
         }
         splice
     };
-    send_spliced((request, link), outgoing, era, outgoing.token, begun).await
+    send_spliced((request, link), outgoing, family, outgoing.token, begun).await
 }
 
 /// Sends params that were already converted for the server.
@@ -216,7 +216,7 @@ async fn send_translated(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     params: &str,
 ) -> Outcome {
     let outgoing = Outgoing { params, ..outgoing };
@@ -228,27 +228,27 @@ async fn send_translated(
         }
         splice
     };
-    send_spliced((request, link), outgoing, era, token, begun).await
+    send_spliced((request, link), outgoing, family, token, begun).await
 }
 
 /// Sends a request: the params with the edits in `begun`, and what the kernel adds for this server.
 async fn send_spliced<'a>(
     (request, link): (&Request, &Arc<Link>),
     outgoing: Outgoing<'a>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     token: Option<&RawValue>,
     begun: impl FnOnce(WireId) -> Splice<'a>,
 ) -> Outcome {
-    let headers = outgoing.argument_headers(era);
-    let asked = outgoing.requested_stream(request, link, era);
+    let headers = outgoing.argument_headers(family);
+    let requested = outgoing.requested_stream(request, link, family);
     let mut span = start_span(request, link, outgoing);
     let call = Call {
         caller: Some(&request.caller),
         in_flight: &request.call,
         token: token.map(RawValue::get),
-        stream: asked.stream,
-        mgp_progress: asked.wants_mgp_progress,
-        family: era,
+        stream: requested.stream,
+        mgp_progress: requested.wants_mgp_progress,
+        family,
         final_check: outgoing.final_check,
         metadata_headers: outgoing.metadata_headers(&headers),
         span: span.as_ref(),
@@ -256,8 +256,8 @@ async fn send_spliced<'a>(
     };
     let outcome = link.call(call, |id| {
         let mut splice = begun(id);
-        let part = (asked, id, span.as_ref());
-        add_trace(request, link, era, outgoing, part, &mut splice);
+        let part = (requested, id, span.as_ref());
+        add_trace(request, link, family, outgoing, part, &mut splice);
         render_frame(id, outgoing.method, splice)
     });
     let outcome = outcome.await;

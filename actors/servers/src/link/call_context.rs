@@ -47,9 +47,13 @@ pub(in crate::link) struct CallContext<'a> {
 
 impl CallContext<'_> {
     /// Adds the headers of `passes` that the agent sent, and the trace context.
-    pub(in crate::link) fn add_headers(&self, headers: &mut HeaderMap, passes: &[HeaderName]) {
+    pub(in crate::link) fn add_headers(
+        &self,
+        headers: &mut HeaderMap,
+        forwarded_names: &[HeaderName],
+    ) {
         if let Some(forwarded) = self.forwarded {
-            forwarded.copy_to(passes, headers);
+            forwarded.copy_to(forwarded_names, headers);
         }
         let Some((parent, state)) = self.trace_parent() else {
             return;
@@ -84,11 +88,11 @@ mod tests {
     #[test]
     fn headers_carry_the_same_trace_context_as_meta() {
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-00";
-        let said = Trace::from_params(None, None).or_from_headers(parent, Some("a=b"));
-        let sent = |beside: CallContext<'_>| {
+        let unsampled = Trace::from_params(None, None).or_from_headers(parent, Some("a=b"));
+        let sent = |context: CallContext<'_>| {
             let mut headers = HeaderMap::new();
             headers.insert(TRACESTATE, http::HeaderValue::from_static("of=another"));
-            beside.add_headers(&mut headers, &[]);
+            context.add_headers(&mut headers, &[]);
             let text = |name| {
                 headers
                     .get(name)
@@ -96,7 +100,10 @@ mod tests {
             };
             (text(TRACEPARENT), text(TRACESTATE))
         };
-        assert_eq!(sent(with(&said)), (Some(parent.into()), Some("a=b".into())));
+        assert_eq!(
+            sent(with(&unsampled)),
+            (Some(parent.into()), Some("a=b".into()))
+        );
         let without = Trace::from_params(None, None).or_from_headers(parent, None);
         assert_eq!(sent(with(&without)), (Some(parent.into()), None));
         assert_eq!(
@@ -105,15 +112,18 @@ mod tests {
             "nobody said anything"
         );
 
-        let mut sampled = said.clone();
+        let mut sampled = unsampled.clone();
         let sink = EventSink::new(drop);
         sampled.span = RequestSpan::begin(&sampled, "tools/call", &sink);
         let span = sampled.start_client_span("tools/call", Some("t")).unwrap();
-        let beside = CallContext {
+        let context = CallContext {
             span: Some(&span),
             ..with(&sampled)
         };
-        assert_eq!(sent(beside), (Some(span.traceparent()), Some("a=b".into())));
+        assert_eq!(
+            sent(context),
+            (Some(span.traceparent()), Some("a=b".into()))
+        );
         assert_ne!(span.traceparent(), parent);
     }
 

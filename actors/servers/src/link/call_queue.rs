@@ -29,11 +29,11 @@ struct State {
 #[derive(Debug)]
 pub(super) struct CallPermit<'a> {
     queue: &'a CallQueue,
-    party: CallOrigin,
+    origin: CallOrigin,
 }
 
 /// The queue party of a caller. A stateless request declares itself which callbacks its client supports.
-pub(super) fn party(caller: &Caller) -> CallOrigin {
+pub(super) fn call_origin(caller: &Caller) -> CallOrigin {
     if caller.is_stateless() || caller.capabilities.can_receive_requests() {
         CallOrigin::Client(caller.connection)
     } else {
@@ -58,16 +58,16 @@ impl CallQueue {
     /// Waits until this client's calls may run.
     pub(super) async fn acquire(
         &self,
-        who: CallOrigin,
-        exchange: &InFlightCall,
+        origin: CallOrigin,
+        in_flight: &InFlightCall,
     ) -> Result<CallPermit<'_>, Refusal> {
         let (ticket, admitted) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            match state.engine.enter(who) {
+            match state.engine.enter(origin) {
                 QueueAdmission::Admitted => {
                     return Ok(CallPermit {
                         queue: self,
-                        party: who,
+                        origin,
                     });
                 }
                 QueueAdmission::Rejected => {
@@ -84,15 +84,15 @@ impl CallQueue {
         };
         let mut entry = QueueEntry {
             queue: self,
-            party: who,
+            origin,
             ticket: Some(ticket),
         };
         tokio::select! {
             _ = admitted => {
                 entry.ticket = None;
-                Ok(CallPermit { queue: self, party: who })
+                Ok(CallPermit { queue: self, origin })
             }
-            () = exchange.wait_until_cancelled() => Err(Refusal::Cancelled),
+            () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
         }
     }
 
@@ -103,17 +103,17 @@ impl CallQueue {
 
     /// Records whether all calls of a client wait for an answer of that client; if so, other clients are
     /// admitted.
-    pub(super) fn set_suspended(&self, who: CallOrigin, suspended: bool) {
+    pub(super) fn set_suspended(&self, origin: CallOrigin, suspended: bool) {
         if self.is_serialized.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = state.engine.set_suspended(who, suspended);
+            let next = state.engine.set_suspended(origin, suspended);
             state.wake(next);
         }
     }
 
-    fn release(&self, who: CallOrigin) {
+    fn release(&self, origin: CallOrigin) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = state.engine.leave(who);
+        let next = state.engine.leave(origin);
         state.wake(next);
     }
 }
@@ -130,14 +130,14 @@ impl State {
 
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        self.queue.release(self.party);
+        self.queue.release(self.origin);
     }
 }
 
 /// A position in the queue; dropping it leaves the queue.
 struct QueueEntry<'a> {
     queue: &'a CallQueue,
-    party: CallOrigin,
+    origin: CallOrigin,
     ticket: Option<Ticket>,
 }
 
@@ -154,7 +154,7 @@ impl Drop for QueueEntry<'_> {
             state.wake(next);
         } else {
             // It was admitted while it gave up: admit the next client.
-            let next = state.engine.leave(self.party);
+            let next = state.engine.leave(self.origin);
             state.wake(next);
         }
     }

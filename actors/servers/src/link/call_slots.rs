@@ -62,16 +62,16 @@ impl CallSlots {
         }
         if let Some(agent) = &agent {
             let free = limit - taken.total;
-            let held = taken.by_agent.get(agent).copied().unwrap_or(0);
-            if limit >= FAIR_SHARE_MIN_SLOTS && held > free {
+            let agent_slots = taken.by_agent.get(agent).copied().unwrap_or(0);
+            if limit >= FAIR_SHARE_MIN_SLOTS && agent_slots > free {
                 return Err(CallSlotError::ShareTaken);
             }
-            taken.by_agent.insert(agent.clone(), held + 1);
+            taken.by_agent.insert(agent.clone(), agent_slots + 1);
         }
         taken.total += 1;
-        let places = self;
+        let limiter = self;
         Ok(CallSlot {
-            slots: places,
+            slots: limiter,
             agent,
         })
     }
@@ -89,9 +89,9 @@ impl Drop for CallSlot<'_> {
         let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
         taken.total -= 1;
         let Some(agent) = &self.agent else { return };
-        if let Some(held) = taken.by_agent.get_mut(agent) {
-            *held -= 1;
-            if *held == 0 {
+        if let Some(agent_slots) = taken.by_agent.get_mut(agent) {
+            *agent_slots -= 1;
+            if *agent_slots == 0 {
                 taken.by_agent.remove(agent);
             }
         }

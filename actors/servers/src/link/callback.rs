@@ -102,19 +102,19 @@ pub(crate) fn callback_for_method(method: &str) -> Option<Callback> {
 ///
 /// # Errors
 /// [`Refusal::MissingCapability`] if it did not declare them.
-pub(crate) fn check_url_support(caller: &Caller, exchange: &InFlightCall) -> Result<(), Refusal> {
-    let (asked, params) = (Callback::Elicitation, Some(r#"{"mode":"url"}"#));
-    match check_capability(&client_capabilities(caller, exchange), asked, params) {
+pub(crate) fn check_url_support(caller: &Caller, in_flight: &InFlightCall) -> Result<(), Refusal> {
+    let (callback, params) = (Callback::Elicitation, Some(r#"{"mode":"url"}"#));
+    match check_capability(&client_capabilities(caller, in_flight), callback, params) {
         Ok(()) => Ok(()),
         Err(_) => Err(Refusal::MissingCapability {
-            required: required_capabilities(asked, params),
+            required: required_capabilities(callback, params),
         }),
     }
 }
 
 /// The capabilities of a call's client.
-fn client_capabilities(caller: &Caller, exchange: &InFlightCall) -> ClientCapabilities {
-    exchange
+fn client_capabilities(caller: &Caller, in_flight: &InFlightCall) -> ClientCapabilities {
+    in_flight
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities)
 }
@@ -123,31 +123,31 @@ fn client_capabilities(caller: &Caller, exchange: &InFlightCall) -> ClientCapabi
 pub(crate) async fn ask_client(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
-    exchange: &InFlightCall,
-    asked: Callback,
+    in_flight: &InFlightCall,
+    callback: Callback,
     params: Option<&str>,
 ) -> CallbackResult {
-    let can = client_capabilities(caller, exchange);
-    if let Err(missing) = check_capability(&can, asked, params) {
+    let can = client_capabilities(caller, in_flight);
+    if let Err(missing) = check_capability(&can, callback, params) {
         if caller.can_declare() {
-            exchange.cancel_for_capabilities(required_capabilities(asked, params));
+            in_flight.cancel_for_capabilities(required_capabilities(callback, params));
         }
         return missing;
     }
-    let method = asked.method();
-    if let Err(no) = link.obtain_consent(&caller.agent, method, params).await {
-        return rejection(METHOD_NOT_FOUND, &no);
+    let method = callback.method();
+    if let Err(rejected) = link.obtain_consent(&caller.agent, method, params).await {
+        return rejection(METHOD_NOT_FOUND, &rejected);
     }
-    let params = add_server_name(&link.server, caller, asked, params);
-    let task = exchange.task();
+    let params = add_server_name(&link.server, caller, callback, params);
+    let task = in_flight.task();
     let params = params
         .map(|params| task.map_or(params.clone(), |(_, id)| rename_related_task(&params, id)));
-    let answer = match (&caller.session, exchange.rounds()) {
+    let answer = match (&caller.session, in_flight.rounds()) {
         (CallerSession::Open(_), _) => match caller.live_connection() {
             Some(agent) => {
                 let params = params.as_deref();
                 agent
-                    .ask(exchange, Some(forward_progress(link)), method, params)
+                    .ask(in_flight, Some(forward_progress(link)), method, params)
                     .await
             }
             None => Err(CallbackError::Disconnected),
@@ -155,7 +155,7 @@ pub(crate) async fn ask_client(
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = params.as_deref().map(versions::to_stateless_callback);
             let answer = rounds
-                .ask(exchange.wait_until_cancelled(), method, params.as_deref())
+                .ask(in_flight.wait_until_cancelled(), method, params.as_deref())
                 .await;
             answer.map(|answer| to_legacy_answer(link, method, answer))
         }
@@ -185,20 +185,20 @@ pub(crate) fn forward_progress(link: &Arc<Link>) -> EventSink<String> {
 /// Sends a callback of the kernel itself to a client; the caller has checked the client's capabilities.
 pub async fn ask_client_for_kernel(
     caller: &Caller,
-    exchange: &InFlightCall,
-    asked: Callback,
+    in_flight: &InFlightCall,
+    callback: Callback,
     params: &str,
 ) -> Result<CallbackResult, CallbackError> {
-    let method = asked.method();
-    match (&caller.session, exchange.rounds()) {
+    let method = callback.method();
+    match (&caller.session, in_flight.rounds()) {
         (CallerSession::Open(_), _) => match caller.live_connection() {
-            Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
+            Some(agent) => agent.ask(in_flight, None, method, Some(params)).await,
             None => Err(CallbackError::Disconnected),
         },
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = versions::to_stateless_callback(params);
             rounds
-                .ask(exchange.wait_until_cancelled(), method, Some(&params))
+                .ask(in_flight.wait_until_cancelled(), method, Some(&params))
                 .await
         }
         (CallerSession::Stateless | CallerSession::RemoteSession, None) => {
@@ -229,7 +229,7 @@ fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> Callba
         None => rejection(
             INTERNAL_ERROR,
             &format!(
-                "the client's answer cannot be said in MCP {}, which this server speaks",
+                "the client's answer cannot be converted to MCP {}, which this server speaks",
                 peer.version
             ),
         ),
@@ -239,10 +239,10 @@ fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> Callba
 /// Checks that the client declared the capability that a callback needs (CMCP-088, CMCP-090).
 fn check_capability(
     can: &ClientCapabilities,
-    asked: Callback,
+    callback: Callback,
     params: Option<&str>,
 ) -> Result<(), CallbackResult> {
-    let ok = match asked {
+    let ok = match callback {
         Callback::Sampling => can.sampling && (can.sampling_tools || !has_tools(params)),
         Callback::Roots => can.roots,
         Callback::Elicitation => match mcp::parse_params::<elicitation::Create<'_>>(params) {
@@ -256,7 +256,10 @@ fn check_capability(
     }
     Err(rejection(
         METHOD_NOT_FOUND,
-        &format!("the client that called does not support {}", asked.method()),
+        &format!(
+            "the client that called does not support {}",
+            callback.method()
+        ),
     ))
 }
 
@@ -265,8 +268,8 @@ fn has_tools(params: Option<&str>) -> bool {
 }
 
 /// The capabilities a callback needs, as a `ClientCapabilities` object.
-fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue> {
-    let text = match asked {
+fn required_capabilities(callback: Callback, params: Option<&str>) -> Box<RawValue> {
+    let text = match callback {
         Callback::Sampling if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
         Callback::Sampling => r#"{"sampling":{}}"#,
         Callback::Roots => r#"{"roots":{}}"#,
@@ -283,11 +286,11 @@ fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue>
 fn add_server_name(
     server: &ServerId,
     caller: &Caller,
-    asked: Callback,
+    callback: Callback,
     params: Option<&str>,
 ) -> Option<String> {
     let params = &*versions::strip_related_call(params?);
-    if asked != Callback::Elicitation {
+    if callback != Callback::Elicitation {
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);
@@ -319,23 +322,23 @@ mod tests {
     /// here or at another node, the server gets the error and continues.
     #[tokio::test]
     async fn missing_capability_is_reported_to_server_for_clients_with_session() {
-        let mut it = ScriptedServer::legacy("{}");
+        let mut server = ScriptedServer::legacy("{}");
         let nothing = ClientCapabilities::default();
-        let (exchange, calling) = it.call_as(1, CallerSession::RemoteSession, nothing);
-        let call = it.next_message().await;
-        it.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
-        let answer = it.next_message().await;
+        let (in_flight, calling) = server.call_as(1, CallerSession::RemoteSession, nothing);
+        let call = server.next_message().await;
+        server.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
+        let answer = server.next_message().await;
         assert_eq!(answer["id"], "q");
         assert_eq!(answer["error"]["code"], METHOD_NOT_FOUND, "{answer}");
-        assert!(exchange.missing_capabilities().is_none());
-        it.answer(&call, "result", &json!({"content": []}));
+        assert!(in_flight.missing_capabilities().is_none());
+        server.answer(&call, "result", &json!({"content": []}));
         calling.await.unwrap().unwrap();
-        let (exchange, calling) = it.call_as(2, CallerSession::Stateless, nothing);
-        let call = it.next_message().await;
-        it.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
+        let (in_flight, calling) = server.call_as(2, CallerSession::Stateless, nothing);
+        let call = server.next_message().await;
+        server.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
         let ended = calling.await.unwrap().unwrap_err();
         assert!(matches!(ended, Refusal::Cancelled), "{ended}");
-        let lacks = exchange.missing_capabilities().map(RawValue::get);
+        let lacks = in_flight.missing_capabilities().map(RawValue::get);
         assert_eq!(lacks, Some(r#"{"elicitation":{"form":{}}}"#));
     }
 }

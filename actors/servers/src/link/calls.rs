@@ -17,7 +17,7 @@ use mgp_transports::unread::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::call_context::{CallContext, FinalCheck};
-use super::call_queue::{CallPermit, party};
+use super::call_queue::{CallPermit, call_origin};
 use super::call_slots::CallSlotError;
 use super::{InFlight, Link, LinkEvent, List, request_meta};
 use mgp_callers::in_flight_call::call_stream::CallStreamHandle;
@@ -82,23 +82,23 @@ impl Link {
         // Dropped last: all other calls of the client may be waiting for its answer.
         let _rest = call.caller.map(|caller| SuspensionUpdate {
             link: self,
-            party: party(caller),
+            origin: call_origin(caller),
         });
         // Only legacy servers send callbacks, so only their calls are serialized.
-        let asks = call.family == ProtocolFamily::Legacy && self.call_queue.is_serialized();
-        let _turn = match call.caller.filter(|_| asks) {
+        let serialized = call.family == ProtocolFamily::Legacy && self.call_queue.is_serialized();
+        let _permit = match call.caller.filter(|_| serialized) {
             Some(caller) => {
                 let _queue = call.trace.and_then(|trace| trace.start_child_span("queue"));
-                let turn = self.acquire_permit(&call, caller).await;
+                let permit = self.acquire_permit(&call, caller).await;
                 call.in_flight
                     .add_queue_wait(monotonic_now().duration_since(arrived));
-                Some(turn?)
+                Some(permit?)
             }
             None => None,
         };
         let caller = call.caller.map(AsRef::as_ref);
-        let place = self.slots.take(self.limits.max_in_flight, caller);
-        let _place = place.map_err(|no| self.overloaded_refusal(&no))?;
+        let slot = self.slots.take(self.limits.max_in_flight, caller);
+        let _slot = slot.map_err(|error| self.overloaded_refusal(&error))?;
         if let Some(final_check) = call.final_check {
             final_check.recheck()?;
         }
@@ -113,7 +113,7 @@ impl Link {
             stream.begin(self.stream_notice_sink(self.ids.encode(id)));
         }
         let frame = Bytes::from(frame(self.ids.encode(id)));
-        let beside = CallContext {
+        let context = CallContext {
             forwarded: call.in_flight.forwarded_headers(),
             span: call.span,
             trace: call.trace,
@@ -123,8 +123,8 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
-                let asks = outcome.is_err() || self.limits.consents.is_restricted();
-                let outcome = match asks {
+                let needs_consent = outcome.is_err() || self.limits.consents.is_restricted();
+                let outcome = match needs_consent {
                     true => Box::pin(self.check_outcome_consent(&call, outcome)).await,
                     false => outcome,
                 };
@@ -133,7 +133,7 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, beside) => match never {},
+            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, context) => match never {},
             () = call.in_flight.stop().wait_until_requested() => Err(self.stop_call(id, &call).await),
             () = call.in_flight.wait_until_cancelled() => {
                 let reason = call.in_flight.cancel_reason();
@@ -157,7 +157,7 @@ impl Link {
     ) -> Result<CallPermit<'_>, Refusal> {
         tokio::select! {
             biased;
-            turn = self.call_queue.acquire(party(caller), call.in_flight) => turn,
+            permit = self.call_queue.acquire(call_origin(caller), call.in_flight) => permit,
             waited = self.wait_for_permit_timeout(call.in_flight) => {
                 let held_up = Refusal::QueueTimeout {
                     server: self.server.clone(),
@@ -171,10 +171,10 @@ impl Link {
 
     /// Resolves when a queued call has exceeded its timeout. The call may become a task meanwhile, and tasks
     /// have no silence limit.
-    async fn wait_for_permit_timeout(&self, exchange: &InFlightCall) -> Duration {
+    async fn wait_for_permit_timeout(&self, in_flight: &InFlightCall) -> Duration {
         let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
         sleep_with_grace(silence).await;
-        if !silence.is_zero() && !exchange.has_no_timeout() {
+        if !silence.is_zero() && !in_flight.has_no_timeout() {
             return silence;
         }
         sleep_with_grace(most.saturating_sub(silence)).await;
@@ -200,12 +200,17 @@ impl Link {
     /// The reason why there is no answer, or the server's own error.
     pub async fn request_in(
         self: &Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        self.send_kernel_request(InFlightCall::new(ReplyPath::Discard), era, method, params)
-            .await
+        self.send_kernel_request(
+            InFlightCall::new(ReplyPath::Discard),
+            family,
+            method,
+            params,
+        )
+        .await
     }
 
     /// Sends a request without the call timeout: the caller has its own.
@@ -214,13 +219,13 @@ impl Link {
     /// As [`Self::request_in`].
     pub async fn request_without_timeout(
         self: &Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        let exchange = InFlightCall::new(ReplyPath::Discard);
-        exchange.disable_timeout();
-        self.send_kernel_request(exchange, era, method, params)
+        let in_flight = InFlightCall::new(ReplyPath::Discard);
+        in_flight.disable_timeout();
+        self.send_kernel_request(in_flight, family, method, params)
             .await
     }
 
@@ -234,21 +239,21 @@ impl Link {
         params: &str,
         limit: Duration,
     ) -> Outcome {
-        let exchange = InFlightCall::new(ReplyPath::Discard);
-        exchange.disable_timeout();
-        let asked = self.send_kernel_request(
-            exchange.clone(),
+        let in_flight = InFlightCall::new(ReplyPath::Discard);
+        in_flight.disable_timeout();
+        let request = self.send_kernel_request(
+            in_flight.clone(),
             ProtocolFamily::Legacy,
             method,
             Some(params),
         );
-        let mut asked = std::pin::pin!(asked);
+        let mut request = std::pin::pin!(request);
         tokio::select! {
             biased;
-            outcome = &mut asked => outcome,
+            outcome = &mut request => outcome,
             () = sleep_with_grace(limit) => {
-                exchange.cancel_with_reason(Some("no answer in time".into()));
-                let _ = asked.await;
+                in_flight.cancel_with_reason(Some("no answer in time".into()));
+                let _ = request.await;
                 Err(self.timeout_refusal(limit))
             }
         }
@@ -256,18 +261,18 @@ impl Link {
 
     async fn send_kernel_request(
         self: &Arc<Self>,
-        exchange: Arc<InFlightCall>,
-        era: ProtocolFamily,
+        in_flight: Arc<InFlightCall>,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
         let call = Call {
             caller: None,
-            in_flight: &exchange,
+            in_flight: &in_flight,
             token: None,
             stream: None,
             mgp_progress: false,
-            family: era,
+            family,
             final_check: None,
             metadata_headers: MetadataHeaders {
                 method,
@@ -277,13 +282,13 @@ impl Link {
             span: None,
             trace: None,
         };
-        let whole = match era {
+        let whole = match family {
             ProtocolFamily::Legacy => None,
             ProtocolFamily::Stateless => Some(request_meta::add_meta(params, &self.kernel_meta)),
         };
         let params = whole.as_deref().or(params);
-        let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
-        Box::pin(asked).await
+        let request = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
+        Box::pin(request).await
     }
 
     /// Handles error codes that mean more than a failed call.
@@ -327,11 +332,11 @@ impl Link {
         self.pending.insert(in_flight).map_err(refused)
     }
 
-    fn overloaded_refusal(&self, no: &CallSlotError) -> Refusal {
+    fn overloaded_refusal(&self, error: &CallSlotError) -> Refusal {
         let (limit, server) = (self.limits.max_in_flight, &self.server);
         let list = format!("list of {limit} calls under way at server {server}");
         Refusal::Overloaded {
-            what: no.describe(&list),
+            what: error.describe(&list),
         }
     }
 
@@ -341,12 +346,12 @@ impl Link {
     async fn wait_for_timeout(
         &self,
         id: u64,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         started: MonotonicTime,
     ) -> Duration {
         let silence = self.limits.call_timeout;
         // A handshake is limited by the timeout of the whole start.
-        if silence.is_zero() || self.peer_for(era).is_none() {
+        if silence.is_zero() || self.peer_for(family).is_none() {
             return std::future::pending().await;
         }
         let mut wait = silence.saturating_sub(monotonic_now().duration_since(started));
@@ -481,14 +486,14 @@ impl Link {
 impl Link {
     /// Charges the answer to the caller's memory budget and refuses it if the budget is exhausted. One pipe
     /// carries the answers of all agents, so reading cannot be delayed for one of them.
-    fn charge_answer(&self, exchange: &InFlightCall, outcome: Outcome) -> Outcome {
+    fn charge_answer(&self, in_flight: &InFlightCall, outcome: Outcome) -> Outcome {
         let bytes = match &outcome {
             Ok(result) => result.len(),
             Err(Refusal::Peer(error) | Refusal::Unattributed(error)) => error.get().len(),
             Err(_) => 0,
         };
-        match exchange.budget() {
-            Some(budget) if !exchange.try_reserve_response(bytes) => Err(Refusal::Undelivered {
+        match in_flight.budget() {
+            Some(budget) if !in_flight.try_reserve_response(bytes) => Err(Refusal::Undelivered {
                 server: self.server.clone(),
                 limit: budget.limit(),
             }),
@@ -499,15 +504,15 @@ impl Link {
     /// Delays an answer that comes on its own stream until the caller's memory budget allows it; backpressure
     /// reaches the server, and no other answer is delayed.
     pub(super) async fn wait_for_budget(&self, id: u64, announced: Option<u64>) {
-        let exchange = self.pending.inspect(id, |call| call.call.clone());
-        match (exchange, announced) {
-            (Some(exchange), Some(bytes)) => {
+        let in_flight = self.pending.inspect(id, |call| call.call.clone());
+        match (in_flight, announced) {
+            (Some(in_flight), Some(bytes)) => {
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                exchange
+                in_flight
                     .reserve_response(bytes.min(self.limits.max_frame))
                     .await;
             }
-            (Some(exchange), None) => exchange.wait_while_full().await,
+            (Some(in_flight), None) => in_flight.wait_while_full().await,
             (None, _) => {}
         }
     }
@@ -528,7 +533,7 @@ impl Drop for RegisteredCall<'_> {
 /// On drop, updates whether all other calls of the client are suspended.
 struct SuspensionUpdate<'a> {
     link: &'a Link,
-    party: CallOrigin,
+    origin: CallOrigin,
 }
 
 impl Drop for SuspensionUpdate<'_> {
@@ -536,7 +541,7 @@ impl Drop for SuspensionUpdate<'_> {
         if self.link.call_queue.is_serialized() {
             self.link
                 .call_queue
-                .set_suspended(self.party, self.link.is_waiting_for_client(self.party));
+                .set_suspended(self.origin, self.link.is_waiting_for_client(self.origin));
         }
     }
 }
@@ -559,9 +564,13 @@ mod tests {
     /// A call during `drain` is refused as retryable, and goes to the next connection.
     #[tokio::test]
     async fn call_during_drain_is_retryable_at_once() {
-        let it = ScriptedServer::stateless("{}");
-        assert!(it.link.drain(Duration::from_secs(1)).await);
-        let late = it.link.request("tools/call", Some("{}")).await.unwrap_err();
+        let server = ScriptedServer::stateless("{}");
+        assert!(server.link.drain(Duration::from_secs(1)).await);
+        let late = server
+            .link
+            .request("tools/call", Some("{}"))
+            .await
+            .unwrap_err();
         assert!(
             matches!(
                 late,
@@ -577,14 +586,14 @@ mod tests {
     /// SEP-2243: a server that reports missing headers has a newer schema than the kernel.
     #[tokio::test]
     async fn header_mismatch_refetches_tools() {
-        let mut it = ScriptedServer::stateless("{}");
-        for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
-            let link = it.link.clone();
+        let mut server = ScriptedServer::stateless("{}");
+        for (code, expected) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
+            let link = server.link.clone();
             let call = tokio::spawn(async move { link.request("tools/call", Some("{}")).await });
-            let request = it.next_message().await;
-            it.answer(&request, "error", &json!({"code": code, "message": ""}));
+            let request = server.next_message().await;
+            server.answer(&request, "error", &json!({"code": code, "message": ""}));
             call.await.unwrap().unwrap_err();
-            assert_eq!(*it.received.0.lock().unwrap(), heard, "{code}");
+            assert_eq!(*server.received.0.lock().unwrap(), expected, "{code}");
         }
     }
 }

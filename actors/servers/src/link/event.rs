@@ -161,12 +161,12 @@ mod tests {
 
     #[tokio::test]
     async fn panic_in_link_task_breaks_connection() {
-        let it = ScriptedServer::legacy("{}");
-        let tended = it
+        let server = ScriptedServer::legacy("{}");
+        let tended = server
             .link
             .spawn_link_task("stream", async { panic!("no way") });
         assert!(tended.await.is_ok());
-        let heard = it.received.0.lock().unwrap();
-        assert_eq!(*heard, ["stream panicked: no way"]);
+        let events = server.received.0.lock().unwrap();
+        assert_eq!(*events, ["stream panicked: no way"]);
     }
 }

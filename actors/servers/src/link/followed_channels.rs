@@ -81,14 +81,14 @@ impl Link {
     pub fn follow_channel(
         self: &Arc<Self>,
         request: ChannelRequest,
-        news: impl Fn(FollowEvent) + Send + Sync + 'static,
+        on_event: impl Fn(FollowEvent) + Send + Sync + 'static,
     ) -> SupervisedTask<()> {
         let link = self.clone();
         task::spawn_supervised("link.channel", async move {
             tokio::select! {
                 biased;
                 () = link.wait_until_closed() => {}
-                () = run_follow_loop(&link, &request, &news) => {}
+                () = run_follow_loop(&link, &request, &on_event) => {}
             }
         })
     }
@@ -110,12 +110,12 @@ impl Link {
 async fn run_follow_loop(
     link: &Arc<Link>,
     request: &ChannelRequest,
-    news: &(impl Fn(FollowEvent) + Send + Sync),
+    on_event: &(impl Fn(FollowEvent) + Send + Sync),
 ) {
     let (mut wait, mut refused_for, mut again) = (LOST_BACKOFF.0, REFUSED_BACKOFF.0, false);
     loop {
         let (agreed, ended) = follow_once(link, request, || {
-            news(FollowEvent::Started { is_resumed: again });
+            on_event(FollowEvent::Started { is_resumed: again });
             (wait, refused_for, again) = (LOST_BACKOFF.0, REFUSED_BACKOFF.0, true);
         })
         .await;
@@ -129,7 +129,7 @@ async fn run_follow_loop(
             Err(refusal) => refusal.is_answer() || matches!(refusal, Refusal::Forbidden(_)),
         };
         if refused {
-            news(FollowEvent::Refused);
+            on_event(FollowEvent::Refused);
             tokio::time::sleep(refused_for).await;
             refused_for = (refused_for * 2).min(REFUSED_BACKOFF.1);
         } else {
@@ -188,8 +188,8 @@ impl FollowStream {
         };
         let id = link.insert(in_flight)?;
         let params = request_meta::add_meta(Some(&request.params), &link.kernel_meta);
-        let shown = link.ids.encode(id).to_string();
-        let frame = jsonrpc::request(&shown, Subscribe::METHOD, Some(&params));
+        let request_id = link.ids.encode(id).to_string();
+        let frame = jsonrpc::request(&request_id, Subscribe::METHOD, Some(&params));
         let link = link.clone();
         let task = task::spawn_supervised("link.channel.request", async move {
             let _forget = RegisteredCall { link: &link, id };

@@ -95,12 +95,12 @@ impl Link {
         }
         let id = id.map_or("null", RequestId::as_json);
         let id: String = id.chars().take(40).collect();
-        let said = match outcome {
+        let detail = match outcome {
             Ok(_) => String::new(),
             Err(error) => format!(": {}", error.get().chars().take(200).collect::<String>()),
         };
         self.log.push_note(&format!(
-            "an answer with the id {id}, which no request has{said}"
+            "an answer with the id {id}, which no request has{detail}"
         ));
     }
 
@@ -190,29 +190,29 @@ mod tests {
     /// sent.
     #[tokio::test]
     async fn id_as_float_or_string_matches_request() {
-        let mut it = ScriptedServer::legacy("{}");
+        let mut server = ScriptedServer::legacy("{}");
         for form in [r#""ID""#, "ID.0", "ID", "IDe0"] {
-            let link = it.link.clone();
+            let link = server.link.clone();
             let call = tokio::spawn(async move { link.request("ping", None).await });
-            let id = it.next_message().await["id"].to_string();
-            let said = form.replace("ID", &id);
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":{said},"result":{{}}}}"#);
-            it.link.receive(&Bytes::from(answer), None);
+            let id = server.next_message().await["id"].to_string();
+            let written = form.replace("ID", &id);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{written},"result":{{}}}}"#);
+            server.link.receive(&Bytes::from(answer), None);
             let within = std::time::Duration::from_secs(5);
             let answer = tokio::time::timeout(within, call).await;
-            assert!(answer.expect(&said).unwrap().is_ok(), "{said}");
+            assert!(answer.expect(&written).unwrap().is_ok(), "{written}");
         }
     }
 
     /// A byte order mark before a message is skipped.
     #[tokio::test]
     async fn byte_order_mark_is_skipped() {
-        let mut it = ScriptedServer::legacy("{}");
-        let link = it.link.clone();
+        let mut server = ScriptedServer::legacy("{}");
+        let link = server.link.clone();
         let call = tokio::spawn(async move { link.request("ping", None).await });
-        let id = it.next_message().await["id"].to_string();
+        let id = server.next_message().await["id"].to_string();
         let answer = format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
-        it.link.receive(&Bytes::from(answer), None);
+        server.link.receive(&Bytes::from(answer), None);
         assert_eq!(call.await.unwrap().unwrap(), "{}");
     }
 
@@ -220,27 +220,27 @@ mod tests {
     /// logged.
     #[tokio::test]
     async fn answer_before_its_request_is_logged_and_settles_nothing() {
-        let mut it = ScriptedServer::legacy("{}");
+        let mut server = ScriptedServer::legacy("{}");
         for ahead in 1..4 {
-            it.send(
+            server.send(
                 &serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}),
             );
         }
-        it.send(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
-        let log = it.link.log.lines_after(0);
+        server.send(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
+        let log = server.link.log.lines_after(0);
         let words: Vec<_> = log.iter().map(|line| line.text.to_string()).collect();
         assert_eq!(words.len(), 4, "{words:?}");
         assert!(words[0].contains("the id 1,"), "{words:?}");
         assert!(words[3].contains("what?"), "{words:?}");
-        let link = it.link.clone();
+        let link = server.link.clone();
         let call = tokio::spawn(async move { link.request("ping", None).await });
-        let asked = it.next_message().await;
-        assert_eq!(asked["id"], 1);
-        it.answer(&asked, "result", &serde_json::json!({}));
+        let request = server.next_message().await;
+        assert_eq!(request["id"], 1);
+        server.answer(&request, "result", &serde_json::json!({}));
         assert_eq!(call.await.unwrap().unwrap(), "{}");
         // Late answers are normal.
-        it.answer(&asked, "result", &serde_json::json!({}));
-        assert_eq!(it.link.log.lines_after(0).len(), 4);
+        server.answer(&request, "result", &serde_json::json!({}));
+        assert_eq!(server.link.log.lines_after(0).len(), 4);
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
             let id = find_answered_id(answer, &malformed);
             assert_eq!(id, Some(RequestId::from(7)), "{words}: {malformed}");
         }
-        let question = br#"{"id":7,"method":"x","params":{},}"#;
-        let malformed = jsonrpc::parse(question).unwrap_err();
-        assert_eq!(find_answered_id(question, &malformed), None);
+        let malformed_request = br#"{"id":7,"method":"x","params":{},}"#;
+        let malformed = jsonrpc::parse(malformed_request).unwrap_err();
+        assert_eq!(find_answered_id(malformed_request, &malformed), None);
     }
 }

@@ -28,7 +28,7 @@ impl Link {
     pub(crate) fn register_late_messages(
         &self,
         caller: &Arc<Caller>,
-        exchange: &Arc<InFlightCall>,
+        in_flight: &Arc<InFlightCall>,
     ) -> Option<LateMessages<'_>> {
         match &self.wire {
             Wire::Http(http) if http.has_get_stream() => {}
@@ -39,7 +39,7 @@ impl Link {
         let in_flight = InFlight {
             // There is no request to answer.
             answer: oneshot::channel().0,
-            call: exchange.clone(),
+            call: in_flight.clone(),
             caller: Some(caller.clone()),
             token: None,
             stream: None,

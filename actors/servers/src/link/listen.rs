@@ -103,11 +103,15 @@ impl ListenState {
 
     /// Records that the server acknowledged a listen; `params` as sent.
     pub(super) fn record_acknowledged(&self, ids: &RequestIds, params: Option<&str>) {
-        let Ok(said) = mcp::parse_params::<Acknowledged<'_>>(params) else {
+        let Ok(acknowledged) = mcp::parse_params::<Acknowledged<'_>>(params) else {
             return;
         };
-        if let Some(id) = said.meta.and_then(|meta| listen_number(ids, meta.get())) {
-            self.acknowledged.send_replace((id, said.notifications));
+        if let Some(id) = acknowledged
+            .meta
+            .and_then(|meta| listen_number(ids, meta.get()))
+        {
+            self.acknowledged
+                .send_replace((id, acknowledged.notifications));
         }
     }
 
@@ -167,8 +171,8 @@ impl Link {
         if self.peer_for(ProtocolFamily::Stateless).is_none() {
             return;
         }
-        let mut heard = self.listen_state.answered.subscribe();
-        let first = heard.wait_for(|heard| heard.outcome.is_some());
+        let mut answers = self.listen_state.answered.subscribe();
+        let first = answers.wait_for(|answers| answers.outcome.is_some());
         let _ = tokio::time::timeout(START_ACK_TIMEOUT, first).await;
     }
 
@@ -179,21 +183,21 @@ impl Link {
         uri: &str,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + use<> {
         let (link, uri) = (self.clone(), uri.to_owned());
-        let mut heard = self.listen_state.answered.subscribe();
+        let mut answers = self.listen_state.answered.subscribe();
         let revision = self.listen_state.update_wanted(|wanted| {
             wanted.uris.insert(uri.clone());
         });
         let mut over = self.listen_state.closed.subscribe();
         async move {
-            let told = heard.wait_for(|heard| heard.revision >= revision);
+            let settled = answers.wait_for(|answers| answers.revision >= revision);
             let outcome = tokio::select! {
-                told = told => told.ok().and_then(|heard| heard.outcome.clone()),
+                settled = settled => settled.ok().and_then(|answers| answers.outcome.clone()),
                 _ = over.wait_for(|over| *over) => None,
             };
             let refusal = match outcome {
                 Some(Ok(agreed)) if agreed.contains(&uri) => return Ok(()),
                 Some(Ok(_)) => Refusal::BadRequest(format!(
-                    "server {} does not tell when {uri} changes",
+                    "server {} does not report changes of {uri}",
                     link.server
                 )),
                 Some(Err(refusal)) => refusal,
@@ -243,10 +247,12 @@ impl Link {
     /// Resolves when the server has answered all changes so far.
     pub(crate) async fn wait_until_answered(&self) {
         let revision = self.listen_state.wanted.borrow().revision;
-        let mut heard = self.listen_state.answered.subscribe();
+        let mut answers = self.listen_state.answered.subscribe();
         let mut over = self.listen_state.closed.subscribe();
         let answered = async {
-            let _ = heard.wait_for(|heard| heard.revision >= revision).await;
+            let _ = answers
+                .wait_for(|answers| answers.revision >= revision)
+                .await;
             self.listen_state.agent_listens.wait_until_answered().await;
         };
         tokio::select! {
@@ -278,8 +284,8 @@ impl Link {
 
 /// The number of the listen that a message belongs to; later ones have higher numbers.
 fn listen_number(ids: &RequestIds, meta: &str) -> Option<u64> {
-    let said = RequestId::from_response_id(member(meta, SUBSCRIPTION_ID)?)?;
-    ids.decode(said.as_number()?)
+    let id = RequestId::from_response_id(member(meta, SUBSCRIPTION_ID)?)?;
+    ids.decode(id.as_number()?)
 }
 
 /// One open listen; dropping it ends it at the server too.
@@ -297,7 +303,7 @@ impl Drop for OpenListen {
 
 impl OpenListen {
     async fn open(link: &Arc<Link>, filter: &Filter) -> Result<Self, Refusal> {
-        let place = link.listen_state.slots.clone().acquire_owned().await;
+        let slot = link.listen_state.slots.clone().acquire_owned().await;
         let (answer, settled) = oneshot::channel();
         let in_flight = InFlight {
             answer,
@@ -322,7 +328,7 @@ impl OpenListen {
         );
         let link = link.clone();
         let task = task::spawn_supervised("listening.request", async move {
-            let _place = place;
+            let _slot = slot;
             let _forget = RegisteredCall { link: &link, id };
             let mirror = MetadataHeaders {
                 method: Listen::METHOD,
@@ -345,10 +351,10 @@ impl OpenListen {
     async fn wait_acknowledged(&mut self, link: &Link) -> Result<Filter, Refusal> {
         let mut acknowledged = link.listen_state.acknowledged.subscribe();
         let id = self.id;
-        let said = acknowledged.wait_for(|(acknowledged, _)| *acknowledged == id);
+        let outcome = acknowledged.wait_for(|(acknowledged, _)| *acknowledged == id);
         tokio::select! {
-            said = tokio::time::timeout(ACK_TIMEOUT, said) => match said {
-                Ok(Ok(said)) => Ok(said.1.clone()),
+            outcome = tokio::time::timeout(ACK_TIMEOUT, outcome) => match outcome {
+                Ok(Ok(outcome)) => Ok(outcome.1.clone()),
                 Ok(Err(_)) | Err(_) => Err(link.lost_refusal("a listen was not acknowledged")),
             },
             ended = self.wait_ended(link) => Err(ended),
@@ -404,7 +410,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
             continue;
         }
         match open_acknowledged(link, &filter).await {
-            Ok((standing, agreed)) => {
+            Ok((listen, agreed)) => {
                 wait = REOPEN_BACKOFF.0;
                 if std::mem::take(&mut gap) {
                     report_possible_changes(link, &agreed);
@@ -412,7 +418,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 let uris = agreed.resource_subscriptions.into_iter().collect();
                 link.listen_state
                     .publish_outcome(revision, Ok(Arc::new(uris)));
-                if let Some(before) = current.replace(standing) {
+                if let Some(before) = current.replace(listen) {
                     before.retire();
                 }
             }
@@ -428,7 +434,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 continue;
             }
         }
-        let Some(standing) = &mut current else {
+        let Some(listen) = &mut current else {
             continue;
         };
         let opened = monotonic_now();
@@ -439,7 +445,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 }
                 tokio::time::sleep(COALESCE_DELAY).await;
             }
-            ended = standing.wait_ended(link) => {
+            ended = listen.wait_ended(link) => {
                 log_refusal(link, &ended);
                 (current, gap) = (None, true);
                 tokio::time::sleep(pace.next_wait(monotonic_now().duration_since(opened), None)).await;
@@ -462,9 +468,9 @@ async fn open_acknowledged(
     link: &Arc<Link>,
     filter: &Filter,
 ) -> Result<(OpenListen, Filter), Refusal> {
-    let mut standing = OpenListen::open(link, filter).await?;
-    let agreed = standing.wait_acknowledged(link).await?;
-    Ok((standing, agreed))
+    let mut listen = OpenListen::open(link, filter).await?;
+    let agreed = listen.wait_acknowledged(link).await?;
+    Ok((listen, agreed))
 }
 
 async fn back_off(wait: &mut Duration) {
@@ -501,16 +507,16 @@ mod tests {
 
     const TOOLS: &str = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{}}"#;
 
-    fn acknowledge(it: &ScriptedServer, listen: &Value, notifications: &Value) {
-        it.send(&json!({
+    fn acknowledge(server: &ScriptedServer, listen: &Value, notifications: &Value) {
+        server.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
             "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "notifications": notifications},
         }));
     }
 
-    async fn next_listen(it: &mut ScriptedServer) -> (Value, Value) {
-        let listen = it.next_message().await;
+    async fn next_listen(server: &mut ScriptedServer) -> (Value, Value) {
+        let listen = server.next_message().await;
         assert_eq!(listen["method"], "subscriptions/listen");
         let version = &listen["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
         assert_eq!(*version, "2026-07-28");
@@ -518,8 +524,8 @@ mod tests {
         (listen, wanted)
     }
 
-    fn updated(it: &ScriptedServer, listen: &Value, uri: &str) {
-        it.send(&json!({
+    fn updated(server: &ScriptedServer, listen: &Value, uri: &str) {
+        server.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/resources/updated",
             "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "uri": uri},
@@ -530,14 +536,14 @@ mod tests {
     /// both is delivered once.
     #[tokio::test]
     async fn changed_subscription_leaves_no_gap() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (first, wanted) = next_listen(&mut it).await;
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (first, wanted) = next_listen(&mut server).await;
         assert_eq!(wanted, json!({"toolsListChanged": true}));
-        acknowledge(&it, &first, &wanted);
-        it.link.wait_until_listening().await;
-        let mut granted = Box::pin(it.link.follow("a:b"));
-        let (second, wanted) = next_listen(&mut it).await;
+        acknowledge(&server, &first, &wanted);
+        server.link.wait_until_listening().await;
+        let mut granted = Box::pin(server.link.follow("a:b"));
+        let (second, wanted) = next_listen(&mut server).await;
         let all = json!({"toolsListChanged": true, "resourceSubscriptions": ["a:b"]});
         assert_eq!(wanted, all);
         tokio::select! {
@@ -545,14 +551,14 @@ mod tests {
             granted = &mut granted => panic!("{granted:?} before it was acknowledged"),
             () = std::future::ready(()) => {}
         }
-        updated(&it, &first, "a:b");
-        acknowledge(&it, &second, &wanted);
+        updated(&server, &first, "a:b");
+        acknowledge(&server, &second, &wanted);
         granted.await.unwrap();
-        updated(&it, &first, "a:b");
-        updated(&it, &second, "a:b");
-        let heard = [r#"a:b {"uri":"a:b"}"#; 2];
-        assert_eq!(*it.received.0.lock().unwrap(), heard);
-        let cancelled = it.next_message().await;
+        updated(&server, &first, "a:b");
+        updated(&server, &second, "a:b");
+        let expected = [r#"a:b {"uri":"a:b"}"#; 2];
+        assert_eq!(*server.received.0.lock().unwrap(), expected);
+        let cancelled = server.next_message().await;
         assert_eq!(cancelled["method"], "notifications/cancelled");
         assert_eq!(cancelled["params"]["requestId"], first["id"]);
     }
@@ -560,33 +566,33 @@ mod tests {
     /// A listen that ends is reopened, and lists that may have changed are fetched.
     #[tokio::test]
     async fn ended_listen_is_reopened() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (first, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &first, &wanted);
-        it.link.wait_until_listening().await;
-        it.answer(&first, "result", &json!({"resultType": "complete"}));
-        let (second, again) = next_listen(&mut it).await;
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (first, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &first, &wanted);
+        server.link.wait_until_listening().await;
+        server.answer(&first, "result", &json!({"resultType": "complete"}));
+        let (second, again) = next_listen(&mut server).await;
         assert_eq!(again, wanted);
-        acknowledge(&it, &second, &wanted);
-        let granted = tokio::spawn(it.link.follow("a:b"));
-        let (third, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &third, &wanted);
+        acknowledge(&server, &second, &wanted);
+        let granted = tokio::spawn(server.link.follow("a:b"));
+        let (third, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &third, &wanted);
         granted.await.unwrap().unwrap();
-        assert_eq!(*it.received.0.lock().unwrap(), ["Tools"]);
+        assert_eq!(*server.received.0.lock().unwrap(), ["Tools"]);
     }
 
     /// A listen that the server ends at once is reopened with growing delays.
     #[tokio::test]
     async fn listens_that_end_at_once_back_off() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
         let begun = monotonic_now();
         for _ in 0..6 {
-            let (listen, wanted) = next_listen(&mut it).await;
-            acknowledge(&it, &listen, &wanted);
-            it.link.wait_until_listening().await;
-            it.answer(&listen, "result", &json!({"resultType": "complete"}));
+            let (listen, wanted) = next_listen(&mut server).await;
+            acknowledge(&server, &listen, &wanted);
+            server.link.wait_until_listening().await;
+            server.answer(&listen, "result", &json!({"resultType": "complete"}));
         }
         let took = monotonic_now().duration_since(begun);
         assert!(took > Duration::from_millis(1500), "{took:?}");
@@ -595,31 +601,31 @@ mod tests {
     /// A subscription that the server did not acknowledge is refused to clients, and not requested again.
     #[tokio::test]
     async fn unacknowledged_subscription_is_refused() {
-        let mut it = ScriptedServer::stateless(r#"{"resources":{}}"#);
-        it.link.start_listening();
-        it.link.wait_until_listening().await;
-        let granted = tokio::spawn(it.link.follow("a:b"));
-        let (listen, _) = next_listen(&mut it).await;
-        acknowledge(&it, &listen, &json!({}));
+        let mut server = ScriptedServer::stateless(r#"{"resources":{}}"#);
+        server.link.start_listening();
+        server.link.wait_until_listening().await;
+        let granted = tokio::spawn(server.link.follow("a:b"));
+        let (listen, _) = next_listen(&mut server).await;
+        acknowledge(&server, &listen, &json!({}));
         let refusal = granted.await.unwrap().unwrap_err();
         assert!(refusal.to_string().contains("a:b"), "{refusal}");
-        let cancelled = it.next_message().await;
+        let cancelled = server.next_message().await;
         assert_eq!(cancelled["method"], "notifications/cancelled");
-        assert_eq!(it.link.in_flight(), 0);
+        assert_eq!(server.link.in_flight(), 0);
     }
 
     /// A listen is not a call: a connection with only a listen is idle.
     #[tokio::test]
     async fn listen_does_not_count_as_call() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (listen, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &listen, &wanted);
-        it.link.wait_until_listening().await;
-        assert_eq!(it.link.in_flight(), 0);
-        assert!(it.link.drain(Duration::from_secs(5)).await);
-        it.link.fail_pending_calls("it was stopped");
-        let lost = it.link.follow("a:b").await.unwrap_err();
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (listen, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &listen, &wanted);
+        server.link.wait_until_listening().await;
+        assert_eq!(server.link.in_flight(), 0);
+        assert!(server.link.drain(Duration::from_secs(5)).await);
+        server.link.fail_pending_calls("it was stopped");
+        let lost = server.link.follow("a:b").await.unwrap_err();
         assert!(matches!(lost, Refusal::ServerLost { .. }), "{lost}");
     }
 }

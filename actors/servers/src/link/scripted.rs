@@ -35,12 +35,12 @@ pub(crate) struct ReceivedEvents(pub(crate) Mutex<Vec<String>>);
 impl ReceivedEvents {
     /// A sink that records the events of a link.
     pub(crate) fn sink(self: &Arc<Self>) -> EventSink<LinkEvent> {
-        let heard = self.clone();
-        EventSink::new(move |event| heard.record(event))
+        let events = self.clone();
+        EventSink::new(move |event| events.record(event))
     }
 
     fn record(&self, event: LinkEvent) {
-        let said = match event {
+        let text = match event {
             LinkEvent::ListChanged(what) => format!("{what:?}"),
             LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
             LinkEvent::LifecycleReported { params, .. } => params,
@@ -71,7 +71,7 @@ impl ReceivedEvents {
             | LinkEvent::Logged(_)
             | LinkEvent::Unusable(_) => return,
         };
-        self.0.lock().unwrap().push(said);
+        self.0.lock().unwrap().push(text);
     }
 }
 
@@ -88,27 +88,27 @@ impl ScriptedServer {
     }
 
     /// Creates one with these limits.
-    pub(crate) fn with_limits(bounds: ServerLimits) -> Self {
-        Self::open(bounds, CallbackAttribution::ByTurn)
+    pub(crate) fn with_limits(limits: ServerLimits) -> Self {
+        Self::open(limits, CallbackAttribution::ByTurn)
     }
 
     /// Creates one with this attribution of callbacks.
-    pub(crate) fn with_attribution(asking: CallbackAttribution) -> Self {
-        Self::open(ServerLimits::default(), asking)
+    pub(crate) fn with_attribution(attribution: CallbackAttribution) -> Self {
+        Self::open(ServerLimits::default(), attribution)
     }
 
-    fn open(bounds: ServerLimits, asking: CallbackAttribution) -> Self {
-        let limits = QueueLimits {
+    fn open(limits: ServerLimits, attribution: CallbackAttribution) -> Self {
+        let queue_limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
         };
-        let (sink, writer) = lines::line_channel(limits);
+        let (sink, writer) = lines::line_channel(queue_limits);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(writer.run(ours, std::time::Duration::from_secs(60)));
         let received = Arc::new(ReceivedEvents::default());
         let link = Link::new(
             ServerId::parse("it").unwrap(),
-            bounds,
+            limits,
             Wire::Child(sink),
             ServerLog::new(),
             received.sink(),
@@ -116,7 +116,7 @@ impl ScriptedServer {
             LinkSettings {
                 offer_mgp: true,
                 offer_mcpl: true,
-                attribution: asking,
+                attribution,
             },
         );
         let lines = BufReader::new(theirs).lines();
@@ -212,9 +212,9 @@ impl ScriptedServer {
             log_level: None,
             answered_at: None,
         };
-        let exchange =
+        let in_flight =
             InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(attempt, true))));
-        let (link, own) = (self.link.clone(), exchange.clone());
+        let (link, own) = (self.link.clone(), in_flight.clone());
         let calling = tokio::spawn(async move {
             let call = Call {
                 caller: Some(&caller),
@@ -235,7 +235,7 @@ impl ScriptedServer {
             let frame = |id: WireId| jsonrpc::request(&id.to_string(), "tools/call", None);
             link.call(call, frame).await
         });
-        (exchange, calling)
+        (in_flight, calling)
     }
 
     /// Sends a form elicitation with this id and this `_meta`.
@@ -253,10 +253,10 @@ impl ScriptedServer {
 
     /// Sends a callback that does not name its call; calls are serialized from then on.
     pub(crate) async fn serialize_calls(&mut self) {
-        let (exchange, calling) = self.call(9);
+        let (in_flight, calling) = self.call(9);
         let request = self.next_message().await;
         self.request_form("first");
-        let rounds = exchange.rounds().unwrap();
+        let rounds = in_flight.rounds().unwrap();
         rounds.wait_for_callbacks().await;
         rounds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
         assert_eq!(self.next_message().await["id"], "first");

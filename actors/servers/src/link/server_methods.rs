@@ -124,17 +124,17 @@ pub(super) fn find_method(method: &str) -> Option<(MethodRequirement, MethodHand
 /// The callback with this method, if any.
 pub(super) fn find_callback(method: &str) -> Option<Callback> {
     match find_method(method)?.1 {
-        ClientCallback(asked) => Some(asked),
+        ClientCallback(callback) => Some(callback),
         Notification(_) | Request(_) => None,
     }
 }
 
 /// True for callback methods, and for names that some parsers could confuse with them.
 pub(super) fn is_callback_like(method: &str) -> bool {
-    let mut questions = SERVER_METHODS
+    let mut callbacks = SERVER_METHODS
         .iter()
         .filter(|(.., taken)| matches!(taken, ClientCallback(_)));
-    questions.any(|(known, ..)| are_alike(method, known))
+    callbacks.any(|(known, ..)| are_alike(method, known))
 }
 
 #[cfg(test)]
@@ -176,11 +176,15 @@ mod tests {
     #[test]
     fn lookalikes_of_callback_methods_are_detected() {
         assert_eq!(find_callback("roots/list"), Some(Callback::Roots));
-        let asked = SERVER_METHODS
+        let callbacks = SERVER_METHODS
             .iter()
             .filter_map(|(name, ..)| Some((*name, find_callback(name)?)));
-        assert!(asked.clone().all(|(name, asked)| asked.method() == name));
-        assert_eq!(asked.count(), 3);
+        assert!(
+            callbacks
+                .clone()
+                .all(|(name, callback)| callback.method() == name)
+        );
+        assert_eq!(callbacks.count(), 3);
         assert_eq!(find_callback("Roots/list"), None);
         assert!(is_callback_like("Roots/list") && is_callback_like("roots/list"));
         assert!(!is_callback_like("ping"));

@@ -58,10 +58,10 @@ impl Link {
     pub(crate) fn record_created_task(&self, outcome: &Outcome) {
         let Ok(result) = outcome else { return };
         if can_contain_string(result, "\"taskId\"") {
-            let told = std::str::from_utf8(result)
+            let created = std::str::from_utf8(result)
                 .ok()
                 .and_then(parse_created_task);
-            if let Some((id, ttl)) = told {
+            if let Some((id, ttl)) = created {
                 self.add_task(id, ttl);
             }
         }

@@ -58,22 +58,22 @@ impl Wire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         mirror: MetadataHeaders<'_>,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Infallible {
         link.tap_sent(&frame);
-        let sent = match (self, era) {
+        let sent = match (self, family) {
             (Self::Child(sink), _) => sink
                 .send(frame)
                 .map_err(|e| refusal_from_send_error(link, e)),
-            (Self::Http(http), ProtocolFamily::Legacy) => http.call(link, id, frame, beside).await,
+            (Self::Http(http), ProtocolFamily::Legacy) => http.call(link, id, frame, context).await,
             (Self::Http(http), ProtocolFamily::Stateless) => {
-                http.call_stateless(link, id, frame, mirror, beside).await
+                http.call_stateless(link, id, frame, mirror, context).await
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
-            (Self::Lite(lite), _) => lite.call(link, id, &frame, beside).await,
+            (Self::Lite(lite), _) => lite.call(link, id, &frame, context).await,
         };
         if let Err(refusal) = sent {
             link.settle_call(id, Err(refusal));
@@ -97,9 +97,9 @@ impl Wire {
     }
 
     /// True where a call is cancelled with a message, not by dropping its response.
-    pub(super) fn should_send_cancel(&self, era: ProtocolFamily) -> bool {
+    pub(super) fn should_send_cancel(&self, family: ProtocolFamily) -> bool {
         !matches!(
-            (self, era),
+            (self, family),
             (Self::Http(_), ProtocolFamily::Stateless) | (Self::Node(_) | Self::Lite(_), _)
         )
     }

@@ -93,14 +93,14 @@ impl CallbackListener {
     /// The error that ends the login.
     pub async fn wait_for_code(
         &self,
-        judge: impl Fn(&str) -> Result<String, SignInError>,
+        parse_response: impl Fn(&str) -> Result<String, SignInError>,
     ) -> Result<String, SignInError> {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if open.len() < CONNECTIONS_MAX => {
                     if let Ok((stream, _)) = accepted {
-                        open.push(self.serve(stream, &judge));
+                        open.push(self.serve(stream, &parse_response));
                     }
                 }
                 Some(served) = open.next() => {
@@ -115,24 +115,24 @@ impl CallbackListener {
     async fn serve(
         &self,
         mut stream: TcpStream,
-        judge: &impl Fn(&str) -> Result<String, SignInError>,
+        parse_response: &impl Fn(&str) -> Result<String, SignInError>,
     ) -> Option<Result<String, SignInError>> {
         let head = timeout(READ_TIMEOUT, read_head(&mut stream)).await.ok()??;
         let query = self.parse_query(&head);
-        let verdict = query.map(judge);
+        let verdict = query.map(parse_response);
         let (status, words) = match &verdict {
             None => ("404 Not Found", "There is nothing here."),
             Some(Err(SignInError::UnknownState)) => (
                 "400 Bad Request",
-                "This answer belongs to no login that is under way. Where you began shows the one that is.",
+                "This response belongs to no pending login. The place where you started the login shows the current one.",
             ),
             Some(Err(_)) => (
                 "400 Bad Request",
-                "The login failed; where you began says why.",
+                "The login failed. The reason is shown where you started it.",
             ),
             Some(Ok(_)) => (
                 "200 OK",
-                "mgp has the answer. You can close this tab; where you began says how it went on.",
+                "mgp has the answer. You can close this tab; the result is shown where you started the login.",
             ),
         };
         let answer = format!(
@@ -199,7 +199,7 @@ mod tests {
         answer
     }
 
-    fn judge(query: &str) -> Result<String, SignInError> {
+    fn parse_response(query: &str) -> Result<String, SignInError> {
         match query {
             "code=c&state=s" => Ok("c".to_owned()),
             "error=x&state=s" => Err(SignInError::Rejected("x".into())),
@@ -211,7 +211,7 @@ mod tests {
     async fn only_response_of_this_login_ends_wait() {
         let listener = CallbackListener::bind(None, None).await.unwrap();
         let url = listener.url().to_owned();
-        let asks = async {
+        let requests = async {
             // A silent connection, which browsers open ahead, does not block others.
             let _silent = TcpStream::connect(parse_loopback(&url).unwrap().1)
                 .await
@@ -235,12 +235,15 @@ mod tests {
                 );
             }
         };
-        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(parse_response), requests);
         assert_eq!(code.unwrap(), "c");
         let failing = ask(&url, "GET /callback?error=x&state=s HTTP/1.1\r\n\r\n");
-        let (code, answer) = tokio::join!(listener.wait_for_code(judge), failing);
+        let (code, answer) = tokio::join!(listener.wait_for_code(parse_response), failing);
         assert_eq!(code, Err(SignInError::Rejected("x".into())));
-        assert!(answer.contains("where you began says why"), "{answer}");
+        assert!(
+            answer.contains("reason is shown where you started"),
+            "{answer}"
+        );
     }
 
     #[tokio::test]
@@ -261,14 +264,14 @@ mod tests {
                 .1
                 .to_owned()
         };
-        let asks = async {
+        let requests = async {
             for (path, want) in [(path(&one), "404"), (path(&two), "200")] {
                 let request = format!("GET /{path}?code=c&state=s HTTP/1.1\r\n\r\n");
                 let answer = ask(&plain, &request).await;
                 assert!(answer.starts_with(&format!("HTTP/1.1 {want}")), "{answer}");
             }
         };
-        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(parse_response), requests);
         assert_eq!(code.unwrap(), "c");
         drop(listener);
         let mut again = CallbackListener::bind(None, Some(&two)).await.unwrap();

@@ -90,7 +90,7 @@ impl LoginHttpClient {
             StatusCode::OK => Ok(Some(answer.body)),
             status if status.is_client_error() || status.is_success() => Ok(None),
             status => Err(LoginError::NoAnswer(format!(
-                "{what} at {} could not be had: HTTP {status}",
+                "{what} at {} could not be fetched: HTTP {status}",
                 quote_foreign_text(url)
             ))),
         }
@@ -108,10 +108,10 @@ impl LoginHttpClient {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);
-        let shown = request
+        let authorization = request
             .authorization
             .and_then(|it| HeaderValue::try_from(it).ok());
-        if let Some(mut value) = shown {
+        if let Some(mut value) = authorization {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -123,14 +123,14 @@ impl LoginHttpClient {
                 headers.insert(PROOF_HEADER, proof);
             }
             let what = "the token address";
-            let asked = self.send_request(
+            let response = self.send_request(
                 what,
                 endpoint,
                 Method::POST,
                 headers.clone(),
                 Some(body.clone()),
             );
-            let answer = asked.await.map_err(TokenFailure::NoAnswer)?;
+            let answer = response.await.map_err(TokenFailure::NoAnswer)?;
             if answer.status.is_success() {
                 return Ok(answer.body);
             }
@@ -152,14 +152,14 @@ impl LoginHttpClient {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Some(Bytes::from(body));
-        let asked = self.send_request(
+        let response = self.send_request(
             "the registration address",
             endpoint,
             Method::POST,
             headers,
             body,
         );
-        let answer = asked.await?;
+        let answer = response.await?;
         if answer.status.is_success() {
             Ok(answer.body)
         } else {
@@ -177,7 +177,7 @@ impl LoginHttpClient {
         body: Option<Bytes>,
     ) -> Result<LoginResponse, LoginError> {
         let failed = |why: &dyn std::fmt::Display| {
-            LoginError::NoAnswer(format!("{what} could not be asked: {why}"))
+            LoginError::NoAnswer(format!("{what} could not be reached: {why}"))
         };
         let safe = parse_safe_url(what, url)?;
         let client = if self.trusted_origins.contains(&safe.origin()) {
@@ -186,7 +186,7 @@ impl LoginHttpClient {
             &self.untrusted
         };
         let uri = parse_url(safe.as_str()).map_err(|e| failed(&e))?;
-        let asking = async {
+        let request_and_body = async {
             let answer = client.request(method, &uri, headers, body).await;
             let answer = answer.map_err(|e| failed(&e))?;
             let body = read_json(answer.body, ANSWER_BYTES_MAX).await;
@@ -202,7 +202,7 @@ impl LoginHttpClient {
                 ANSWER_TIMEOUT.as_secs()
             ))
         };
-        tokio::time::timeout(ANSWER_TIMEOUT, asking)
+        tokio::time::timeout(ANSWER_TIMEOUT, request_and_body)
             .await
             .map_err(late)?
     }

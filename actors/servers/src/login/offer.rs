@@ -56,13 +56,13 @@ impl ServerLogin {
         match self.open_offer().await {
             Ok(open) => {
                 open.add_client(client);
-                let shown = open.offer.clone();
-                self.set_sign_in_url(&shown.url);
+                let offer = open.offer.clone();
+                self.set_sign_in_url(&offer.url);
                 *offers = LoginOffers {
                     open: Some(open),
                     failed: None,
                 };
-                Ok(shown)
+                Ok(offer)
             }
             Err(error) => {
                 offers.failed = Some((monotonic_now(), error.clone()));
@@ -73,7 +73,7 @@ impl ServerLogin {
 
     async fn open_offer(self: &Arc<Self>) -> Result<OpenOffer, LoginError> {
         let none = || LoginError::NoAnswer("too many logins wait for a browser already".into());
-        let place = PENDING_SIGN_INS.try_acquire().map_err(|_| none())?;
+        let permit = PENDING_SIGN_INS.try_acquire().map_err(|_| none())?;
         let before = self.record();
         let before = before.as_ref().and_then(|it| it.client.callback.as_deref());
         let bound = CallbackListener::bind(self.rules.callback.as_deref(), before).await;
@@ -85,32 +85,32 @@ impl ServerLogin {
             requires_dpop: wanted.bound,
         });
         let under_way = SignIn::begin(self, challenge, &mut listener).await?;
-        let shown = SignInOffer {
+        let offer = SignInOffer {
             url: under_way.url().to_owned(),
             id: URL_SAFE_NO_PAD.encode(randomness::random_bytes::<16>()),
         };
-        let told: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
-        let (login, clients, id) = (self.clone(), told.clone(), shown.id.clone());
+        let clients_to_notify: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
+        let (login, clients, id) = (self.clone(), clients_to_notify.clone(), offer.id.clone());
         let waiting = task::spawn_supervised("login.offer", async move {
-            let _place = place;
+            let _permit = permit;
             let code = tokio::select! {
                 code = listener.wait_for_code(|query| under_way.parse_code(query)) => code,
                 () = tokio::time::sleep(BROWSER_TIMEOUT) => return,
             };
             let done = match code {
                 Ok(code) => under_way.finish(&login, &code).await.map(drop),
-                Err(no) => Err(no.into()),
+                Err(error) => Err(error.into()),
             };
             match done {
                 Ok(()) => notify_complete(&clients, &id),
                 Err(error) => {
-                    tracing::warn!(server = %login.id, %error, "a login did not come about")
+                    tracing::warn!(server = %login.id, %error, "a login failed")
                 }
             }
         });
         Ok(OpenOffer {
-            offer: shown,
-            clients: told,
+            offer,
+            clients: clients_to_notify,
             browser_task: waiting,
         })
     }

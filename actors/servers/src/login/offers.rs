@@ -43,14 +43,14 @@ impl OpenOffer {
         let Some(client) = client.map(Arc::downgrade) else {
             return;
         };
-        let mut told = self
+        let mut clients = self
             .clients
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        told.retain(|known| !known.ptr_eq(&client) && known.strong_count() > 0);
-        if told.len() == CLIENTS_MAX {
-            told.remove(0);
+        clients.retain(|known| !known.ptr_eq(&client) && known.strong_count() > 0);
+        if clients.len() == CLIENTS_MAX {
+            clients.remove(0);
         }
-        told.push(client);
+        clients.push(client);
     }
 }

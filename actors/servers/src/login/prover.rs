@@ -40,9 +40,9 @@ impl Prover {
     }
 
     /// Creates a prover with a stored key.
-    pub(super) fn from_stored(kept: &str) -> Result<Arc<Self>, LoginError> {
+    pub(super) fn from_stored(stored: &str) -> Result<Arc<Self>, LoginError> {
         let chance = SystemRandom::new();
-        let key = DpopKey::decode(kept, &chance)?;
+        let key = DpopKey::decode(stored, &chance)?;
         Ok(Self::with_key(key, chance))
     }
 

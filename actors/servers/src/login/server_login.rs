@@ -82,7 +82,7 @@ impl ServerLogin {
         (id, agent): &(ServerId, Option<AgentId>),
         url: &str,
         rules: LoginConfig,
-        place: LoginBackend,
+        backend: LoginBackend,
     ) -> Result<Self, SignInError> {
         Ok(Self {
             id: id.clone(),
@@ -90,7 +90,7 @@ impl ServerLogin {
             entry_url: url.to_owned(),
             url: parse_safe_url("the address of the server", url)?,
             rules,
-            backend: place,
+            backend,
             renewal_permit: Semaphore::new(1),
             state: Mutex::default(),
             offers: tokio::sync::Mutex::default(),
@@ -121,18 +121,18 @@ impl ServerLogin {
             .with_store(move |store| store.get(Namespace::Oauth, &name))
             .await;
         let read = read.map(|text| text.flatten().and_then(|text| parse_record(&text)));
-        let mut held = self.lock_state();
-        held.is_loaded = true;
+        let mut state = self.lock_state();
+        state.is_loaded = true;
         match read {
             Ok(record) => {
                 let token = |record: Option<&LoginRecord>| record.and_then(|it| it.access.clone());
                 if token(record.as_ref()) != token(before.as_deref()) {
-                    held.wanted_login = None;
+                    state.wanted_login = None;
                 }
-                held.set(record.map(Arc::new));
-                held.load_error = None;
+                state.set(record.map(Arc::new));
+                state.load_error = None;
             }
-            Err(error) => held.load_error = Some(error.to_string()),
+            Err(error) => state.load_error = Some(error.to_string()),
         }
     }
 
@@ -181,7 +181,7 @@ impl ServerLogin {
         }
         let (this, late) = (self.clone(), token.clone());
         let renewal = async move {
-            let _turn = this.renewal_permit.acquire().await;
+            let _permit = this.renewal_permit.acquire().await;
             match this.newer_token(Some(&late)) {
                 Some(newer) => Some(newer),
                 None => this.renew(&record).await.ok(),
@@ -215,7 +215,7 @@ impl ServerLogin {
         challenge: &LoginChallenge,
         first: bool,
     ) -> Option<String> {
-        let _turn = self.renewal_permit.acquire().await;
+        let _permit = self.renewal_permit.acquire().await;
         if let Some(newer) = self.newer_token(used) {
             return Some(newer);
         }
@@ -267,12 +267,12 @@ impl ServerLogin {
             assertion.as_deref(),
         );
         let prover = self.prover();
-        let asked = self
+        let response = self
             .http_client()
             .await
             .request_token(&record.token_endpoint, request, prover.as_deref())
             .await;
-        match asked {
+        match response {
             Ok(json) => {
                 let given = IssuedTokens::parse(&json, unix_ms(), prover.is_some())?;
                 let renewed = record.with_tokens(given);
@@ -303,10 +303,10 @@ impl ServerLogin {
                 Err(error) => error.to_string(),
             }
         } else {
-            "it refuses the token that was got for it".to_owned()
+            "it rejected the new token".to_owned()
         };
         self.lock_state().wanted_login = Some(PendingLogin {
-            why: format!("no token was got for it: {failed}"),
+            why: format!("no token could be obtained for it: {failed}"),
             command: format!("mgp servers start {}", self.id),
             parked: !challenge.is_insufficient_scope(),
             ..PendingLogin::default()
@@ -320,21 +320,21 @@ impl ServerLogin {
 
     fn require_login(&self, challenge: &LoginChallenge, again: bool) {
         let command = self.command();
-        let mut held = self.lock_state();
-        let why = match (&held.load_error, again) {
+        let mut state = self.lock_state();
+        let why = match (&state.load_error, again) {
             (Some(trouble), _) => {
-                format!("it wants a login, and what is kept cannot be read: {trouble}")
+                format!("it wants a login, and the stored login cannot be read: {trouble}")
             }
             (None, false) => format!("it wants a login: `{command}`"),
-            (None, true) => format!("its login is over, and it wants another one: `{command}`"),
+            (None, true) => format!("its login has ended, and it requires a new one: `{command}`"),
         };
-        held.wanted_login = Some(build_wanted_login(why, command, true, challenge));
+        state.wanted_login = Some(build_wanted_login(why, command, true, challenge));
     }
 
     fn require_scopes(&self, record: Option<&LoginRecord>, challenge: &LoginChallenge) {
         let command = self.command();
-        let asked = record.is_some_and(|record| record.asked.covers(&challenge.scope));
-        let why = match asked && !challenge.scope.is_empty() {
+        let already_requested = record.is_some_and(|record| record.asked.covers(&challenge.scope));
+        let why = match already_requested && !challenge.scope.is_empty() {
             // Another login would request the same scopes.
             true => format!(
                 "it wants rights that the login already asked for ({}): another login does not change that; \
@@ -369,14 +369,15 @@ impl ServerLogin {
         let text = serde_json::to_string(&record).expect("a record is always JSON");
         let (name, text) = (self.name(), SecretString::from(text));
         {
-            let mut held = self.lock_state();
-            held.set(Some(Arc::new(record)));
-            held.wanted_login = None;
+            let mut state = self.lock_state();
+            state.set(Some(Arc::new(record)));
+            state.wanted_login = None;
         }
-        let kept = self
+        let saved = self
             .with_store(move |store| store.set(Namespace::Oauth, &name, &text))
             .await?;
-        kept.map(drop)
+        saved
+            .map(drop)
             .ok_or_else(|| LoginError::Store("there is no home to keep it in; set HOME".into()))
     }
 
@@ -397,7 +398,7 @@ impl ServerLogin {
             return Err(LoginError::Store(trouble));
         }
         let record = self.record();
-        let told = match &record {
+        let not_revoked = match &record {
             Some(record) => self.revoke(record).await,
             None => None,
         };
@@ -406,7 +407,7 @@ impl ServerLogin {
             .with_store(move |store| store.remove(Namespace::Oauth, &name))
             .await?;
         self.lock_state().set(None);
-        Ok((removed == Some(true), told))
+        Ok((removed == Some(true), not_revoked))
     }
 
     /// Revokes the refresh token first, which also revokes the tokens obtained with it.

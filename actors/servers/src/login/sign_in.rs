@@ -215,8 +215,8 @@ async fn probe_challenge(login: &ServerLogin) -> Option<LoginChallenge> {
     headers.insert(ACCEPT, both);
     let url = parse_url(login.url.as_str()).ok()?;
     let client = Client::new(login.backend.outbound.clone());
-    let asked = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
-    let answer = tokio::time::timeout(PROBE_TIMEOUT, asked)
+    let request = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, request)
         .await
         .ok()?
         .ok()?;

@@ -43,7 +43,7 @@ pub(super) async fn obtain_token(
         resource: &found.scopes,
         issuer: &[],
     });
-    let shown = || {
+    let assertion = || {
         rules
             .assertion
             .as_deref()
@@ -51,9 +51,9 @@ pub(super) async fn obtain_token(
     };
     let assertion = match rules.grant {
         LoginGrant::Browser | LoginGrant::ClientCredentials => None,
-        LoginGrant::Assertion => Some(Cow::Borrowed(shown()?)),
+        LoginGrant::Assertion => Some(Cow::Borrowed(assertion()?)),
         LoginGrant::Exchange => Some(Cow::Owned(
-            exchange_assertion(fetch, rules, &found, shown()?).await?,
+            exchange_assertion(fetch, rules, &found, assertion()?).await?,
         )),
     };
     let grant = match &assertion {

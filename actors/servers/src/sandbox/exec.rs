@@ -56,10 +56,10 @@ pub(super) fn become_server(
 
 /// Applies all restrictions or fails, because they were already reported as applied.
 fn confine(policy: &SandboxPolicy) -> Result<(), String> {
-    let words = |e: nix::Error| e.to_string();
-    SigSet::all().thread_unblock().map_err(words)?;
+    let describe_error = |e: nix::Error| e.to_string();
+    SigSet::all().thread_unblock().map_err(describe_error)?;
     // Its own session prevents its processes from joining other process groups.
-    setsid().map_err(words)?;
+    setsid().map_err(describe_error)?;
     let processes = process_limit(policy);
     let namespaces = policy.machine.namespaces;
     let mut own_ipc = false;
@@ -70,7 +70,7 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     }
     set_limits(policy, processes)?;
     privileges::drop_privileges(policy.user)?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(describe_error)?;
     restrict_files(policy)?;
     if policy.machine.seccomp {
         let open = seccomp::AllowedCalls {
@@ -192,7 +192,7 @@ fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
     if !scopes.is_empty() {
         ruleset = ruleset.scope(scopes).map_err(failed)?;
     }
-    let held = ruleset
+    let enforced = ruleset
         .create()
         .and_then(|rules| rules.add_rules(path_rules(&policy.read, read, abi)))
         .and_then(|rules| {
@@ -201,12 +201,12 @@ fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_rules(&policy.write, write, abi)))
         .and_then(RulesetCreated::restrict_self)
         .map_err(failed)?;
-    match held.ruleset {
-        RulesetStatus::FullyEnforced if held.no_new_privs => Ok(()),
+    match enforced.ruleset {
+        RulesetStatus::FullyEnforced if enforced.no_new_privs => Ok(()),
         RulesetStatus::FullyEnforced
         | RulesetStatus::PartiallyEnforced
         | RulesetStatus::NotEnforced => {
-            Err("Landlock holds less than it did when it was tried".into())
+            Err("Landlock enforces fewer restrictions than when this machine was probed".into())
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
         (Step::Inside, [program, name, args @ ..]) => {
             Err(exec::become_server(&policy, program, name, args))
         }
-        (Step::Leader | Step::Inside, _) => Err("it wants a program and its name".into()),
+        (Step::Leader | Step::Inside, _) => Err("it requires a program and its name".into()),
     });
     done.map_err(|why| format!("the sandbox cannot be closed, so the server is not started: {why}"))
 }

@@ -48,7 +48,7 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
     let kernel = open_kernel_pidfd()?;
     let signals = open_signalfd().map_err(|e| format!("signals: {e}"))?;
     if geteuid().is_root() && policy.user.is_none() {
-        return Err("what root starts needs a user to become".into());
+        return Err("a server started by root requires a user to switch to".into());
     }
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|e| format!("/dev/null: {e}"))?;
@@ -101,25 +101,26 @@ fn open_kernel_pidfd() -> Result<OwnedFd, String> {
 }
 
 fn open_signalfd() -> nix::Result<SignalFd> {
-    let mut heard = SigSet::empty();
-    heard.add(Signal::SIGCHLD);
-    heard.add(Signal::SIGQUIT);
+    let mut blocked = SigSet::empty();
+    blocked.add(Signal::SIGCHLD);
+    blocked.add(Signal::SIGQUIT);
     TERMINATION_SIGNALS
         .iter()
-        .for_each(|signal| heard.add(*signal));
-    heard.thread_block()?;
-    SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .for_each(|signal| blocked.add(*signal));
+    blocked.thread_block()?;
+    SignalFd::with_flags(&blocked, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
 /// Enters the namespaces. Without root this needs a user namespace, in which this user is mapped to itself only.
 fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (user, group) = (geteuid(), getegid());
-    let mut wanted = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
-    wanted.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
+    let mut clone_flags =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    clone_flags.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
     let none = !policy.outbound && !policy.listen;
-    wanted.set(CloneFlags::CLONE_NEWNET, none);
-    unshare(wanted).map_err(|e| failed("namespaces", &e))?;
+    clone_flags.set(CloneFlags::CLONE_NEWNET, none);
+    unshare(clone_flags).map_err(|e| failed("namespaces", &e))?;
     if policy.user.is_some() {
         return Ok(());
     }
@@ -191,8 +192,8 @@ impl ServerWatch {
                 self.kill_all();
             }
             self.wait_for_event(kernel, signals, orphaned);
-            while let Ok(Some(heard)) = signals.read_signal() {
-                self.handle_signal(Signal::try_from(heard.ssi_signo.cast_signed()));
+            while let Ok(Some(info)) = signals.read_signal() {
+                self.handle_signal(Signal::try_from(info.ssi_signo.cast_signed()));
             }
             if !orphaned && has_ended(kernel) {
                 orphaned = true;
@@ -217,11 +218,11 @@ impl ServerWatch {
         let most = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
-        let mut heard = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         if !orphaned {
-            heard.push(PollFd::new(kernel.as_fd(), PollFlags::POLLIN));
+            sources.push(PollFd::new(kernel.as_fd(), PollFlags::POLLIN));
         }
-        let _ = poll(&mut heard, most);
+        let _ = poll(&mut sources, most);
     }
 
     fn handle_signal(&mut self, signal: nix::Result<Signal>) {
@@ -254,8 +255,8 @@ impl ServerWatch {
         }
     }
 
-    fn set_deadline(&mut self, patience: Duration) {
-        let due = Instant::now() + patience;
+    fn set_deadline(&mut self, grace: Duration) {
+        let due = Instant::now() + grace;
         self.deadline = Some(self.deadline.map_or(due, |at| at.min(due)));
     }
 
@@ -284,14 +285,14 @@ impl ServerWatch {
     /// Reaps ended processes; true if none is left.
     fn reap(&mut self) -> bool {
         loop {
-            let (who, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(who, code)) => (who, code << 8),
-                Ok(WaitStatus::Signaled(who, signal, _)) => (who, signal as i32),
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, code << 8),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, signal as i32),
                 Ok(WaitStatus::StillAlive) => return false,
                 Err(Errno::ECHILD) => return true,
                 Ok(_) | Err(_) => continue,
             };
-            if who == self.server {
+            if pid == self.server {
                 self.status = Some(ExitStatus::from_raw(status));
             }
         }

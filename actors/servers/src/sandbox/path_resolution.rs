@@ -32,27 +32,32 @@ pub(super) struct PathResolver {
 
 impl PathResolver {
     /// Creates a resolver with all folders that were ever opened for writing, as configured.
-    pub(super) fn new(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
-        let mut roads = Self {
+    pub(super) fn new(
+        named: &BTreeSet<PathBuf>,
+        paths: &ProgramPaths,
+        server_folders: &Path,
+    ) -> Self {
+        let mut resolver = Self {
             writable: named.clone(),
-            server_folders: owns.to_owned(),
+            server_folders: server_folders.to_owned(),
             links: BTreeMap::new(),
         };
         for _ in 0..ROUNDS_MAX {
-            let led = named
+            let resolved = named
                 .iter()
-                .filter_map(|path| roads.resolve(path, PathAccess::Write).ok());
-            let led: Vec<_> = led.collect();
-            let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
+                .filter_map(|path| resolver.resolve(path, PathAccess::Write).ok());
+            let resolved: Vec<_> = resolved.collect();
+            let mut written: BTreeSet<_> =
+                resolved.into_iter().chain(named.iter().cloned()).collect();
             // A protected folder is never opened, so no server writes it.
-            written.retain(|path| !place.is_protected(path));
-            if written == roads.writable {
+            written.retain(|path| !paths.is_protected(path));
+            if written == resolver.writable {
                 break;
             }
-            roads.writable = written;
+            resolver.writable = written;
         }
-        roads.links.clear();
-        roads
+        resolver.links.clear();
+        resolver
     }
 
     /// The innermost folder around this one that a sandboxed server can write.
@@ -174,15 +179,15 @@ mod tests {
         symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
         // One is named through the operator's link, one through a link that a server made.
         let named = BTreeSet::from([at("named"), at("data/planted")]);
-        let place = ProgramPaths::default();
-        let mut roads = PathResolver::new(&named, &place, &at("owns"));
-        assert!(!roads.writable.contains(&at("keys")), "{roads:?}");
+        let paths = ProgramPaths::default();
+        let mut resolver = PathResolver::new(&named, &paths, &at("owns"));
+        assert!(!resolver.writable.contains(&at("keys")), "{resolver:?}");
         assert_eq!(
-            roads.resolve(&at("named/sub"), PathAccess::Write),
+            resolver.resolve(&at("named/sub"), PathAccess::Write),
             Ok(at("data/sub"))
         );
         assert_eq!(
-            roads.resolve(&at("data/within/x"), PathAccess::Write),
+            resolver.resolve(&at("data/within/x"), PathAccess::Write),
             Ok(at("data/sub/x"))
         );
         for (path, to) in [
@@ -191,10 +196,10 @@ mod tests {
             ("owns/of-a/other", PathAccess::Read),
             ("data/systems", PathAccess::Write),
         ] {
-            let why = roads.resolve(&at(path), to).unwrap_err();
+            let why = resolver.resolve(&at(path), to).unwrap_err();
             assert!(why.contains("is a link to"), "{why}");
         }
-        let systems = roads
+        let systems = resolver
             .resolve(&at("data/systems"), PathAccess::Read)
             .unwrap();
         assert!(systems.starts_with("/usr"));

@@ -43,11 +43,11 @@ pub(super) fn inherit_capabilities() -> Result<(), String> {
 /// Keeps only the capability to signal processes of other users; other processes cannot inspect this one.
 pub(super) fn retain_kill_capability() -> Result<(), String> {
     let has = caps::read(None, CapSet::Permitted).map_err(describe_error)?;
-    let wanted = CapsHashSet::from_iter([Capability::CAP_KILL]);
+    let allowed = CapsHashSet::from_iter([Capability::CAP_KILL]);
     caps::clear(None, CapSet::Ambient).map_err(describe_error)?;
     caps::clear(None, CapSet::Inheritable).map_err(describe_error)?;
-    let kept: CapsHashSet = has.intersection(&wanted).copied().collect();
-    caps::set(None, CapSet::Effective, &kept).map_err(describe_error)?;
-    caps::set(None, CapSet::Permitted, &kept).map_err(describe_error)?;
+    let retained: CapsHashSet = has.intersection(&allowed).copied().collect();
+    caps::set(None, CapSet::Effective, &retained).map_err(describe_error)?;
+    caps::set(None, CapSet::Permitted, &retained).map_err(describe_error)?;
     nix::sys::prctl::set_dumpable(false).map_err(|e| e.to_string())
 }

@@ -73,10 +73,10 @@ fn probe_namespaces(root: bool) -> bool {
 /// The Landlock ABI version that is in force for this process.
 fn probe_landlock() -> u32 {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
-    let held = ruleset
+    let enforced = ruleset
         .and_then(Ruleset::create)
         .and_then(RulesetCreated::restrict_self);
-    match held.map(|status| status.landlock) {
+    match enforced.map(|status| status.landlock) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => effective_abi as u32,
         Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) | Err(_) => 0,
     }

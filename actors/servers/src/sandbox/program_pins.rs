@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn replaced_or_shadowed_program_is_detected() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str, text: &str| {
+        let write_file = |name: &str, text: &str| {
             use std::os::unix::fs::PermissionsExt;
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -64,8 +64,8 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             path
         };
-        place("b/server", "one");
-        let data = place("data.jar", "one");
+        write_file("b/server", "one");
+        let data = write_file("data.jar", "one");
         let paths = [folder.path().join("a"), folder.path().join("b")];
         let paths = paths.map(|path| path.display().to_string()).join(":");
         let spec = ChildSpec {
@@ -81,21 +81,21 @@ mod tests {
         let before = pin_programs(&spec);
         assert_eq!(before.len(), 2);
         assert_eq!(find_change(&before, &pin_programs(&spec)), None);
-        place("data.jar", "two");
+        write_file("data.jar", "two");
         assert!(
             find_change(&before, &pin_programs(&spec))
                 .unwrap()
                 .ends_with("data.jar")
         );
-        place("data.jar", "one");
-        place("a/server", "one");
+        write_file("data.jar", "one");
+        write_file("a/server", "one");
         assert!(
             find_change(&before, &pin_programs(&spec))
                 .unwrap()
                 .ends_with("b/server")
         );
         std::fs::remove_file(folder.path().join("a/server")).unwrap();
-        place("b/server", "two");
+        write_file("b/server", "two");
         assert!(find_change(&before, &pin_programs(&spec)).is_some());
         std::fs::remove_file(folder.path().join("b/server")).unwrap();
         assert!(find_change(&before, &pin_programs(&spec)).is_some());

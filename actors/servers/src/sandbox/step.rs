@@ -48,7 +48,7 @@ impl Step {
 pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let own = name.as_bytes().strip_prefix(SERVER_PREFIX.as_bytes());
-        let kept = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
-        Some((std::ffi::OsStr::from_bytes(kept).to_owned(), value))
+        let name_bytes = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
+        Some((std::ffi::OsStr::from_bytes(name_bytes).to_owned(), value))
     })
 }

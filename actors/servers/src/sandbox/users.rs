@@ -22,24 +22,24 @@ static ASSIGNMENT_LOCK: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// The folder cannot be given away or reached, as text.
-pub(super) fn assign_user(own: &Path, namespaces: bool) -> Result<u32, String> {
+pub(super) fn assign_user(folder: &Path, namespaces: bool) -> Result<u32, String> {
     let _one = ASSIGNMENT_LOCK
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let given = owner(own).filter(|user| UID_RANGE.contains(user));
-    let user = given
-        .or_else(|| find_free_user(own))
+    let previous = owner(folder).filter(|user| UID_RANGE.contains(user));
+    let user = previous
+        .or_else(|| find_free_user(folder))
         .ok_or("no user is free for it")?;
     // Files made by the server already belong to its user; only those made by the kernel do not.
-    let deep = given.is_none();
-    change_owner(own, user, deep, 0).map_err(|e| {
+    let deep = previous.is_none();
+    change_owner(folder, user, deep, 0).map_err(|e| {
         format!(
             "the kernel runs as root and cannot give {} to the user {user}, as whom the server would run: {e}; \
              run the kernel as another user",
-            own.display()
+            folder.display()
         )
     })?;
-    match find_closed_ancestor(own).filter(|_| !namespaces) {
+    match find_closed_ancestor(folder).filter(|_| !namespaces) {
         None => Ok(user),
         Some(folder) => Err(format!(
             "the kernel runs as root, and the user {user}, as whom the server would run, cannot enter {}; run the \
@@ -50,18 +50,19 @@ pub(super) fn assign_user(own: &Path, namespaces: bool) -> Result<u32, String> {
 }
 
 /// The first parent of this folder that other users may not pass.
-fn find_closed_ancestor(own: &Path) -> Option<&Path> {
-    let above: Vec<_> = own.ancestors().skip(1).collect();
-    let passes = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
-    above.into_iter().rev().find(|folder| !passes(folder))
+fn find_closed_ancestor(folder: &Path) -> Option<&Path> {
+    let above: Vec<_> = folder.ancestors().skip(1).collect();
+    let is_passable =
+        |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
+    above.into_iter().rev().find(|folder| !is_passable(folder))
 }
 
 fn owner(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().map(|found| found.uid())
 }
 
-fn find_free_user(own: &Path) -> Option<u32> {
-    let folders = own.parent().and_then(|folder| fs::read_dir(folder).ok());
+fn find_free_user(folder: &Path) -> Option<u32> {
+    let folders = folder.parent().and_then(|folder| fs::read_dir(folder).ok());
     let folders = folders.into_iter().flatten().flatten();
     let taken: Vec<_> = folders.filter_map(|entry| owner(&entry.path())).collect();
     let named = |user: u32| {
@@ -70,7 +71,7 @@ fn find_free_user(own: &Path) -> Option<u32> {
         person.ok().flatten().is_some() || group.ok().flatten().is_some()
     };
     // The search starts at a different id for each folder, so that two kernels on a machine rarely collide.
-    let hash = blake3::hash(own.as_os_str().as_encoded_bytes());
+    let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
     let first = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
     let count = UID_RANGE.end() - UID_RANGE.start() + 1;
     let from = u32::from(first) % count;
@@ -153,11 +154,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let users: Vec<_> = (0..20)
             .map(|n| {
-                let own = folder.path().join(format!("of-{n}"));
-                fs::create_dir_all(own.join("home/deep")).unwrap();
-                let user = assign_user(&own, true).unwrap();
-                assert_eq!(owner(&own.join("home/deep")), Some(user));
-                assert_eq!(assign_user(&own, true).unwrap(), user);
+                let folder = folder.path().join(format!("of-{n}"));
+                fs::create_dir_all(folder.join("home/deep")).unwrap();
+                let user = assign_user(&folder, true).unwrap();
+                assert_eq!(owner(&folder.join("home/deep")), Some(user));
+                assert_eq!(assign_user(&folder, true).unwrap(), user);
                 user
             })
             .collect();

@@ -19,7 +19,7 @@ impl ServerActor {
     pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers =
-            [ProtocolFamily::Legacy, ProtocolFamily::Stateless].map(|era| link.peer_for(era));
+            [ProtocolFamily::Legacy, ProtocolFamily::Stateless].map(|family| link.peer_for(family));
         let versions = peers
             .into_iter()
             .flatten()
@@ -62,8 +62,8 @@ impl ServerActor {
             ServerExit::Clean | ServerExit::SessionEnded(_) => Outcome::Success,
             ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
         };
-        let said = self.build_event(EventType::ServerDisconnected, result, details);
-        self.audit.record(said);
+        let event = self.build_event(EventType::ServerDisconnected, result, details);
+        self.audit.record(event);
     }
 
     /// Records that a replacement generation failed, in the audit log and as an event.

@@ -86,10 +86,10 @@ pub(super) struct PendingResubscriptions(mpsc::Receiver<Infallible>);
 
 impl ResubscriptionGuard {
     pub(super) fn new() -> (Self, PendingResubscriptions) {
-        let (held, renewals) = mpsc::channel(1);
+        let (sender, renewals) = mpsc::channel(1);
         (
             Self {
-                _sender: Some(held),
+                _sender: Some(sender),
             },
             PendingResubscriptions(renewals),
         )

@@ -88,15 +88,15 @@ impl GenerationHandle {
         attempt: u64,
         spec: ServerSpec,
         before: ServerOffer,
-        me: Mailbox<ServerMsg>,
-        beside: Option<&Self>,
+        mailbox: Mailbox<ServerMsg>,
+        current: Option<&Self>,
     ) -> Self {
         let orders = Arc::new(GenerationOrders::default());
         let watch = actor.pin_check(&spec);
-        let gate_lease = beside.map_or_else(Arc::default, |other| other.gate_lease.clone());
+        let gate_lease = current.map_or_else(Arc::default, |other| other.gate_lease.clone());
         let mark = actor.connector.mark.clone();
         let start = StartProgress::begin(&spec, actor.log());
-        let life = ServerGeneration {
+        let generation = ServerGeneration {
             number: attempt,
             spec,
             previous_offer: before,
@@ -105,20 +105,20 @@ impl GenerationHandle {
             guard: actor.guard.clone(),
             handle: actor.handle.clone(),
             log: actor.log().clone(),
-            events: actor.link_event_sink(me.clone()),
-            mailbox: me,
+            events: actor.link_event_sink(mailbox.clone()),
+            mailbox,
             permissions: actor.permissions.clone(),
             pin_check: watch,
             gate_lease: gate_lease.clone(),
-            is_successor: beside.is_some(),
-            mark: match beside {
+            is_successor: current.is_some(),
+            mark: match current {
                 Some(_) => format!("{mark}:{}", u64::from_ne_bytes(randomness::random_bytes())),
                 None => mark,
             },
             grants: Mutex::default(),
             link: Mutex::default(),
         };
-        task::spawn_detached("server.life", life.run());
+        task::spawn_detached("server.life", generation.run());
         Self {
             link: None,
             start,
@@ -220,13 +220,13 @@ impl ServerGeneration {
     async fn run_exclusive(&self) -> End {
         if self.is_successor {
             // The next generation also waits for the end of this one.
-            let turn = async {
+            let exclusive_run = async {
                 let _alone = self.handle.lock_generation().await;
                 std::future::pending().await
             };
             return tokio::select! {
                 end = self.run_once() => end,
-                end = turn => end,
+                end = exclusive_run => end,
             };
         }
         let _alone = tokio::select! {
@@ -270,7 +270,7 @@ impl ServerGeneration {
     async fn run_child(&self) -> End {
         loop {
             match self.run_process(self.handle.take_families()).await {
-                End::Again => {}
+                End::Retry => {}
                 end @ (End::Stopped
                 | End::ByItself
                 | End::Exited(_)
@@ -313,14 +313,14 @@ impl ServerGeneration {
         });
         let mut reading = task::spawn_supervised("server.stdout", reading);
         let version = &self.connector.version;
-        let shake = Box::pin(handshake::handshake_child(
+        let handshake_future = Box::pin(handshake::handshake_child(
             &link,
             version,
             known,
             &early_exit,
         ));
         let why = tokio::select! {
-            why = self.serve(&link, shake) => why,
+            why = self.serve(&link, handshake_future) => why,
             why = self.wait_for_exit(&mut child, &mut reading, &mut writing) => why,
         };
         let ended_at_question = early_exit.take_assumed();
@@ -329,7 +329,7 @@ impl ServerGeneration {
         self.guard.unwatch(pid);
         if exit.has_leftovers {
             self.log.push_note(&exit.to_string());
-            tracing::warn!(server = %self.spec.id, %exit, "not all of it has ended");
+            tracing::warn!(server = %self.spec.id, %exit, "some of its processes have not ended");
         }
         writing.abort();
         reading.abort();
@@ -338,9 +338,9 @@ impl ServerGeneration {
                 if exit.cause == ExitCause::ByItself && self.handle.record_probe_exit(spoken) =>
             {
                 self.log.push_note(&format!(
-                    "{exit} when it was asked what it speaks; it is started again and asked otherwise"
+                    "{exit} during protocol detection; it is started again with the other protocol version"
                 ));
-                End::Again
+                End::Retry
             }
             (End::ByItself, _) => End::Exited(exit),
             (End::Failed(why), _) if exit.cause == ExitCause::ByItself => {
@@ -352,7 +352,7 @@ impl ServerGeneration {
                 | End::Rejected(_)
                 | End::Stopped
                 | End::Exited(_)
-                | End::Again),
+                | End::Retry),
                 _,
             ) => end,
         }
@@ -378,7 +378,7 @@ impl ServerGeneration {
         match tokio::time::timeout(grace, child.wait()).await {
             Ok(()) => End::ByItself,
             Err(_) => End::Failed(match read {
-                Some(Ok(ReadEnd::Runaway)) => "it wrote without end and without a newline".into(),
+                Some(Ok(ReadEnd::Runaway)) => "it wrote too much output without a newline".into(),
                 Some(Err(broken)) => broken.to_string(),
                 Some(Ok(_)) => "it closed its stdout".into(),
                 None => "it does not read its stdin".into(),
@@ -397,10 +397,10 @@ impl ServerGeneration {
     }
 
     /// The permissions of this list that are granted.
-    pub(super) fn filter_granted(&self, words: &[String]) -> BTreeSet<PermissionType> {
+    pub(super) fn filter_granted(&self, permissions: &[String]) -> BTreeSet<PermissionType> {
         match self.gate_lease.get() {
-            Some(keeper) => keeper.granted_among(words),
-            None => self.permissions.granted_among(&self.spec.id, words),
+            Some(keeper) => keeper.granted_among(permissions),
+            None => self.permissions.granted_among(&self.spec.id, permissions),
         }
     }
 
@@ -470,19 +470,19 @@ impl ServerGeneration {
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
-        shake: impl Future<Output = Result<SpokenFamilies, HandshakeError>>,
+        handshake_future: impl Future<Output = Result<SpokenFamilies, HandshakeError>>,
     ) -> End {
-        let patience = self.spec.limits.start_timeout;
+        let start_timeout = self.spec.limits.start_timeout;
         let start = async {
-            let met = tokio::time::timeout(patience, async {
-                let spoken = shake.await?;
+            let outcome = tokio::time::timeout(start_timeout, async {
+                let spoken = handshake_future.await?;
                 self.handle.record_families(spoken);
                 // Before the lists are fetched, so that no change is missed.
                 link.start_listening();
                 link.wait_until_listening().await;
                 Ok::<SpokenFamilies, HandshakeError>(spoken)
             });
-            let spoken = met
+            let spoken = outcome
                 .await
                 .map_err(|_| HandshakeError::Failed(self.startup_timeout_message()))??;
             // Waiting for a person does not count as start time.
@@ -490,7 +490,7 @@ impl ServerGeneration {
                 .await
                 .map_err(HandshakeError::Rejected)?;
             if self.has_outgrown_sandbox(link) {
-                return Err(HandshakeError::Again(spoken));
+                return Err(HandshakeError::Retry(spoken));
             }
             let before = self
                 .previous_offer
@@ -500,8 +500,10 @@ impl ServerGeneration {
             if self.handle.agent().is_some() {
                 return Ok(FetchedLists::unchanged(before));
             }
-            let lists =
-                tokio::time::timeout(patience, RawLists::fetch(link, before, &self.pin_check));
+            let lists = tokio::time::timeout(
+                start_timeout,
+                RawLists::fetch(link, before, &self.pin_check),
+            );
             let lists = lists
                 .await
                 .unwrap_or_else(|_| Err(self.startup_timeout_message()));
@@ -514,9 +516,9 @@ impl ServerGeneration {
         match lists {
             Err(HandshakeError::Failed(why)) => return End::Failed(why),
             Err(HandshakeError::Rejected(why)) => return End::Rejected(why),
-            Err(HandshakeError::Again(spoken)) => {
+            Err(HandshakeError::Retry(spoken)) => {
                 self.handle.record_families(spoken);
-                return End::Again;
+                return End::Retry;
             }
             Ok(lists) => {
                 let connected = ServerMsg::Connected(self.number, link.clone(), Box::new(lists));
@@ -559,9 +561,9 @@ impl ServerGeneration {
 
     /// The permissions named by the configuration and the declaration.
     fn declared_permissions(&self, link: &Link) -> Vec<String> {
-        let said = link.mgp().as_active();
-        let said = said.map_or(&[][..], |active| &active.peer.permissions_required);
-        let all = self.spec.mgp.permissions_required.iter().chain(said);
+        let declared = link.mgp().as_active();
+        let declared = declared.map_or(&[][..], |active| &active.peer.permissions_required);
+        let all = self.spec.mgp.permissions_required.iter().chain(declared);
         let all: std::collections::BTreeSet<&String> = all.collect();
         all.into_iter().cloned().collect()
     }

@@ -301,8 +301,8 @@ impl ServerHandle {
     #[must_use]
     pub fn trust(&self) -> TrustLevel {
         let link = self.link.get();
-        let said = link.as_deref().and_then(|link| link.mgp().as_active());
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.as_deref().and_then(|link| link.mgp().as_active());
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         risk::effective_trust(self.status.borrow().trust, claimed)
     }
 
@@ -358,11 +358,11 @@ impl ServerHandle {
     }
 
     /// Sets the fetched lists, and the part that agents see.
-    pub(super) fn set_offer(&self, offer: &ServerOffer, shown: ServerOffer) {
+    pub(super) fn set_offer(&self, offer: &ServerOffer, visible: ServerOffer) {
         let tools = offer.tools().iter();
         let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
-        self.set_last(Some(shown));
+        self.set_last(Some(visible));
     }
 
     /// Clears the lists after the configuration changed to another server.
@@ -393,7 +393,7 @@ impl ServerHandle {
         last.clone()
     }
 
-    /// True if it has been connected since the kernel started.
+    /// True if it has listed its offer since the kernel started.
     pub(super) fn has_offered(&self) -> bool {
         let last = self
             .last_offer
@@ -431,9 +431,9 @@ impl ServerHandle {
 
     /// The report for the operator, with the resource usage of a snapshot.
     #[must_use]
-    pub fn report(&self, counts: OfferCounts, look: &ResourceSnapshot) -> Server {
+    pub fn report(&self, counts: OfferCounts, snapshot: &ResourceSnapshot) -> Server {
         let status = self.status();
-        let (reason, said) = status.describe(&self.log);
+        let (reason, output) = status.describe(&self.log);
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
         let waiting_turn = link.as_ref().map_or(0, |l| l.queued_calls() as u64);
@@ -446,7 +446,7 @@ impl ServerHandle {
                 0 => reason,
                 calls => describe_waiting(calls),
             }),
-            said,
+            said: output,
             health: link
                 .as_ref()
                 .and(self.health())
@@ -461,7 +461,7 @@ impl ServerHandle {
             runs: status.command_or_url.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status.process(),
-            uses: look.server(&self.id),
+            uses: snapshot.server(&self.id),
             protocol_version: link.as_deref().and_then(Link::render_versions),
             server_info: peer
                 .and_then(|p| p.info.as_deref())
@@ -483,7 +483,7 @@ impl ServerHandle {
                 .and_then(|l| l.mgp().as_active())
                 .map(to_spoken_mgp),
             sandbox: self.sandbox(),
-            instances: self.instance_reports(look),
+            instances: self.instance_reports(snapshot),
             replicas: Vec::new(),
             login: None,
             permissions: Vec::new(),
@@ -494,33 +494,33 @@ impl ServerHandle {
     /// Sets the supervisor; the connection of an earlier one is not used any more.
     pub(super) fn set_supervisor(&self, supervisor: Mailbox<ServerMsg>) {
         self.clear_link();
-        let mut place = self
+        let mut mailbox = self
             .supervisor
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(supervisor);
+        *mailbox = Some(supervisor);
     }
 
     pub(super) fn clear_supervisor(&self) {
         self.clear_link();
-        let mut place = self
+        let mut mailbox = self
             .supervisor
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = None;
+        *mailbox = None;
     }
 
     pub(super) fn set_link(&self, link: Arc<Link>) {
         self.set_health(None);
-        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(self.link.fill(link));
+        let mut tenancy = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        *tenancy = Some(self.link.fill(link));
     }
 
     /// Stops using this connection; a newer one stays.
     pub(crate) fn retire(&self, number: u64) {
-        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenancy = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         if self.link.get().is_some_and(|link| link.number == number)
-            && let Some(tenancy) = place.take()
+            && let Some(tenancy) = tenancy.take()
         {
             self.link.vacate(tenancy);
         }
@@ -554,24 +554,24 @@ impl ServerHandle {
     }
 
     /// Records a connection with these families.
-    pub(super) fn record_families(&self, eras: SpokenFamilies) {
+    pub(super) fn record_families(&self, families: SpokenFamilies) {
         self.early_exit_excused.store(false, Ordering::Relaxed);
-        self.set_families(eras);
+        self.set_families(families);
     }
 
     /// Records that the server exited during the probe; the next start assumes these families. True if it is to
     /// be restarted at once, which happens only once.
-    pub(super) fn record_probe_exit(&self, eras: SpokenFamilies) -> bool {
-        self.set_families(eras);
+    pub(super) fn record_probe_exit(&self, families: SpokenFamilies) -> bool {
+        self.set_families(families);
         !self.early_exit_excused.swap(true, Ordering::Relaxed)
     }
 
-    fn set_families(&self, eras: SpokenFamilies) {
+    fn set_families(&self, families: SpokenFamilies) {
         let mut spoken = self
             .last_families
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *spoken = Some(eras);
+        *spoken = Some(families);
     }
 
     /// Lowers the trust to what the server declared, for all its processes until its configuration changes.
@@ -609,7 +609,7 @@ fn describe_waiting(calls: u64) -> String {
         calls => (format!("{calls} calls"), "wait for their turn"),
     };
     format!(
-        "{calls} {wait}: it asks without saying in which call; see `questions` in docs/upstreams.md"
+        "{calls} {wait}: its callbacks do not name their call; see `questions` in docs/upstreams.md"
     )
 }
 
@@ -626,7 +626,7 @@ fn render_name_version(info: &str) -> String {
 }
 
 fn to_spoken_mgp(active: &Active) -> SpokenMgp {
-    let said = &active.peer;
+    let peer = &active.peer;
     SpokenMgp {
         version: active.version.to_string(),
         extensions: active
@@ -634,8 +634,8 @@ fn to_spoken_mgp(active: &Active) -> SpokenMgp {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        server_id: said.server_id.clone(),
-        permissions_required: said.permissions_required.clone(),
-        trust_level: said.trust_level.clone(),
+        server_id: peer.server_id.clone(),
+        permissions_required: peer.permissions_required.clone(),
+        trust_level: peer.trust_level.clone(),
     }
 }

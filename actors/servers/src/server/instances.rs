@@ -46,7 +46,7 @@ impl ServerActor {
     /// Returns the caller's instance; starts it if there is none or the last one has ended.
     pub(super) async fn open_instance(
         &self,
-        me: ActorCell,
+        parent: ActorCell,
         state: &mut ServerState,
         owner: InstanceOwner,
     ) -> Result<Arc<ServerHandle>, Refusal> {
@@ -80,7 +80,7 @@ impl ServerActor {
             handle: handle.clone(),
             ..self.clone()
         };
-        let spawned = spawn(actor, spec, me).await;
+        let spawned = spawn(actor, spec, parent).await;
         let supervisor = spawned.map_err(|error| Refusal::Internal(error.to_string()))?;
         let one = RunningInstance {
             handle: handle.clone(),
@@ -123,14 +123,14 @@ impl ServerActor {
         &self,
         state: &ServerState,
         owner: &InstanceOwner,
-        held: &Arc<ServerLogin>,
+        login: &Arc<ServerLogin>,
     ) -> bool {
-        held.reload().await;
+        login.reload().await;
         let now = self
             .connector
             .logins
             .login_for(&state.spec, Some(&owner.agent));
-        held.park_reason().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, held))
+        login.park_reason().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, login))
     }
 
     /// At the limit, stops the instance that has been idle longest.
@@ -191,10 +191,10 @@ impl ServerActor {
 
     fn schedule_idle_check(&self, state: &mut ServerState, after: Duration) {
         if state.instances.idle_timer.is_none() {
-            let me = state.mailbox.clone();
+            let parent = state.mailbox.clone();
             let clock = task::spawn_supervised("instances.idle", async move {
                 tokio::time::sleep(after.max(IDLE_CHECK_INTERVAL_MIN)).await;
-                let _ = me.send_to_self(ServerMsg::StopIdle);
+                let _ = parent.send_to_self(ServerMsg::StopIdle);
             });
             state.instances.idle_timer = Some(clock);
         }
@@ -221,12 +221,12 @@ impl ServerActor {
     }
 
     /// Removes an instance whose supervisor has ended; the agent's next call starts another one.
-    pub(super) fn remove_lost_instance(&self, state: &mut ServerState, who: ActorId) {
+    pub(super) fn remove_lost_instance(&self, state: &mut ServerState, supervisor_id: ActorId) {
         let before = state.instances.running.len();
         state
             .instances
             .running
-            .retain(|_, one| one.supervisor != who);
+            .retain(|_, one| one.supervisor != supervisor_id);
         if state.instances.running.len() < before {
             self.publish_instances(state);
         }

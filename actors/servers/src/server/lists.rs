@@ -122,27 +122,27 @@ impl RawLists {
                 .await;
         }
         let first = Flag::default();
-        let asked = wanted.iter().enumerate().map(|(at, (kind, method))| {
+        let fetches = wanted.iter().enumerate().map(|(at, (kind, method))| {
             let first = &first;
             async move {
-                let whole = FetchedList::fetch(link, *kind, method);
+                let list = FetchedList::fetch(link, *kind, method);
                 if at == 0 {
-                    let whole = whole.await;
+                    let list = list.await;
                     first.raise();
-                    return whole;
+                    return list;
                 }
                 tokio::select! {
-                    whole = whole => whole,
+                    list = list => list,
                     () = async { first.wait_until_raised().await; tokio::time::sleep(SLOW_LIST_TIMEOUT).await } => {
                         FetchedList::failed(*kind, ListGap::new(method, "no answer yet"))
                     }
                 }
             }
         });
-        let mut all = join_all(asked).await;
-        let mut main = all.iter().filter(|whole| whole.kind != ListKind::Templates);
-        if let Some(gap) = main.clone().find_map(|whole| whole.gap.as_ref())
-            && main.all(|whole| whole.gap.is_some() && whole.definitions.is_empty())
+        let mut all = join_all(fetches).await;
+        let mut main = all.iter().filter(|list| list.kind != ListKind::Templates);
+        if let Some(gap) = main.clone().find_map(|list| list.gap.as_ref())
+            && main.all(|list| list.gap.is_some() && list.definitions.is_empty())
         {
             return Err(gap.why.clone());
         }
@@ -185,15 +185,15 @@ impl RawLists {
 
     /// Compiles the definitions on a blocking thread, because compiling schemas takes time and pins are on disk.
     async fn compile(self, before: ServerOffer, watch: &PinCheck) -> Result<FetchedLists, String> {
-        let (mut asked, mut notes) = (Vec::new(), Vec::new());
+        let (mut fetched, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
-        for mut whole in self.0 {
-            notes.append(&mut whole.remarks);
-            let why = whole.gap.as_ref().map(|gap| gap.why.clone());
+        for mut list in self.0 {
+            notes.append(&mut list.remarks);
+            let why = list.gap.as_ref().map(|gap| gap.why.clone());
             // Many servers have resources and no templates.
-            let usual = whole.kind == ListKind::Templates && whole.is_unknown();
-            asked.push((whole.kind, why.filter(|_| !usual)));
-            lists.extend(whole.should_replace(&before).then_some(whole));
+            let usual = list.kind == ListKind::Templates && list.is_unknown();
+            fetched.push((list.kind, why.filter(|_| !usual)));
+            lists.extend(list.should_replace(&before).then_some(list));
         }
         let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
         let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
@@ -219,7 +219,7 @@ impl RawLists {
             offer: offer?,
             kinds,
             remarks: notes,
-            fetched: asked,
+            fetched,
         })
     }
 }
@@ -240,11 +240,11 @@ impl ListGap {
         let code = error_code(error);
         let message = member(error, "message");
         let message: Option<String> = message.and_then(|text| serde_json::from_str(text).ok());
-        let words = message.unwrap_or_else(|| "the server refuses".into());
+        let text = message.unwrap_or_else(|| "the server refuses".into());
         Self {
             why: match code {
-                Some(code) => format!("{method}: {words} ({code})"),
-                None => format!("{method}: {words}"),
+                Some(code) => format!("{method}: {text} ({code})"),
+                None => format!("{method}: {text}"),
             },
             is_unsupported: code == Some(METHOD_NOT_FOUND),
         }
@@ -281,14 +281,14 @@ impl FetchedList {
 
     /// Fetches all pages, up to the first that fails.
     async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
-        let mut whole = Self::empty(kind);
+        let mut list = Self::empty(kind);
         // The tools of other nodes are announced in advance, with their search data.
         if let (ListKind::Tools, Wire::Node(node)) = (kind, link.wire()) {
-            whole.definitions = node.tools();
-            return whole;
+            list.definitions = node.tools();
+            return list;
         }
-        whole.gap = whole.fetch_pages(link, method).await.err();
-        whole
+        list.gap = list.fetch_pages(link, method).await.err();
+        list
     }
 
     /// Fetches tools from servers that declare no capabilities but have tools. Any failure counts as no tools.
@@ -296,14 +296,14 @@ impl FetchedList {
         if matches!(link.wire(), Wire::Node(_) | Wire::Lite(_)) {
             return None;
         }
-        let asked = Self::fetch(link, ListKind::Tools, "tools/list");
-        let mut whole = tokio::time::timeout(SLOW_LIST_TIMEOUT, asked).await.ok()?;
-        if whole.gap.is_some() || whole.definitions.is_empty() {
+        let fetch = Self::fetch(link, ListKind::Tools, "tools/list");
+        let mut list = tokio::time::timeout(SLOW_LIST_TIMEOUT, fetch).await.ok()?;
+        if list.gap.is_some() || list.definitions.is_empty() {
             return None;
         }
         let note = "the server declares no tools in `capabilities`, and lists some";
-        whole.remarks.push(note.into());
-        Some(whole)
+        list.remarks.push(note.into());
+        Some(list)
     }
 
     async fn fetch_pages(&mut self, link: &Arc<Link>, method: &str) -> Result<(), ListGap> {
@@ -393,16 +393,16 @@ mod tests {
     /// SEP-2549: a list may be cached as long as its page with the shortest TTL.
     #[test]
     fn list_ttl_is_shortest_page_ttl() {
-        let mut whole = FetchedList::empty(ListKind::Tools);
+        let mut list = FetchedList::empty(ListKind::Tools);
         let pages = [
             r#"{"tools":[{"name":"a"}],"ttlMs":9000,"cacheScope":"public","nextCursor":""}"#,
             r#"{"tools":[{"name":"b"}],"ttlMs":4000,"cacheScope":"private"}"#,
         ];
-        let next = pages.map(|page| whole.add_page(Bytes::from_static(page.as_bytes())).unwrap());
+        let next = pages.map(|page| list.add_page(Bytes::from_static(page.as_bytes())).unwrap());
         assert_eq!(next, [Some("\"\"".to_owned()), None]);
         let definitions = [r#"{"name":"a"}"#, r#"{"name":"b"}"#].map(Arc::from);
-        assert_eq!(whole.definitions, definitions);
+        assert_eq!(list.definitions, definitions);
         let (ttl_ms, scope) = (4000, CacheScope::Private);
-        assert_eq!(whole.freshness, Some(Freshness { ttl_ms, scope }));
+        assert_eq!(list.freshness, Some(Freshness { ttl_ms, scope }));
     }
 }

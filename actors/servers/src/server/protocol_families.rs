@@ -6,7 +6,7 @@ pub(in crate::server) enum SpokenFamilies {
     /// `initialize` only.
     Legacy,
     /// 2026-07-28 only, or nothing else once `initialize` was sent.
-    Modern,
+    Stateless,
     /// Both at once.
     Dual,
 }

@@ -85,10 +85,11 @@ impl ResourceMonitor {
             return fresh;
         }
         let running = self.running_trees();
-        let look = task::run_blocking("resources.look", move || Arc::new(build_snapshot(&running)));
-        let look = look.await.unwrap_or_default();
-        self.latest.send_replace(look.clone());
-        look
+        let snapshot =
+            task::run_blocking("resources.look", move || Arc::new(build_snapshot(&running)));
+        let snapshot = snapshot.await.unwrap_or_default();
+        self.latest.send_replace(snapshot.clone());
+        snapshot
     }
 
     fn running_trees(&self) -> Vec<(i32, RunningTree)> {
@@ -110,27 +111,27 @@ impl ResourceMonitor {
 
     /// The last snapshot, if it is recent and contains all running generations.
     fn fresh_snapshot(&self) -> Option<Arc<ResourceSnapshot>> {
-        let (now, look) = (monotonic_now(), self.latest());
-        let young = look
+        let (now, snapshot) = (monotonic_now(), self.latest());
+        let young = snapshot
             .taken_at
             .is_some_and(|at| now.duration_since(at) < SNAPSHOT_MAX_AGE);
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = running
             .keys()
-            .all(|life| look.generations.contains_key(life));
-        (young && whole).then_some(look)
+            .all(|generation| snapshot.generations.contains_key(generation));
+        (young && whole).then_some(snapshot)
     }
 
     /// Tracks the processes of a generation from now on. `marked` is the name in their mark.
     pub(super) fn track_generation(
         self: &Arc<Self>,
         leader: i32,
-        life: RunningGeneration,
+        generation: RunningGeneration,
         kernel_mark: &str,
         marked: &ServerId,
     ) -> TrackedGeneration {
         let tree = RunningTree {
-            generation: life,
+            generation,
             tree: ProcessTree::new(leader, kernel_mark, marked),
         };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,8 +164,8 @@ impl ResourceSnapshot {
 
     /// The usage of each generation, by the process id of its leader.
     pub fn generations(&self) -> impl Iterator<Item = (i32, &RunningGeneration, ResourceUsage)> {
-        let lives = self.generations.iter();
-        lives.map(|(leader, (life, used))| (*leader, life, *used))
+        let generations = self.generations.iter();
+        generations.map(|(leader, (generation, used))| (*leader, generation, *used))
     }
 
     /// The usage of each server.
@@ -178,8 +179,11 @@ impl ResourceSnapshot {
 impl TrackedGeneration {
     /// The current usage of its processes, or a recent one.
     pub(super) async fn sample(&self) -> Option<ResourceUsage> {
-        let look = self.monitor.sample().await;
-        look.generations.get(&self.leader).map(|(_, used)| *used)
+        let snapshot = self.monitor.sample().await;
+        snapshot
+            .generations
+            .get(&self.leader)
+            .map(|(_, used)| *used)
     }
 }
 
@@ -192,24 +196,31 @@ impl Drop for TrackedGeneration {
 }
 
 fn build_snapshot(running: &[(i32, RunningTree)]) -> ResourceSnapshot {
-    let trees: Vec<_> = running.iter().map(|(_, life)| life.tree.clone()).collect();
-    let mut look = ResourceSnapshot {
+    let trees: Vec<_> = running
+        .iter()
+        .map(|(_, generation)| generation.tree.clone())
+        .collect();
+    let mut snapshot = ResourceSnapshot {
         taken_at: Some(monotonic_now()),
         kernel: to_resource_use(measure_self()),
         ..ResourceSnapshot::default()
     };
-    look.kernel.processes += trees.len() as u64;
-    for ((leader, life), usage) in running.iter().zip(measure_all(&trees)) {
+    snapshot.kernel.processes += trees.len() as u64;
+    for ((leader, generation), usage) in running.iter().zip(measure_all(&trees)) {
         let usage = to_resource_use(usage);
-        look.generations
-            .insert(*leader, (life.generation.clone(), usage));
-        let sum = look.servers.entry(life.generation.key.clone()).or_default();
+        snapshot
+            .generations
+            .insert(*leader, (generation.generation.clone(), usage));
+        let sum = snapshot
+            .servers
+            .entry(generation.generation.key.clone())
+            .or_default();
         sum.memory += usage.memory;
         sum.cpu += usage.cpu;
         sum.descriptors += usage.descriptors;
         sum.processes += usage.processes;
     }
-    look
+    snapshot
 }
 
 fn to_resource_use(usage: ProcessUsage) -> ResourceUsage {

@@ -92,36 +92,41 @@ impl ServerActor {
         self.audit_replacement_failure(why);
     }
 
-    pub(super) fn start_successor(&self, state: &mut ServerState, life: u64) {
+    pub(super) fn start_successor(&self, state: &mut ServerState, generation: u64) {
         self.handle.count_generation();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let current = state.generation.as_ref();
-        let beside =
-            GenerationHandle::start(self, life, spec, offer, state.mailbox.clone(), current);
-        self.log()
-            .push_note("a second life is started, to take over");
-        state.rolling_restart.successor = Some(beside);
+        let successor = GenerationHandle::start(
+            self,
+            generation,
+            spec,
+            offer,
+            state.mailbox.clone(),
+            current,
+        );
+        self.log().push_note("a successor is started, to take over");
+        state.rolling_restart.successor = Some(successor);
     }
 
     /// Handles a successor that is connected and has its lists.
     pub(super) fn handle_successor_connected(
         &self,
         state: &mut ServerState,
-        life: u64,
+        generation: u64,
         link: &Arc<Link>,
         lists: FetchedLists,
     ) {
-        if let Some(beside) = &mut state.rolling_restart.successor {
-            beside.link = Some(link.clone());
+        if let Some(successor) = &mut state.rolling_restart.successor {
+            successor.link = Some(link.clone());
         }
-        self.apply_input(state, SupervisionInput::Connected(life));
+        self.apply_input(state, SupervisionInput::Connected(generation));
         drop(self.apply_lists(state, lists, link));
     }
 
     /// Makes the successor current. Calls get the new connection before the previous one stops accepting them,
     /// so that none is lost.
     pub(super) fn take_over(&self, state: &mut ServerState, order: StopOrder) {
-        let former = std::mem::replace(
+        let previous = std::mem::replace(
             &mut state.generation,
             state.rolling_restart.successor.take(),
         );
@@ -135,14 +140,14 @@ impl ServerActor {
             state.rolling_restart.resubscription_guard,
             state.rolling_restart.previous_spec,
         ) = (hold, None);
-        if let Some(former) = &former {
-            let link = former.link.iter();
+        if let Some(previous) = &previous {
+            let link = previous.link.iter();
             link.for_each(|link| self.handle.set_draining_link(link));
-            former.drain_replaced(order, renewals);
+            previous.drain_replaced(order, renewals);
         }
-        state.rolling_restart.draining = former;
+        state.rolling_restart.draining = previous;
         self.log()
-            .push_note("the second life has taken over; the first one finishes its calls");
+            .push_note("the successor has taken over; the previous process finishes its calls");
     }
 
     pub(super) fn promote(state: &mut ServerState) {
@@ -152,16 +157,18 @@ impl ServerActor {
 
     pub(super) fn stop_successor(&self, state: &mut ServerState, why: String) {
         self.log()
-            .push_note(&format!("the second life is given up: {why}"));
-        let beside = state.rolling_restart.successor.take();
-        beside.iter().for_each(|life| life.fail(why.clone()));
-        state.rolling_restart.draining = beside;
+            .push_note(&format!("the successor was stopped: {why}"));
+        let successor = state.rolling_restart.successor.take();
+        successor
+            .iter()
+            .for_each(|generation| generation.fail(why.clone()));
+        state.rolling_restart.draining = successor;
     }
 
     pub(super) fn release_successor(&self, state: &mut ServerState) {
         state.rolling_restart.successor = None;
         self.log()
-            .push_note("the second life failed; the first one goes on");
+            .push_note("the successor failed; the current process continues");
     }
 
     pub(super) fn hurry_draining(state: &ServerState) {

@@ -42,7 +42,7 @@ impl ProcessSpawner {
             runtime: Handle::current(),
             done,
         };
-        let lost = || "no thread of the kernel starts it".to_owned();
+        let lost = || "no thread is available to start it".to_owned();
         let desk = self.jobs.get_or_init(start_threads);
         desk.send(start).map_err(|_| lost())?;
         child.await.unwrap_or_else(|_| Err(lost()))

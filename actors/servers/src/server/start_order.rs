@@ -42,12 +42,12 @@ impl ServerActor {
         if state.spec.start_after.is_empty() || self.handle.agent().is_some() {
             return self.apply_input(state, SupervisionInput::Start { by_operator: false });
         }
-        let (others, me) = (state.spec.start_after.clone(), state.mailbox.clone());
-        let (servers, patience) = (self.servers.clone(), state.spec.limits.start_timeout);
+        let (others, mailbox) = (state.spec.start_after.clone(), state.mailbox.clone());
+        let (servers, timeout) = (self.servers.clone(), state.spec.limits.start_timeout);
         let waiting = async move {
-            let waiting = wait_for_dependencies(&servers, others, &me);
-            let _ = tokio::time::timeout(patience, waiting).await;
-            let _ = me.send(ServerMsg::DependenciesReady);
+            let waiting = wait_for_dependencies(&servers, others, &mailbox);
+            let _ = tokio::time::timeout(timeout, waiting).await;
+            let _ = mailbox.send(ServerMsg::DependenciesReady);
         };
         state.start_wait = StartWait {
             wait_task: Some(task::spawn_supervised("server.start_order", waiting)),
@@ -69,8 +69,8 @@ impl ServerActor {
         if !state.start_wait.is_waiting() {
             return;
         }
-        if let Some(words) = state.start_wait.describe() {
-            let note = format!("{words} no longer: it is started without");
+        if let Some(missing) = state.start_wait.describe() {
+            let note = format!("{missing} no longer; it is started anyway");
             self.log().push_note(&note);
         }
         state.start_wait = StartWait::default();
@@ -82,7 +82,7 @@ impl ServerActor {
 async fn wait_for_dependencies(
     servers: &ServerTable,
     mut others: Vec<ServerId>,
-    me: &Mailbox<ServerMsg>,
+    mailbox: &Mailbox<ServerMsg>,
 ) {
     loop {
         let known = servers.load();
@@ -93,14 +93,14 @@ async fn wait_for_dependencies(
                 return AwaitedStart::Unknown.is_pending();
             };
             let mut status = handle.watch_status();
-            let (state, due, held) = {
+            let (state, due, awaits_approval) = {
                 let now = status.borrow_and_update();
                 (now.state, now.starts_automatically, now.awaits_operator)
             };
             let comes = AwaitedStart::Known {
                 state,
                 will_start: due,
-                awaits_approval: held,
+                awaits_approval,
             }
             .is_pending();
             if comes {
@@ -109,7 +109,7 @@ async fn wait_for_dependencies(
             comes
         });
         if others.len() < before {
-            let _ = me.send(ServerMsg::DependenciesPending(others.clone()));
+            let _ = mailbox.send(ServerMsg::DependenciesPending(others.clone()));
         }
         let unseen = changes.len() < others.len();
         match (others.is_empty(), changes.is_empty()) {

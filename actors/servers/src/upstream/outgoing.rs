@@ -78,12 +78,12 @@ impl<'a> Outgoing<'a> {
         &self,
         request: &'r Request,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
     ) -> RequestedStream<'r> {
-        let asked = self
+        let requested = self
             .stream_options
-            .map(|wish| wish.for_server(request, link, era));
-        asked.unwrap_or_default()
+            .map(|options| options.for_server(request, link, family));
+        requested.unwrap_or_default()
     }
 
     /// The params with the server's own name, and, given the call's id, its progress token.
@@ -103,12 +103,12 @@ impl<'a> Outgoing<'a> {
     pub(super) fn add_mcpl_members(
         &self,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         splice: &mut Splice<'_>,
     ) {
         let Some(ours) = self
             .mcpl
-            .filter(|_| era == ProtocolFamily::Legacy && link.mcpl().is_some())
+            .filter(|_| family == ProtocolFamily::Legacy && link.mcpl().is_some())
         else {
             return;
         };
@@ -119,11 +119,13 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The headers for the arguments that a stateless server wants mirrored.
-    pub(super) fn argument_headers(&self, era: ProtocolFamily) -> Vec<(String, String)> {
-        match (era, self.header_params.arguments) {
+    pub(super) fn argument_headers(&self, family: ProtocolFamily) -> Vec<(String, String)> {
+        match (family, self.header_params.arguments) {
             (ProtocolFamily::Stateless, Some((headers, arguments))) if !headers.is_empty() => {
-                let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
-                said.map(|(name, value)| (name.to_owned(), value)).collect()
+                let headers = request_headers::param_headers(headers, Some(arguments)).into_iter();
+                headers
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect()
             }
             _ => Vec::new(),
         }

@@ -37,15 +37,15 @@ impl Upstream<'_> {
             token,
             metadata_headers: mirror,
         } = played;
-        let era = if modern {
+        let family = if modern {
             ProtocolFamily::Stateless
         } else {
             ProtocolFamily::Legacy
         };
-        if link.peer_for(era).is_none() {
+        if link.peer_for(family).is_none() {
             let spoken = link.render_versions().unwrap_or_default();
             return Err(Refusal::BadParams(format!(
-                "it was recorded in another era than server {} speaks: {spoken}",
+                "it was recorded in another protocol version than server {} speaks: {spoken}",
                 self.id
             )));
         }
@@ -55,7 +55,7 @@ impl Upstream<'_> {
             token,
             stream: None,
             mgp_progress: false,
-            family: era,
+            family,
             final_check: None,
             metadata_headers: mirror,
             span: None,

@@ -90,16 +90,16 @@ impl Upstream<'_> {
     /// The status of a task of this server, by its own id; `None` without an answer in time, and for servers
     /// with an instance per agent, because the instance is unknown.
     pub async fn task_status(&self, maker: &Maker) -> Option<TaskStatus> {
-        let (era, own) = match maker {
+        let (family, own) = match maker {
             Maker::Modern { task } => (ProtocolFamily::Stateless, task),
             Maker::Legacy { task } => (ProtocolFamily::Legacy, task),
             Maker::Kernel { .. } => return None,
         };
         let link = self.draining_link(own).or_else(|| self.shared_link())?;
-        link.peer_for(era)?;
+        link.peer_for(family)?;
         let params = format!(r#"{{"taskId":{}}}"#, quote(own));
-        let asked = link.request_in(era, "tasks/get", Some(&params));
-        let answer = tokio::time::timeout(STATUS_TIMEOUT, asked)
+        let request = link.request_in(family, "tasks/get", Some(&params));
+        let answer = tokio::time::timeout(STATUS_TIMEOUT, request)
             .await
             .ok()?
             .ok()?;
@@ -133,8 +133,8 @@ async fn list_tasks(link: &Arc<Link>, mut show: impl FnMut(&RawValue)) {
     }
     let mut params = None;
     for _ in 0..MAX_PAGES {
-        let asked = link.request_in(ProtocolFamily::Legacy, "tasks/list", params.as_deref());
-        let Ok(result) = asked.await else {
+        let request = link.request_in(ProtocolFamily::Legacy, "tasks/list", params.as_deref());
+        let Ok(result) = request.await else {
             return;
         };
         let Ok(page) = serde_json::from_slice::<TaskPage<'_>>(&result) else {

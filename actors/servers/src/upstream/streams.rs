@@ -38,7 +38,7 @@ impl StreamOptions {
     /// chunks as progress. `None` for a call that only wants its result.
     #[must_use]
     pub fn from_request(
-        (agents, rooms): (&Agents, &Arc<StreamBudgets>),
+        (agents, budgets): (&Agents, &Arc<StreamBudgets>),
         request: &Request,
         params: &str,
         token: Option<&RawValue>,
@@ -51,7 +51,7 @@ impl StreamOptions {
         };
         Some(Self {
             agents: agents.clone(),
-            budgets: rooms.clone(),
+            budgets: budgets.clone(),
             form,
             wants_mgp_progress: knows && token.is_none() && features.contains(Features::PROGRESS),
         })
@@ -62,17 +62,20 @@ impl StreamOptions {
         &self,
         request: &'r Request,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
     ) -> RequestedStream<'r> {
-        let (caller, exchange) = (&request.caller, &request.call);
-        let knows = link.mgp_for(era).features().contains(Features::STREAMING);
+        let (caller, in_flight) = (&request.caller, &request.call);
+        let knows = link
+            .mgp_for(family)
+            .features()
+            .contains(Features::STREAMING);
         let start = || {
-            let room = self.budgets.for_agent(&caller.agent);
+            let budget = self.budgets.for_agent(&caller.agent);
             let parent = self.agents.get_cell();
-            CallStreamHandle::start(parent, exchange, self.form.clone(), room)
+            CallStreamHandle::start(parent, in_flight, self.form.clone(), budget)
         };
         RequestedStream {
-            stream: knows.then(|| exchange.stream_or_start(start)).flatten(),
+            stream: knows.then(|| in_flight.stream_or_start(start)).flatten(),
             wants_mgp_progress: self.wants_mgp_progress && !knows,
         }
     }

@@ -71,13 +71,13 @@ impl Upstream<'_> {
         let outcome = passthrough(request, &link, outgoing, ProtocolFamily::Stateless).await;
         link.record_task_answer(own, &outcome, &*request.method == "tasks/get");
         let result = outcome?;
-        let shown = std::str::from_utf8(&result).ok().and_then(|result| {
+        let renamed = std::str::from_utf8(&result).ok().and_then(|result| {
             let named = member(result, "taskId")?;
             let mut splice = Splice::new(result);
             splice.replace(named, about.id.get());
             Some(splice.finish().into_owned())
         });
-        Ok(shown.map_or(result, Into::into))
+        Ok(renamed.map_or(result, Into::into))
     }
 
     /// Handles such a request of a 2025-11-25 client: forwards it, or bridges it to the extension if the server
@@ -89,14 +89,14 @@ impl Upstream<'_> {
         &self,
         request: &Request,
         about: TaskRequest<'_>,
-        asked: LegacyTask,
+        method: LegacyTask,
     ) -> Outcome {
         match self
-            .send_legacy_task_request_once(request, about, asked)
+            .send_legacy_task_request_once(request, about, method)
             .await
         {
             Err(refusal) if is_unsent(&refusal) => {
-                self.send_legacy_task_request_once(request, about, asked)
+                self.send_legacy_task_request_once(request, about, method)
                     .await
             }
             outcome => outcome,
@@ -107,22 +107,22 @@ impl Upstream<'_> {
         &self,
         request: &Request,
         about: TaskRequest<'_>,
-        asked: LegacyTask,
+        method: LegacyTask,
     ) -> Outcome {
         let missing = || unknown_task(about.id);
-        let (era, own) = match about.maker {
+        let (family, own) = match about.maker {
             Maker::Legacy { task: own } => (ProtocolFamily::Legacy, own),
             Maker::Modern { task: own } => (ProtocolFamily::Stateless, own),
             Maker::Kernel { .. } => return Err(missing()),
         };
         let link = self.link_for_task(request, own).await?;
-        link.peer_for(era).ok_or_else(missing)?;
-        let outcome = match era {
-            ProtocolFamily::Stateless => bridge(request, &link, about, own, asked).await,
-            ProtocolFamily::Legacy => pass_through(request, &link, about, own, asked).await,
+        link.peer_for(family).ok_or_else(missing)?;
+        let outcome = match family {
+            ProtocolFamily::Stateless => bridge(request, &link, about, own, method).await,
+            ProtocolFamily::Legacy => pass_through(request, &link, about, own, method).await,
         };
         // The client has fetched the outcome with `tasks/result`, after `tasks/get` reported the end.
-        link.record_task_answer(own, &outcome, asked == LegacyTask::Result);
+        link.record_task_answer(own, &outcome, method == LegacyTask::Result);
         outcome
     }
 }
@@ -155,7 +155,7 @@ async fn bridge(
     link: &Arc<Link>,
     about: TaskRequest<'_>,
     own: &str,
-    asked: LegacyTask,
+    method: LegacyTask,
 ) -> Outcome {
     let task = BridgedTask {
         request,
@@ -164,7 +164,7 @@ async fn bridge(
         server_task_id: own,
         client_task_id: about.name,
     };
-    match asked {
+    match method {
         LegacyTask::Get => task_bridge::get_task(&task).await,
         LegacyTask::Result => task_bridge::wait_for_result(&task).await,
         LegacyTask::Cancel => task_bridge::cancel_task(&task).await,
@@ -176,9 +176,9 @@ async fn pass_through(
     link: &Arc<Link>,
     about: TaskRequest<'_>,
     own: &str,
-    asked: LegacyTask,
+    method: LegacyTask,
 ) -> Outcome {
-    if asked == LegacyTask::Result {
+    if method == LegacyTask::Result {
         request.call.disable_timeout();
         request.call.set_task(own, about.name);
     }
@@ -196,12 +196,12 @@ async fn pass_through(
 fn rename_task(result: &[u8], id: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let related = member(result, "_meta").and_then(|meta| member(meta, RELATED_TASK));
-    let places = [
+    let ids = [
         member(result, "taskId"),
         related.and_then(|related| member(related, "taskId")),
     ];
     let mut splice = Splice::new(result);
-    for own in places.into_iter().flatten() {
+    for own in ids.into_iter().flatten() {
         splice.replace(own, quote(id));
     }
     Some(splice.finish().into_owned())

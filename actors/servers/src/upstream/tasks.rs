@@ -71,7 +71,7 @@ pub(super) fn add_related_task(message: &str, id: &str) -> String {
     let mut splice = Splice::new(message);
     let meta = member(message, "_meta").filter(|json| json.starts_with('{'));
     match (meta, meta.and_then(|meta| member(meta, RELATED_TASK))) {
-        (_, Some(said)) => splice.replace(said, task),
+        (_, Some(existing)) => splice.replace(existing, task),
         (Some(meta), None) => splice.insert_member(meta, RELATED_TASK, &task),
         (None, None) => {
             let meta = format!("{{{}:{task}}}", quote(RELATED_TASK));
@@ -169,5 +169,5 @@ impl Drop for ServerTaskGuard<'_> {
 pub(super) fn is_task_only(link: &Arc<Link>, tool: &CatalogTool) -> bool {
     let execution = member(&tool.raw, "execution");
     link.experimental_tasks_peer().is_some()
-        && execution.and_then(|said| member(said, "taskSupport")) == Some("\"required\"")
+        && execution.and_then(|execution| member(execution, "taskSupport")) == Some("\"required\"")
 }

@@ -21,7 +21,7 @@ pub(super) async fn send_to_legacy(
 ) -> Outcome {
     // A `requestState` of the kernel leads to a suspended call and does not get here.
     if has_member(outgoing.params, "requestState") {
-        return Err(Refusal::Expired("the kernel did not give it".into()));
+        return Err(Refusal::Expired("this kernel did not issue it".into()));
     }
     let mut aside = None;
     if let Some(level) = request.caller.log_level(&request.call) {
@@ -60,8 +60,8 @@ pub(super) fn to_stateless_answer(
             Ok(versions::to_stateless_result(&result, extra).into())
         }
         Err(Refusal::Peer(error)) => {
-            if let Some(questions) = versions::url_callbacks(error.get()) {
-                return Ok(url_visit_message(&questions).into());
+            if let Some(callbacks) = versions::url_callbacks(error.get()) {
+                return Ok(url_visit_message(&callbacks).into());
             }
             let version = request.caller.version;
             Err(translate_server_error(versions::convert_error(
@@ -77,16 +77,16 @@ pub(super) fn to_stateless_answer(
 
 /// The message for a stateless client if a legacy server requires URL elicitations first. The server stores no
 /// state for it, so there is no `requestState`.
-fn url_visit_message(questions: &[String]) -> String {
-    let asked = questions.iter().enumerate().map(|(at, params)| {
+fn url_visit_message(callbacks: &[String]) -> String {
+    let elicitations = callbacks.iter().enumerate().map(|(at, params)| {
         format!(
             r#""elicitation-{}":{{"method":"elicitation/create","params":{params}}}"#,
             at + 1
         )
     });
-    let asked: Vec<String> = asked.collect();
+    let elicitations: Vec<String> = elicitations.collect();
     format!(
         r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#,
-        asked.join(",")
+        elicitations.join(",")
     )
 }

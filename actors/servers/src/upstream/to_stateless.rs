@@ -132,12 +132,12 @@ pub(super) async fn ask_client(
         .keys()
         .take(MAX_INPUT_REQUESTS)
         .cloned();
-    let asking = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
-    let asking = asking.map(|(key, input)| async move {
+    let requests = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
+    let requests = requests.map(|(key, input)| async move {
         let answer = ask_one_request(request, link, input).await?;
         Ok((key, answer))
     });
-    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    let answers: Result<Vec<_>, Refusal> = join_all(requests).await.into_iter().collect();
     Ok((render_object(answers?), keys.collect()))
 }
 
@@ -146,22 +146,24 @@ async fn ask_one_request(
     link: &Arc<Link>,
     input: &InputRequest<'_>,
 ) -> Result<String, Refusal> {
-    let (caller, exchange) = (&request.caller, &request.call);
-    let Some(asked) = callback::callback_for_method(&input.method) else {
+    let (caller, in_flight) = (&request.caller, &request.call);
+    let Some(callback_kind) = callback::callback_for_method(&input.method) else {
         return Err(link.invalid_answer_refusal(&format!(
-            "it needs {}, which no client can be asked",
+            "it requires {}, which is not a callback that clients support",
             input.method
         )));
     };
     let params = input.params.map(RawValue::get);
     let id = new_session_id();
     let params = versions::to_legacy_callback(&input.method, params, caller.version, id.as_str());
-    let params = params.map(|params| match exchange.task() {
+    let params = params.map(|params| match in_flight.task() {
         Some((_, id)) => add_related_task(&params, id),
         None => params.to_string(),
     });
     let answer = match params {
-        Some(params) => callback::ask_client(link, caller, exchange, asked, Some(&params)).await,
+        Some(params) => {
+            callback::ask_client(link, caller, in_flight, callback_kind, Some(&params)).await
+        }
         None => callback::rejection(
             METHOD_NOT_FOUND,
             &format!("a client of {} cannot be asked this", caller.version),

@@ -27,13 +27,13 @@ pub fn may_hold_mgp(params: &str) -> bool {
 pub(super) fn add_trace(
     request: &Request,
     link: &Link,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     outgoing: Outgoing<'_>,
-    (asked, id, part): (RequestedStream<'_>, WireId, Option<&ChildSpan>),
+    (requested, id, part): (RequestedStream<'_>, WireId, Option<&ChildSpan>),
     splice: &mut Splice<'_>,
 ) {
     let (trace, params) = (&request.trace, outgoing.params);
-    outgoing.add_mcpl_members(link, era, splice);
+    outgoing.add_mcpl_members(link, family, splice);
     // The parent is the kernel's span, not the caller's.
     let below = part.map(|part| {
         let state = part.tracestate().map(quote);
@@ -42,8 +42,8 @@ pub(super) fn add_trace(
             ("tracestate", state),
         ]
     });
-    let token = asked.progress_token(id).map(|token| token.to_string());
-    if link.mgp_for(era).is_active() {
+    let token = requested.progress_token(id).map(|token| token.to_string());
+    if link.mgp_for(family).is_active() {
         let id = quote(trace.id.as_str());
         let mut missing = Vec::new();
         match read_member(params, "trace_id") {
@@ -52,7 +52,7 @@ pub(super) fn add_trace(
             Some(other) if !trace.matches_id(other) => splice.replace(other, id.clone()),
             Some(_) => {}
         }
-        match asked.stream {
+        match requested.stream {
             Some(_) => missing.extend(stream::add_stream_request(params, splice)),
             None if outgoing.may_hold_mgp => stream::remove_stream_request(params, splice),
             None => {}

@@ -49,8 +49,8 @@ impl Link {
         method: &str,
         params: Option<&str>,
     ) -> Result<(), String> {
-        let patience = u64::try_from(ANSWER_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-        let question = PendingEntry {
+        let timeout_ms = u64::try_from(ANSWER_DEADLINE.as_millis()).unwrap_or(u64::MAX);
+        let entry = PendingEntry {
             subject: Subject::Callback,
             requester: Requester::Server(self.server.clone()),
             server: Some(self.server.clone()),
@@ -64,10 +64,10 @@ impl Link {
             )],
             parts: Vec::new(),
             options: None,
-            expires_ms: Some(unix_ms().saturating_add(patience)),
+            expires_ms: Some(unix_ms().saturating_add(timeout_ms)),
         };
-        let asked = |reply| LinkEvent::ConsentRequested(Box::new(question), reply);
-        let Some(answer) = self.ask_supervisor(asked).await else {
+        let event = |reply| LinkEvent::ConsentRequested(Box::new(entry), reply);
+        let Some(answer) = self.ask_supervisor(event).await else {
             return Err(format!(
                 "{method} needs the operator's yes, and cannot be asked about"
             ));
@@ -76,7 +76,7 @@ impl Link {
             Ok(Some(true)) => Ok(()),
             Ok(Some(false)) => Err(format!("the operator said no to {method}")),
             Ok(None) => Err(format!(
-                "{method} needs the operator's yes, and nobody answered within {} s",
+                "{method} requires the operator's approval, and nobody answered within {} s",
                 ANSWER_DEADLINE.as_secs()
             )),
             Err(full) => Err(full.to_string()),
@@ -113,9 +113,10 @@ impl Link {
         caller: &Caller,
         text: &str,
     ) -> Result<(), Refusal> {
-        let asked = input_requests::parse(text).map_err(|why| self.invalid_answer_refusal(&why))?;
-        for (_, wanted) in &asked {
-            self.wait_for_consent(call, caller, &wanted.method, wanted.params())
+        let requests =
+            input_requests::parse(text).map_err(|why| self.invalid_answer_refusal(&why))?;
+        for (_, request) in &requests {
+            self.wait_for_consent(call, caller, &request.method, request.params())
                 .await?;
         }
         if call.metadata_headers.method != tasks::Get::METHOD {
@@ -125,7 +126,7 @@ impl Link {
             self.check_url_consent(call, caller, error).await?;
         }
         if let Some(task) = call.metadata_headers.name {
-            let keys = asked.iter().map(|(key, _)| &**key);
+            let keys = requests.iter().map(|(key, _)| &**key);
             self.answer_permits.allow(task, keys);
         }
         Ok(())
@@ -179,7 +180,7 @@ impl Link {
         if !consents.is_restricted() {
             return true;
         }
-        let Ok(asked) = input_requests::parse(params) else {
+        let Ok(requests) = input_requests::parse(params) else {
             return false;
         };
         let on = |method: &str| consents.for_method(method) == Consent::Allow;
@@ -187,13 +188,13 @@ impl Link {
             input_requests::parse_url_elicitations(error).map_or(true, |visits| !visits.is_empty())
                 && !on(Create::METHOD)
         });
-        let tells = !sends && asked.iter().all(|(_, wanted)| on(&wanted.method));
+        let can_forward = !sends && requests.iter().all(|(_, request)| on(&request.method));
         let task = member(params, "taskId").and_then(unquote);
-        if let Some(task) = task.filter(|_| tells) {
+        if let Some(task) = task.filter(|_| can_forward) {
             self.answer_permits
-                .allow(&task, asked.iter().map(|(key, _)| &**key));
+                .allow(&task, requests.iter().map(|(key, _)| &**key));
         }
-        tells
+        can_forward
     }
 
     /// Checks that a client's answer to a task may be sent; `task` is the server's own id.
@@ -233,28 +234,28 @@ mod tests {
             sampling: Consent::Deny,
             elicitation: Consent::Ask,
         };
-        let mut it = ScriptedServer::with_limits(ServerLimits {
+        let mut server = ScriptedServer::with_limits(ServerLimits {
             consents,
             ..ServerLimits::default()
         });
-        it.complete_handshake(Version::LATEST_LEGACY, "{}");
+        server.complete_handshake(Version::LATEST_LEGACY, "{}");
         let method = "sampling/createMessage";
-        it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
-        let answer = it.next_message().await;
+        server.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
+        let answer = server.next_message().await;
         assert_eq!(answer["error"]["code"], -32601, "{answer}");
-        let words = answer["error"]["message"].as_str().unwrap();
-        assert!(words.contains("switched off"), "{words}");
-        assert!(!it.link.call_queue.is_serialized());
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("switched off"), "{message}");
+        assert!(!server.link.call_queue.is_serialized());
         let agent = AgentId::new("agent.test");
-        let no = it.link.obtain_consent(&agent, method, None).await;
-        assert!(no.unwrap_err().contains("switched off"));
-        let late = it
+        let rejected = server.link.obtain_consent(&agent, method, None).await;
+        assert!(rejected.unwrap_err().contains("switched off"));
+        let late = server
             .link
             .obtain_consent(&agent, "elicitation/create", None)
             .await;
         assert!(late.unwrap_err().contains("nobody answered"));
         assert_eq!(
-            it.link.obtain_consent(&agent, "roots/list", None).await,
+            server.link.obtain_consent(&agent, "roots/list", None).await,
             Ok(())
         );
     }

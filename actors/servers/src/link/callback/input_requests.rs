@@ -74,25 +74,25 @@ struct InputRequired<'a> {
 /// # Errors
 /// A description of what parsers could read differently.
 pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>)>, String> {
-    let unread = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
-    let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| unread(&why))?;
-    let asked = needs.input_requests.map_or("{}", RawValue::get);
-    let asked = members(asked).ok_or_else(|| unread(&"they are no object"))?;
-    let mut keys: Vec<&str> = asked.iter().map(|(key, _)| &**key).collect();
+    let parse_error = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
+    let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| parse_error(&why))?;
+    let requests = needs.input_requests.map_or("{}", RawValue::get);
+    let requests = members(requests).ok_or_else(|| parse_error(&"they are no object"))?;
+    let mut keys: Vec<&str> = requests.iter().map(|(key, _)| &**key).collect();
     if let Some(key) = find_duplicate(&mut keys) {
-        return Err(unread(&format_args!("question {key:?} stands twice")));
+        return Err(parse_error(&format_args!("duplicate key {key:?}")));
     }
-    let asked = asked.into_iter().map(|(key, wanted)| {
-        let wanted = lookalike::from_str(wanted.get()).map_err(|why| unread(&why))?;
-        Ok((key.into_owned(), wanted))
+    let requests = requests.into_iter().map(|(key, request)| {
+        let request = lookalike::from_str(request.get()).map_err(|why| parse_error(&why))?;
+        Ok((key.into_owned(), request))
     });
-    let asked: Vec<(String, InputRequest<'_>)> = asked.collect::<Result<_, String>>()?;
-    match asked
+    let requests: Vec<(String, InputRequest<'_>)> = requests.collect::<Result<_, String>>()?;
+    match requests
         .iter()
         .find(|(_, one)| find_callback(&one.method).is_none())
     {
         Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
-        None => Ok(asked),
+        None => Ok(requests),
     }
 }
 
@@ -113,14 +113,14 @@ pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, 
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let unread = |error| format!("its error cannot be read: {error}");
-    let said: ErrorObject<'_> = lookalike::from_str(error).map_err(unread)?;
+    let parse_error = |error| format!("its error cannot be read: {error}");
+    let object: ErrorObject<'_> = lookalike::from_str(error).map_err(parse_error)?;
     let wanted = URL_ELICITATION_REQUIRED as f64;
-    if said.code.and_then(|code| code.as_f64()) != Some(wanted) {
+    if object.code.and_then(|code| code.as_f64()) != Some(wanted) {
         return Ok(Vec::new());
     }
-    let data = said.data.map_or("{}", RawValue::get);
-    let data: Data<'_> = lookalike::from_str(data).map_err(unread)?;
+    let data = object.data.map_or("{}", RawValue::get);
+    let data: Data<'_> = lookalike::from_str(data).map_err(parse_error)?;
     Ok(data.elicitations.into_iter().map(RawValue::get).collect())
 }
 
@@ -143,14 +143,14 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         let plain = r#"{"\u0069nputRequests":{"a":{"method":"elicitation\u002fcreate"}},"x":1}"#;
-        let asked = parse(plain).unwrap_or_default();
+        let requests = parse(plain).unwrap_or_default();
         assert_eq!(
-            (&*asked[0].0, &*asked[0].1.method),
+            (&*requests[0].0, &*requests[0].1.method),
             ("a", "elicitation/create")
         );
         for nothing in ["{}", r#"{"inputRequests":null,"content":[]}"#] {
             assert!(
-                parse(nothing).is_ok_and(|asked| asked.is_empty()),
+                parse(nothing).is_ok_and(|requests| requests.is_empty()),
                 "{nothing}"
             );
         }

@@ -19,7 +19,7 @@ use mgp_protocol::mcp;
 use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
 
 use self::respond::ResponseSlots;
-use crate::link::call_queue::party;
+use crate::link::call_queue::call_origin;
 use crate::link::{InFlight, Link};
 use mgp_callers::in_flight_call::{Flag, InFlightCall};
 use mgp_callers::request::Caller;
@@ -104,21 +104,22 @@ impl MgpCallbacks {
     }
 
     /// Settles a callback; true if it was open.
-    fn settle(&self, asked: &ReceivedCallback, end: CallbackOutcome) -> bool {
+    fn settle(&self, callback: &ReceivedCallback, end: CallbackOutcome) -> bool {
         let mut state = self.state();
-        state.ended.remove(&asked.ticket);
-        state.engine.settle(&asked.id, asked.ticket, end)
+        state.ended.remove(&callback.ticket);
+        state.engine.settle(&callback.id, callback.ticket, end)
     }
 
     /// Settles a callback with an answer, which stays available to the server until the returned value is
     /// dropped.
     fn settle_with_answer(
         &self,
-        asked: &ReceivedCallback,
+        callback: &ReceivedCallback,
         answer: &str,
     ) -> Option<UndeliveredAnswer<'_>> {
         let end = CallbackOutcome::Answered(answer.to_owned());
-        self.settle(asked, end).then_some(UndeliveredAnswer(self))
+        self.settle(callback, end)
+            .then_some(UndeliveredAnswer(self))
     }
 
     fn state(&self) -> MutexGuard<'_, CallbackState> {
@@ -142,20 +143,21 @@ impl Link {
         params: Option<&str>,
         via: Option<u64>,
     ) {
-        let asked = mcp::parse_params::<Request<'_>>(params).map_err(|refusal| refusal.to_string());
-        let read = asked.and_then(|asked| {
-            let form = CallbackForm::new(asked.kind, asked.options.clone());
-            Ok((form.map_err(|unfit| unfit.to_string())?, asked))
+        let request =
+            mcp::parse_params::<Request<'_>>(params).map_err(|refusal| refusal.to_string());
+        let read = request.and_then(|request| {
+            let form = CallbackForm::new(request.kind, request.options.clone());
+            Ok((form.map_err(|unfit| unfit.to_string())?, request))
         });
-        let (form, asked) = match read {
+        let (form, request) = match read {
             Ok(read) => read,
             Err(why) => return self.record_unroutable_callback(&why),
         };
-        let (Some(id), Some((call, caller, exchange))) =
-            (asked.id(), self.find_callback_call(&asked, via))
+        let (Some(id), Some((call, caller, in_flight))) =
+            (request.id(), self.find_callback_call(&request, via))
         else {
             return self
-                .record_unroutable_callback("it names no call that is under way by `request_id`");
+                .record_unroutable_callback("its `request_id` names no call that is under way");
         };
         let params = params.unwrap_or("{}");
         let (arrived, over) = self.mgp_callbacks.register(&id, call, params.len());
@@ -163,27 +165,26 @@ impl Link {
             // The call ended before the callback was registered.
             CallbackArrival::New(_) if !self.is_pending(call) => self.mgp_callbacks.end_call(call),
             CallbackArrival::New(ticket) => {
-                let asked = ReceivedCallback {
+                let callback = ReceivedCallback {
                     id,
                     ticket,
                     form,
-                    message: asked.message.as_deref().unwrap_or_default().to_owned(),
+                    message: request.message.as_deref().unwrap_or_default().to_owned(),
                     params: params.to_owned(),
                     arrived: monotonic_now(),
-                    timeout: CallbackTimeout::from_timeout_ms(asked.timeout_ms()),
+                    timeout: CallbackTimeout::from_timeout_ms(request.timeout_ms()),
                     caller,
-                    call: exchange,
+                    call: in_flight,
                 };
-                self.spawn_callback(asked, over);
+                self.spawn_callback(callback, over);
             }
             CallbackArrival::Pending | CallbackArrival::Ended => {}
             CallbackArrival::Answered(answer) => self.try_send_callback_response(answer),
-            CallbackArrival::OtherCall => {
-                self.record_unroutable_callback("another call has one of this `callback_id`")
-            }
+            CallbackArrival::OtherCall => self
+                .record_unroutable_callback("another call has a callback with this `callback_id`"),
             CallbackArrival::TooMany => {
-                self.record_unroutable_callback("too many wait for an answer already");
-                if asked.kind != CallbackKind::Notification {
+                self.record_unroutable_callback("too many callbacks wait for an answer already");
+                if request.kind != CallbackKind::Notification {
                     let answer =
                         callback::decline_params(&id, &form.decline_response(), "too_many");
                     self.try_send_callback_response(answer);
@@ -195,11 +196,11 @@ impl Link {
     /// The client's call that a callback names; it must be the call on whose stream the callback came.
     fn find_callback_call(
         &self,
-        asked: &Request<'_>,
+        request: &Request<'_>,
         via: Option<u64>,
     ) -> Option<(u64, Arc<Caller>, Arc<InFlightCall>)> {
-        let named = match asked.request_id {
-            Some(_) => Some(self.ids.decode(asked.call_id()?)?),
+        let named = match request.request_id {
+            Some(_) => Some(self.ids.decode(request.call_id()?)?),
             None => via,
         };
         let number = named.filter(|named| via.is_none_or(|via| via == *named))?;
@@ -216,64 +217,75 @@ impl Link {
         }
     }
 
-    fn spawn_callback(self: &Arc<Self>, asked: ReceivedCallback, over: Arc<Flag>) {
+    fn spawn_callback(self: &Arc<Self>, callback: ReceivedCallback, over: Arc<Flag>) {
         let link = self.clone();
         task::spawn_detached("callbacks.ask", async move {
-            let asking = task::catch_panic("callbacks.ask", link.run_callback(&asked));
+            let routed = task::catch_panic("callbacks.ask", link.run_callback(&callback));
             let outcome = tokio::select! {
-                outcome = asking => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
-                () = tokio::time::sleep(asked.timeout.duration) => RoutingOutcome::TimedOut,
+                outcome = routed => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
+                () = tokio::time::sleep(callback.timeout.duration) => RoutingOutcome::TimedOut,
                 // The server cancelled the callback.
                 () = over.wait_until_raised() => return,
                 () = link.wait_until_closed() => return,
             };
-            let who = party(&asked.caller);
+            let origin = call_origin(&callback.caller);
             link.call_queue
-                .set_suspended(who, link.is_waiting_for_client(who));
-            link.settle_callback(&asked, outcome).await;
+                .set_suspended(origin, link.is_waiting_for_client(origin));
+            link.settle_callback(&callback, outcome).await;
         });
     }
 
     /// Runs a callback. While all calls of the client are suspended, other clients are admitted.
-    async fn run_callback(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
-        if asked.form.kind() == CallbackKind::Notification {
-            self.display_callback(asked).await;
+    async fn run_callback(self: &Arc<Self>, callback: &ReceivedCallback) -> RoutingOutcome {
+        if callback.form.kind() == CallbackKind::Notification {
+            self.display_callback(callback).await;
             return RoutingOutcome::NoResponse;
         }
-        let (who, _suspended) = (party(&asked.caller), asked.call.suspend());
-        let mut put = std::pin::pin!(self.route_callback(asked));
-        if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
+        let (origin, _suspended) = (call_origin(&callback.caller), callback.call.suspend());
+        let mut pending_answer = std::pin::pin!(self.route_callback(callback));
+        if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, pending_answer.as_mut()).await {
             return outcome;
         }
         self.call_queue
-            .set_suspended(who, self.is_waiting_for_client(who));
-        put.await
+            .set_suspended(origin, self.is_waiting_for_client(origin));
+        pending_answer.await
     }
 
-    async fn settle_callback(self: &Arc<Self>, asked: &ReceivedCallback, outcome: RoutingOutcome) {
+    async fn settle_callback(
+        self: &Arc<Self>,
+        callback: &ReceivedCallback,
+        outcome: RoutingOutcome,
+    ) {
         let answer = match outcome {
-            RoutingOutcome::Response(response) => callback::response_params(&asked.id, &response),
+            RoutingOutcome::Response(response) => {
+                callback::response_params(&callback.id, &response)
+            }
             RoutingOutcome::Declined(why) => {
-                callback::decline_params(&asked.id, &asked.form.decline_response(), why)
+                callback::decline_params(&callback.id, &callback.form.decline_response(), why)
             }
             // A notification needs no response.
             RoutingOutcome::NoResponse | RoutingOutcome::TimedOut
-                if asked.form.kind() == CallbackKind::Notification =>
+                if callback.form.kind() == CallbackKind::Notification =>
             {
-                self.mgp_callbacks.settle(asked, CallbackOutcome::Displayed);
+                self.mgp_callbacks
+                    .settle(callback, CallbackOutcome::Displayed);
                 return;
             }
             // If the server set the timeout itself, it knows; otherwise it is notified.
-            RoutingOutcome::TimedOut if !asked.timeout.is_from_server => {
-                callback::decline_params(&asked.id, &asked.form.decline_response(), "timed_out")
+            RoutingOutcome::TimedOut if !callback.timeout.is_from_server => {
+                callback::decline_params(
+                    &callback.id,
+                    &callback.form.decline_response(),
+                    "timed_out",
+                )
             }
             RoutingOutcome::NoResponse | RoutingOutcome::TimedOut => {
                 self.mgp_callbacks
-                    .settle(asked, CallbackOutcome::Unanswered);
+                    .settle(callback, CallbackOutcome::Unanswered);
                 return;
             }
         };
-        if let Some(_untold) = self.mgp_callbacks.settle_with_answer(asked, &answer) {
+        if let Some(_untold) = self.mgp_callbacks.settle_with_answer(callback, &answer) {
             self.send_callback_response(answer).await;
         }
     }

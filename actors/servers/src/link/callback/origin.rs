@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_engine::servers::attribution::{CallOrigin, CallbackTarget, resolve_target};
 use mgp_protocol::dialect::ProtocolFamily;
 
-use crate::link::call_queue::party;
+use crate::link::call_queue::call_origin;
 use crate::link::{InFlight, Link};
 use mgp_callers::in_flight_call::InFlightCall;
 use mgp_callers::request::Caller;
@@ -34,7 +34,7 @@ impl Link {
         &self,
         via: Option<u64>,
         may: impl Fn(ProtocolFamily) -> bool,
-        party: fn(&Caller) -> CallOrigin,
+        call_origin: fn(&Caller) -> CallOrigin,
     ) -> Origin {
         let of = |call: &InFlight| {
             let caller = call.caller.clone().filter(|_| may(call.family));
@@ -42,28 +42,32 @@ impl Link {
         };
         if let Some(id) = via {
             return match self.pending.inspect(id, of).flatten() {
-                Some((caller, exchange)) => Origin::Call(caller, exchange),
+                Some((caller, in_flight)) => Origin::Call(caller, in_flight),
                 None => Origin::NoCall,
             };
         }
         let mut calls = Vec::new();
         self.pending.for_each(|id, call| {
-            if let Some((caller, exchange)) = of(call) {
-                calls.push((id, caller, exchange));
+            if let Some((caller, in_flight)) = of(call) {
+                calls.push((id, caller, in_flight));
             }
         });
-        attribute(calls, party)
+        attribute(calls, call_origin)
     }
 
     /// True if all calls of a client are suspended until the client answers.
-    pub(in crate::link) fn is_waiting_for_client(&self, who: CallOrigin) -> bool {
-        let mut rests = true;
+    pub(in crate::link) fn is_waiting_for_client(&self, origin: CallOrigin) -> bool {
+        let mut all_suspended = true;
         self.pending.for_each(|_, call| {
-            if call.caller.as_ref().is_some_and(|c| party(c) == who) {
-                rests &= call.call.has_open_callback();
+            if call
+                .caller
+                .as_ref()
+                .is_some_and(|c| call_origin(c) == origin)
+            {
+                all_suspended &= call.call.has_open_callback();
             }
         });
-        rests
+        all_suspended
     }
 }
 
@@ -75,27 +79,28 @@ fn client_party(caller: &Caller) -> CallOrigin {
 }
 
 /// A suspended call is most likely not the cause of a new message.
-fn attribute(mut calls: Calls, party: fn(&Caller) -> CallOrigin) -> Origin {
-    let clients = |calls: &Calls| resolve_target(calls.iter().map(|(_, caller, _)| party(caller)));
+fn attribute(mut calls: Calls, call_origin: fn(&Caller) -> CallOrigin) -> Origin {
+    let clients =
+        |calls: &Calls| resolve_target(calls.iter().map(|(_, caller, _)| call_origin(caller)));
     let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);
     let all = clients(&calls);
     let (waiting, active): (Calls, Calls) = calls
         .drain(..)
-        .partition(|(_, _, exchange)| exchange.has_open_callback());
+        .partition(|(_, _, in_flight)| in_flight.has_open_callback());
     match (all, clients(&active)) {
         (CallbackTarget::None, _) => Origin::NoCall,
         (CallbackTarget::One(_), _) => {
             let latest = latest(active).or_else(|| latest(waiting));
-            latest.map_or(Origin::NoCall, |(_, caller, exchange)| {
-                Origin::Call(caller, exchange)
+            latest.map_or(Origin::NoCall, |(_, caller, in_flight)| {
+                Origin::Call(caller, in_flight)
             })
         }
-        (CallbackTarget::Ambiguous, CallbackTarget::One(asked)) => {
+        (CallbackTarget::Ambiguous, CallbackTarget::One(active_client)) => {
             let others = waiting.into_iter();
-            let others = others.filter(|(_, caller, _)| party(caller) != asked);
-            let others = others.map(|(_, _, exchange)| exchange).collect();
+            let others = others.filter(|(_, caller, _)| call_origin(caller) != active_client);
+            let others = others.map(|(_, _, in_flight)| in_flight).collect();
             match latest(active) {
-                Some((_, caller, exchange)) => Origin::Likely(caller, exchange, others),
+                Some((_, caller, in_flight)) => Origin::Likely(caller, in_flight, others),
                 None => Origin::Several,
             }
         }

@@ -23,8 +23,8 @@ impl Link {
         params: Option<&str>,
     ) {
         let Some(withdrawn) = self.mcpl_requests.register(&id) else {
-            let words = format!("{MAX_CALLBACKS} requests are open already, or one with this id");
-            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &words));
+            let message = format!("{MAX_CALLBACKS} requests are open already, or one with this id");
+            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &message));
         };
         let (reply, answer) = Reply::new();
         self.emit(LinkEvent::McplReceived(McplMessage {
@@ -40,8 +40,8 @@ impl Link {
                     Ok(Ok(result)) => Some(Ok(result.into())),
                     Ok(Err(error)) => Some(Err(error.to_json().into())),
                     Err(_) => {
-                        let words = "the kernel lost the answer to it";
-                        Some(callback::rejection(INTERNAL_ERROR, words))
+                        let message = "the kernel lost the answer to it";
+                        Some(callback::rejection(INTERNAL_ERROR, message))
                     }
                 },
                 () = tokio::time::sleep(ANSWER_TIMEOUT_MAX) => {

@@ -69,11 +69,8 @@ impl Link {
     }
 
     pub(in crate::link) fn handle_task_status(&self, params: Option<&str>) {
-        let (era, params) = (ProtocolFamily::Legacy, params.unwrap_or("{}").to_owned());
-        self.emit(LinkEvent::TaskChanged {
-            family: era,
-            params,
-        });
+        let (family, params) = (ProtocolFamily::Legacy, params.unwrap_or("{}").to_owned());
+        self.emit(LinkEvent::TaskChanged { family, params });
     }
 
     pub(in crate::link) fn handle_audit_report(&self, params: Option<&str>) {
@@ -104,9 +101,9 @@ impl Link {
         };
         let level = message.level.parse().unwrap_or(LogLevel::Info);
         match self.origin(via) {
-            Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
+            Origin::Call(caller, in_flight) | Origin::Likely(caller, in_flight, _) => {
                 if caller
-                    .log_level(&exchange)
+                    .log_level(&in_flight)
                     .is_some_and(|floor| level.is_at_least(floor))
                 {
                     let frame = mgp_callers::directory::render_log_frame(
@@ -114,7 +111,7 @@ impl Link {
                         &caller.view,
                         params,
                     );
-                    exchange.send(frame, Delivery::Lossy);
+                    in_flight.send(frame, Delivery::Lossy);
                 }
             }
             Origin::NoCall | Origin::Several => self.emit(LinkEvent::Logged(params.to_owned())),
@@ -153,15 +150,12 @@ impl Link {
             && !(matches!(self.wire, Wire::Child(_))
                 && self.listen_state.is_superseded(&self.ids, params))
         {
-            let (era, params) = (
+            let (family, params) = (
                 ProtocolFamily::Stateless,
                 request_meta::strip_meta(params).into_owned(),
             );
             if self.can_forward_task_event(&params) {
-                self.emit(LinkEvent::TaskChanged {
-                    family: era,
-                    params,
-                })
+                self.emit(LinkEvent::TaskChanged { family, params })
             } else {
                 self.count_dropped()
             }
@@ -181,8 +175,8 @@ impl Link {
     /// clients must not see.
     fn forward_notification(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
-            Origin::Call(caller, exchange) if caller.is_ready() => {
-                exchange.send(
+            Origin::Call(caller, in_flight) if caller.is_ready() => {
+                in_flight.send(
                     jsonrpc::notification(method, params).into(),
                     Delivery::Lossy,
                 );

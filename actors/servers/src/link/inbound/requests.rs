@@ -33,20 +33,20 @@ impl Link {
         if self.is_request_forbidden(via) {
             // Over HTTP the server cannot be answered: anything POSTed to it counts as a request.
             if matches!(self.wire(), Wire::Child(_)) {
-                let words = "a server of 2026-07-28 asks with `input_required`";
-                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, words));
+                let message = "a server of 2026-07-28 asks with `input_required`";
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, message));
             }
             return;
         }
         match find_method(method).filter(|(needs, _)| self.has_negotiated(*needs)) {
             Some((_, MethodHandler::Request(take))) => take(self, id, params),
-            Some((_, MethodHandler::ClientCallback(asked))) => {
-                self.handle_callback(id, asked, params, via);
+            Some((_, MethodHandler::ClientCallback(callback))) => {
+                self.handle_callback(id, callback, params, via);
             }
             // The kernel does not have the methods of extensions that were not negotiated.
             Some((_, MethodHandler::Notification(_))) | None => {
-                let words = format!("Method not found: {method}");
-                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
+                let message = format!("Method not found: {method}");
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &message));
             }
         }
     }
@@ -59,26 +59,26 @@ impl Link {
     fn handle_callback(
         self: &Arc<Self>,
         id: RequestId,
-        asked: Callback,
+        callback: Callback,
         params: Option<&str>,
         via: Option<u64>,
     ) {
         if self.peer_for(ProtocolFamily::Legacy).is_none() {
-            let words = "only ping may be asked before `notifications/initialized`";
-            return self.reply(&id, &callback::rejection(INVALID_REQUEST, words));
+            let message = "only ping may be asked before `notifications/initialized`";
+            return self.reply(&id, &callback::rejection(INVALID_REQUEST, message));
         }
-        let method = asked.method();
+        let method = callback.method();
         if self.is_forbidden(method) {
-            let words = format!("{method} is switched off for this server");
-            return self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
+            let message = format!("{method} is switched off for this server");
+            return self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &message));
         }
-        let source = match self.callback_source(asked, params, via) {
+        let source = match self.callback_source(callback, params, via) {
             Ok(source) => source,
             Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let (link, params) = (self.clone(), params.map(str::to_owned));
         self.spawn_answer(id, async move {
-            link.ask_originating_client(asked, params.as_deref(), &source)
+            link.ask_originating_client(callback, params.as_deref(), &source)
                 .await
         });
     }
@@ -95,8 +95,8 @@ impl Link {
         };
         let link = self.clone();
         self.spawn_answer(id, async move {
-            let asked = |reply| LinkEvent::PermissionRequested(ask, reply);
-            match link.ask_supervisor(asked).await {
+            let event = |reply| LinkEvent::PermissionRequested(ask, reply);
+            match link.ask_supervisor(event).await {
                 Some(decision) => Ok(serialize_answer(&decision)),
                 None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
             }
@@ -109,14 +109,14 @@ impl Link {
         id: RequestId,
         params: Option<&str>,
     ) {
-        let asked = match mcp::parse_params::<Replay>(params) {
-            Ok(asked) => asked,
+        let replay = match mcp::parse_params::<Replay>(params) {
+            Ok(replay) => replay,
             Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let link = self.clone();
         self.spawn_answer(id, async move {
-            let asked = |reply| LinkEvent::ReplayRequested(asked, reply);
-            match link.ask_supervisor(asked).await {
+            let event = |reply| LinkEvent::ReplayRequested(replay, reply);
+            match link.ask_supervisor(event).await {
                 Some(Ok(replayed)) => Ok(serialize_answer(&replayed)),
                 Some(Err(refusal)) => callback::rejection(INTERNAL_ERROR, &refusal.to_string()),
                 None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
@@ -131,8 +131,9 @@ impl Link {
         answer: impl Future<Output = CallbackResult> + Send + 'static,
     ) {
         let Some(withdrawn) = self.open_callbacks.register(&id) else {
-            let words = format!("{MAX_CALLBACKS} questions are open already, or one with this id");
-            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &words));
+            let message =
+                format!("{MAX_CALLBACKS} callbacks are open already, or one with this id");
+            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &message));
         };
         let link = self.clone();
         task::spawn_detached("link.request", async move {
@@ -160,7 +161,7 @@ impl Link {
     /// server that is only stateless.
     fn is_request_forbidden(&self, via: Option<u64>) -> bool {
         match via.and_then(|id| self.pending.inspect(id, |call| call.family)) {
-            Some(era) => era == ProtocolFamily::Stateless,
+            Some(family) => family == ProtocolFamily::Stateless,
             None => {
                 self.peer_for(ProtocolFamily::Stateless).is_some()
                     && self.peer_for(ProtocolFamily::Legacy).is_none()
@@ -210,23 +211,23 @@ mod tests {
     /// sent when the suspended call's time is over.
     #[tokio::test(start_paused = true)]
     async fn suspended_call_yields_to_other_callback() {
-        let mut it = ScriptedServer::legacy("{}");
-        it.serialize_calls().await;
-        let (first, suspended) = it.call(1);
-        it.next_message().await;
-        it.request_form("one");
+        let mut server = ScriptedServer::legacy("{}");
+        server.serialize_calls().await;
+        let (first, suspended) = server.call(1);
+        server.next_message().await;
+        server.request_form("one");
         let attempts = first.rounds().unwrap();
         attempts.wait_for_callbacks().await;
         attempts.suspend(true);
         // Another call of the same client starts and ends.
-        let (_, quick) = it.call(1);
-        let request = it.next_message().await;
-        it.answer(&request, "result", &json!({}));
+        let (_, quick) = server.call(1);
+        let request = server.next_message().await;
+        server.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
-        let (second, calling) = it.call(2);
-        let soon = tokio::time::timeout(Duration::from_secs(1), it.next_message());
+        let (second, calling) = server.call(2);
+        let soon = tokio::time::timeout(Duration::from_secs(1), server.next_message());
         let request = soon.await.expect("its client rests, so others may go in");
-        it.request_form("two");
+        server.request_form("two");
         let seconds = second.rounds().unwrap();
         let soon = tokio::time::timeout(
             callback::SUSPENSION_HOLD - Duration::from_secs(1),
@@ -242,12 +243,12 @@ mod tests {
         assert!(!attempts.input_requests().contains("two"));
         suspended.await.unwrap().unwrap_err();
         seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-        let mut message = it.next_message().await;
+        let mut message = server.next_message().await;
         while message["id"] != "two" {
-            message = it.next_message().await;
+            message = server.next_message().await;
         }
         assert_eq!(message["result"]["action"], "decline");
-        it.answer(&request, "result", &json!({}));
+        server.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
     }
 
@@ -255,36 +256,46 @@ mod tests {
     /// server's version, or the server gets an error if that is impossible.
     #[tokio::test(start_paused = true)]
     async fn callbacks_and_answers_are_converted_between_families() {
-        let mut it = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
-        let (exchange, _calling) = it.call(1);
-        it.next_message().await;
-        let attempts = exchange.rounds().unwrap();
+        let mut server = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
+        let (in_flight, _calling) = server.call(1);
+        server.next_message().await;
+        let attempts = in_flight.rounds().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
             "elicitationId": "e1", "_meta": {"progressToken": 7}});
-        it.send(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
+        server.send(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
         attempts.wait_for_callbacks().await;
-        let asked = attempts.input_requests();
-        assert!(asked.contains("https://a.example/"), "{asked}");
-        assert!(!asked.contains("elicitationId"), "{asked}");
-        assert!(!asked.contains("progressToken"), "{asked}");
+        let input_requests = attempts.input_requests();
+        assert!(
+            input_requests.contains("https://a.example/"),
+            "{input_requests}"
+        );
+        assert!(
+            !input_requests.contains("elicitationId"),
+            "{input_requests}"
+        );
+        assert!(
+            !input_requests.contains("progressToken"),
+            "{input_requests}"
+        );
         attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
-        assert_eq!(it.next_message().await["result"]["action"], "accept");
+        assert_eq!(server.next_message().await["result"]["action"], "accept");
         let text = json!({"type": "text", "text": "4"});
         let one = json!([text]);
         let two = json!([text, text]);
         for (number, blocks) in [(2, &one), (3, &two)] {
             let params = json!({"messages": [], "maxTokens": 1});
             let method = "sampling/createMessage";
-            it.send(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+            server
+                .send(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
             attempts.wait_for_callbacks().await;
-            let said = json!({"role": "assistant", "model": "m", "content": blocks});
+            let answer = json!({"role": "assistant", "model": "m", "content": blocks});
             let key = format!("sampling-{number}");
-            attempts.answer(&json!({ key: said }).to_string());
-            let heard = it.next_message().await;
+            attempts.answer(&json!({ key: answer }).to_string());
+            let response = server.next_message().await;
             if blocks == &one {
-                assert_eq!(heard["result"]["content"], text)
+                assert_eq!(response["result"]["content"], text)
             } else {
-                assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}")
+                assert_eq!(response["error"]["code"], INTERNAL_ERROR, "{response}")
             }
         }
     }
@@ -292,10 +303,10 @@ mod tests {
     /// MCP 2026-07-28, stdio: a server sends no requests; one that does gets an error at once.
     #[tokio::test]
     async fn stateless_server_may_not_send_requests() {
-        let mut it = ScriptedServer::stateless("{}");
+        let mut server = ScriptedServer::stateless("{}");
         for method in ["roots/list", "ping", "elicitation/create"] {
-            it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
-            let answer = it.next_message().await;
+            server.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
+            let answer = server.next_message().await;
             assert_eq!(answer["id"], "q");
             assert_eq!(answer["error"]["code"], -32601, "{method}");
         }

@@ -120,23 +120,23 @@ impl Link {
     }
 
     fn deliver_progress(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
-        let said: Progress<'_> = mcp::parse_params(params).ok()?;
-        let id = self.find_named_call(said.request_id, via)?;
+        let progress: Progress<'_> = mcp::parse_params(params).ok()?;
+        let id = self.find_named_call(progress.request_id, via)?;
         self.record_activity(id);
         let reader = self.pending.inspect(id, CallReader::from_call).flatten()?;
         if reader.has_negotiated(Features::PROGRESS) {
             let own = reader.call.request_id()?;
             let mut splice = Splice::new(params?);
-            splice.replace(said.request_id.get(), own.as_json().to_owned());
+            splice.replace(progress.request_id.get(), own.as_json().to_owned());
             reader.send(Progress::METHOD, &splice.finish());
             return Some(());
         }
         let first = reader.token.clone()?;
         let token = reader.call.progress_token(first)?;
-        let (done, share) = said.fraction()?;
+        let (done, share) = progress.fraction()?;
         if !reader.has_chunks() && reader.call.progress().advance(done) {
             let params =
-                stream::mcp_progress_params(&token, share, stream::message_json(said.message));
+                stream::mcp_progress_params(&token, share, stream::message_json(progress.message));
             reader.send("notifications/progress", &params);
         }
         Some(())
@@ -164,8 +164,8 @@ impl Link {
                 };
                 if reader.call.stream().is_some() && !reader.has_negotiated(Features::STREAMING) {
                     let done = PlainProgress::parse(params).completed();
-                    let passes = |done| reader.call.progress().advance(done);
-                    if reader.has_chunks() || !done.is_some_and(passes) {
+                    let advances = |done| reader.call.progress().advance(done);
+                    if reader.has_chunks() || !done.is_some_and(advances) {
                         return;
                     }
                 }
@@ -175,9 +175,10 @@ impl Link {
             }
             None if reader.mgp_progress => {
                 if let Some(own) = reader.call.request_id() {
-                    let said = PlainProgress::parse(params);
-                    let message = stream::message_json(said.message);
-                    let params = stream::progress_params(own.as_json(), said.fraction(), message);
+                    let progress = PlainProgress::parse(params);
+                    let message = stream::message_json(progress.message);
+                    let params =
+                        stream::progress_params(own.as_json(), progress.fraction(), message);
                     reader.send(Progress::METHOD, &params);
                 }
             }
@@ -208,10 +209,10 @@ impl Link {
         let stop = call.in_flight.stop();
         let knows = self.mgp_for(call.family).features();
         if knows.contains(Features::STREAMING) {
-            let shown = self.ids.encode(id).to_string();
-            let params = stream::cancel_params(&shown, stop.reason());
-            let asked = self.clone().request_stream_cancel(call.family, params);
-            if let Ok(Ok(answer)) = tokio::time::timeout(STOP_DEADLINE, asked).await
+            let request_id = self.ids.encode(id).to_string();
+            let params = stream::cancel_params(&request_id, stop.reason());
+            let request = self.clone().request_stream_cancel(call.family, params);
+            if let Ok(Ok(answer)) = tokio::time::timeout(STOP_DEADLINE, request).await
                 && let Some(partial) = parse_partial_result(&String::from_utf8_lossy(&answer))
             {
                 if let Some(partial) = partial {
@@ -229,10 +230,10 @@ impl Link {
     /// Boxed, because it is a call within a call and the type would be recursive.
     fn request_stream_cancel(
         self: Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         params: String,
     ) -> RequestFuture {
-        Box::pin(async move { self.request_in(era, Cancel::METHOD, Some(&params)).await })
+        Box::pin(async move { self.request_in(family, Cancel::METHOD, Some(&params)).await })
     }
 }
 

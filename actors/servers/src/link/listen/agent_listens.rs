@@ -67,9 +67,9 @@ impl AgentListens {
 
     /// Resolves when the owner has answered all changes so far.
     pub(super) async fn wait_until_answered(&self) {
-        let wish = self.wanted.borrow().revision;
+        let revision = self.wanted.borrow().revision;
         let mut answered = self.answered.subscribe();
-        let _ = answered.wait_for(|answered| *answered >= wish).await;
+        let _ = answered.wait_for(|answered| *answered >= revision).await;
     }
 }
 
@@ -141,11 +141,8 @@ async fn reconcile(
             ..Filter::default()
         };
         match open_acknowledged(link, &filter).await {
-            Ok((standing, _agreed)) => {
-                let listen = AgentListen {
-                    tasks,
-                    listen: standing,
-                };
+            Ok((listen, _agreed)) => {
+                let listen = AgentListen { tasks, listen };
                 if let Some(before) = open.insert(agent, listen) {
                     before.listen.retire();
                 }

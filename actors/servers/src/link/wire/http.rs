@@ -106,8 +106,8 @@ impl HttpWire {
         let _ = self.forwarded_headers.set(names.collect());
     }
 
-    fn add_forwarded(&self, mut headers: HeaderMap, beside: CallContext<'_>) -> HeaderMap {
-        beside.add_headers(
+    fn add_forwarded(&self, mut headers: HeaderMap, context: CallContext<'_>) -> HeaderMap {
+        context.add_headers(
             &mut headers,
             self.forwarded_headers.get().map_or(&[], Deref::deref),
         );
@@ -139,9 +139,9 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
-        let headers = self.add_forwarded(self.headers(), beside);
+        let headers = self.add_forwarded(self.headers(), context);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
@@ -161,11 +161,11 @@ impl HttpWire {
         id: u64,
         frame: Bytes,
         mirror: MetadataHeaders<'_>,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
         let headers = metadata_headers::build_headers(&self.stateless_headers, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
-        let headers = self.add_forwarded(headers, beside);
+        let headers = self.add_forwarded(headers, context);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))
@@ -202,8 +202,8 @@ impl HttpWire {
         }
         let refused_at = monotonic_now();
         let hint = self.client.sign_in_hint(status);
-        let said = ErrorBody::read(link, response).await;
-        let body = if said.is_answer_to(link, id) {
+        let error = ErrorBody::read(link, response).await;
+        let body = if error.is_answer_to(link, id) {
             RefusalBody::Response
         } else {
             RefusalBody::Other
@@ -218,7 +218,7 @@ impl HttpWire {
                 return Err(link.unsent_refusal("its session has ended"));
             }
         }
-        Err(said.into_refusal(link, status, hint))
+        Err(error.into_refusal(link, status, hint))
     }
 
     /// The refusal for an error status. If the server requires a login, the connection ends until a person has
@@ -229,8 +229,8 @@ impl HttpWire {
             return refusal;
         }
         let hint = self.client.sign_in_hint(status);
-        let said = ErrorBody::read(link, response).await;
-        said.into_refusal(link, status, hint)
+        let body = ErrorBody::read(link, response).await;
+        body.into_refusal(link, status, hint)
     }
 
     fn login_refusal(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
@@ -252,11 +252,11 @@ impl HttpWire {
         let (wire, link) = (self.clone(), link.clone());
         task::spawn_detached("link.send", async move {
             let _charge = charge;
-            let told = tokio::select! {
-                told = wire.post(frame) => told,
+            let sent = tokio::select! {
+                sent = wire.post(frame) => sent,
                 () = wait_after_close(&wire.closed) => return,
             };
-            match told {
+            match sent {
                 Ok(response) if response.status.is_success() => response.body.discard_rest(),
                 Ok(response) => link.log.push_note(&format!(
                     "a notification was answered HTTP {}",
@@ -318,7 +318,9 @@ async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Re
     };
     link.receive(&body, Some(id));
     if link.is_pending(id) {
-        return Err(link.invalid_answer_refusal("its HTTP answer holds no answer to the request"));
+        return Err(
+            link.invalid_answer_refusal("its HTTP response contains no answer to the request")
+        );
     }
     Ok(())
 }
@@ -375,8 +377,8 @@ impl ErrorBody {
 
     /// True if it is an error with the id of this request.
     fn is_answer_to(&self, link: &Link, id: Option<u64>) -> bool {
-        let said = self.id.as_ref().and_then(|said| link.find_call(said));
-        self.error.is_some() && said.is_some() && said == id
+        let answered = self.id.as_ref().and_then(|id| link.find_call(id));
+        self.error.is_some() && answered.is_some() && answered == id
     }
 
     fn into_refusal(self, link: &Link, status: StatusCode, hint: Option<String>) -> Refusal {
@@ -384,12 +386,12 @@ impl ErrorBody {
             return Refusal::Peer(error);
         }
         let text = self.text.map(|text| format!(": {text}"));
-        let said = format!("HTTP {status}{}", text.unwrap_or_default());
+        let answer = format!("HTTP {status}{}", text.unwrap_or_default());
         let server = &link.server;
         // Requests with these two statuses are not executed (RFC 9110, section 15.5.14; RFC 6585, section 4).
         match status {
             StatusCode::PAYLOAD_TOO_LARGE => Refusal::BadParams(format!(
-                "server {server} takes no request as large as this one, and did not execute it ({said})"
+                "server {server} takes no request as large as this one, and did not execute it ({answer})"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
                 let after = self
@@ -397,12 +399,12 @@ impl ErrorBody {
                     .map(|after| format!("; Retry-After: {after}"));
                 Refusal::Overloaded {
                     what: format!(
-                        "the number of requests that server {server} takes ({said}{}; not executed)",
+                        "the number of requests that server {server} takes ({answer}{}; not executed)",
                         after.unwrap_or_default()
                     ),
                 }
             }
-            status => status_refusal(link, status, &said, hint),
+            status => status_refusal(link, status, &answer, hint),
         }
     }
 }
@@ -425,11 +427,11 @@ pub(in crate::link) fn bare_status_refusal(
     status_refusal(link, status, &format!("HTTP {status}"), hint)
 }
 
-fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
+fn status_refusal(link: &Link, status: StatusCode, answer: &str, hint: Option<String>) -> Refusal {
     let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
     let hint = hint.or_else(headers).unwrap_or_default();
-    let words = format!("it answered {said}{hint}");
+    let message = format!("it answered {answer}{hint}");
     let gone = [
         StatusCode::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE,
@@ -437,9 +439,9 @@ fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<Stri
     ];
     // Also for 401 and 403: no status proves that the call was not executed.
     if gone.contains(&status) {
-        link.lost_refusal(&words)
+        link.lost_refusal(&message)
     } else {
-        link.invalid_answer_refusal(&words)
+        link.invalid_answer_refusal(&message)
     }
 }
 

@@ -115,10 +115,10 @@ impl LiteWire {
         client: ServerClient,
         url: &str,
         headers: HeaderMap,
-        passes: &[String],
+        forwarded_names: &[String],
     ) -> Result<Arc<Self>, String> {
         let binding = Binding::Http(LiteHttp::new(client, url)?);
-        Ok(Self::new(binding, headers, passes))
+        Ok(Self::new(binding, headers, forwarded_names))
     }
 
     /// Creates a connection over gRPC to this address.
@@ -129,17 +129,20 @@ impl LiteWire {
         client: &Client,
         url: &str,
         headers: HeaderMap,
-        passes: &[String],
+        forwarded_names: &[String],
     ) -> Result<Arc<Self>, String> {
         let binding = Binding::Grpc(Box::new(LiteGrpc::new(client, url)?));
-        Ok(Self::new(binding, headers, passes))
+        Ok(Self::new(binding, headers, forwarded_names))
     }
 
-    fn new(binding: Binding, headers: HeaderMap, passes: &[String]) -> Arc<Self> {
+    fn new(binding: Binding, headers: HeaderMap, forwarded_names: &[String]) -> Arc<Self> {
         Arc::new(Self {
             binding,
             headers,
-            forwarded_headers: passes.iter().filter_map(|name| name.parse().ok()).collect(),
+            forwarded_headers: forwarded_names
+                .iter()
+                .filter_map(|name| name.parse().ok())
+                .collect(),
             elicitations: Mutex::default(),
             waiting_promises: AtomicUsize::new(0),
             last_list: Mutex::default(),
@@ -170,7 +173,7 @@ impl LiteWire {
         link: &Arc<Link>,
         id: u64,
         frame: &Bytes,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
         let Ok(Message::Request { method, params, .. }) = jsonrpc::parse(frame) else {
             return Err(Refusal::Internal("a request that is none".into()));
@@ -179,7 +182,7 @@ impl LiteWire {
         let result: Bytes = match &*method {
             "tools/list" => self.list(link).await?.as_bytes().to_vec().into(),
             "ping" => self.check_list(link).await?,
-            "tools/call" => Box::pin(self.call_tool(link, id, params, beside))
+            "tools/call" => Box::pin(self.call_tool(link, id, params, context))
                 .await?
                 .into(),
             other => return Err(unknown_method_refusal(other)),
@@ -190,13 +193,13 @@ impl LiteWire {
 
     /// The tools, as the result of `tools/list`.
     async fn list(&self, link: &Arc<Link>) -> Result<Arc<str>, Refusal> {
-        let said = match &self.binding {
+        let body = match &self.binding {
             Binding::Http(http) => http.list(link, &self.headers).await?,
             Binding::Grpc(grpc) => grpc.list(link, &self.headers).await?.into(),
         };
-        let said = std::str::from_utf8(&said)
+        let body = std::str::from_utf8(&body)
             .map_err(|_| link.invalid_answer_refusal("its list is not UTF-8"))?;
-        let list: Arc<str> = listing::to_mcp_list(said)
+        let list: Arc<str> = listing::to_mcp_list(body)
             .map_err(|why| link.invalid_answer_refusal(&why))?
             .into();
         *self
@@ -230,7 +233,7 @@ impl LiteWire {
         link: &Arc<Link>,
         id: u64,
         params: &str,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<String, Refusal> {
         let name = member(params, "name").and_then(unquote);
         let name = name.ok_or_else(|| Refusal::BadParams("`name` is no text".into()))?;
@@ -239,7 +242,7 @@ impl LiteWire {
             return Err(Refusal::UnknownTool(name.into()));
         }
         let mut headers = self.headers.clone();
-        beside.add_headers(&mut headers, &self.forwarded_headers);
+        context.add_headers(&mut headers, &self.forwarded_headers);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
         for _ in 0..MAX_ROUNDS {
@@ -250,13 +253,13 @@ impl LiteWire {
                 continuation: continuation.as_deref(),
             };
             let answered = self.run_call(link, id, request).await;
-            let (result, said) = answered?;
-            let need = match said {
+            let (result, meaning) = answered?;
+            let need = match meaning {
                 LiteResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
                 LiteResult::NeedsInput(need) => need,
                 // Promises were redeemed before.
                 LiteResult::Promise(_) => {
-                    return Err(link.invalid_answer_refusal("it promises without end"));
+                    return Err(link.invalid_answer_refusal("it keeps returning promises"));
                 }
             };
             let answer = self.ask(link, id, &need).await;
@@ -268,7 +271,7 @@ impl LiteWire {
             arguments = elicitation::merge_arguments(&arguments, given, schema);
             continuation = need.continuation;
             continue_call(link, id);
-            recheck_arguments(&beside, &arguments).await?;
+            recheck_arguments(&context, &arguments).await?;
         }
         Err(link
             .invalid_answer_refusal(&format!("it asked for more {MAX_ROUNDS} times in one call")))
@@ -283,20 +286,21 @@ impl LiteWire {
     ) -> Result<(String, LiteResult), Refusal> {
         let mut partials = PartialReporter::for_call(link, id);
         let result = self.binding.call(link, request, &mut partials).await?;
-        let said = LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))?;
-        let LiteResult::Promise(token) = said else {
-            return Ok((result, said));
+        let meaning =
+            LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))?;
+        let LiteResult::Promise(token) = meaning else {
+            return Ok((result, meaning));
         };
-        let exchange = link.pending.inspect(id, |call| call.call.clone());
-        if let Some(rounds) = exchange.as_deref().and_then(InFlightCall::rounds) {
+        let in_flight = link.pending.inspect(id, |call| call.call.clone());
+        if let Some(rounds) = in_flight.as_deref().and_then(InFlightCall::rounds) {
             CallRounds::promote_now(rounds);
         }
-        let mut held = PendingPromise::new(self, link, request.headers, token);
+        let mut promise = PendingPromise::new(self, link, request.headers, token);
         // A server that gave a promise has accepted the call.
         continue_call(link, id);
-        let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
+        let outcome = self.redeem_promise(link, &mut promise, &mut partials).await;
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
-            held.mark_settled();
+            promise.mark_settled();
         }
         outcome
     }
@@ -305,17 +309,17 @@ impl LiteWire {
     async fn redeem_promise(
         &self,
         link: &Arc<Link>,
-        held: &mut PendingPromise,
+        promise: &mut PendingPromise,
         partials: &mut PartialReporter<'_>,
     ) -> Result<(String, LiteResult), Refusal> {
         let mut back_off = RedeemBackoff::default();
         loop {
             tokio::time::sleep(back_off.next_delay()).await;
-            let arguments = held.redeem_arguments();
+            let arguments = promise.redeem_arguments();
             let request = LiteCall {
                 name: REDEEM,
                 arguments: &arguments,
-                headers: held.headers(),
+                headers: promise.headers(),
                 continuation: None,
             };
             let result = match self.binding.call(link, request, partials).await {
@@ -330,9 +334,9 @@ impl LiteWire {
             back_off.reset();
             partials.record_heartbeat();
             match LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))? {
-                LiteResult::Promise(token) => held.set_token(token),
-                said @ (LiteResult::Final { .. } | LiteResult::NeedsInput(_)) => {
-                    return Ok((result, said));
+                LiteResult::Promise(token) => promise.set_token(token),
+                meaning @ (LiteResult::Final { .. } | LiteResult::NeedsInput(_)) => {
+                    return Ok((result, meaning));
                 }
             }
         }
@@ -363,8 +367,8 @@ impl Binding {
 }
 
 /// Checks a call that is repeated with more arguments like a new one.
-async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
-    let Some(check) = beside.final_check else {
+async fn recheck_arguments(context: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
+    let Some(check) = context.final_check else {
         return Ok(());
     };
     let arguments = RawValue::from_string(arguments.to_owned())
@@ -378,13 +382,13 @@ fn promise_refusal(refusal: Refusal) -> Refusal {
     let Refusal::Peer(error) = &refusal else {
         return refusal;
     };
-    let Some(said) = member(error.get(), "message") else {
+    let Some(message) = member(error.get(), "message") else {
         return refusal;
     };
-    let words: String = serde_json::from_str(said).unwrap_or_default();
+    let text: String = serde_json::from_str(message).unwrap_or_default();
     let mut splice = Splice::new(error.get());
-    let words = format!("the promise that it gave for this call is not kept: {words}");
-    splice.replace(said, quote(&words));
+    let text = format!("the promise that it gave for this call is not kept: {text}");
+    splice.replace(message, quote(&text));
     match RawValue::from_string(splice.finish().into_owned()) {
         Ok(error) => Refusal::Peer(error),
         Err(_) => refusal,

@@ -90,13 +90,13 @@ impl NodeWire {
         of: NodeServer,
         node: &str,
         links: Arc<Snapshot<LinkTable>>,
-        held: Arc<Snapshot<PeerTools>>,
+        peer_tools: Arc<Snapshot<PeerTools>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: of,
             node: node.into(),
             links,
-            peer_tools: held,
+            peer_tools,
             in_flight: Mutex::default(),
             tasks: Mutex::default(),
         })
@@ -125,16 +125,16 @@ impl NodeWire {
     /// The definitions of its tools, as the owner announced them.
     #[must_use]
     pub(crate) fn tools(&self) -> Vec<Arc<str>> {
-        let held = self.peer_server();
-        let tools = held.iter().flat_map(|held| held.tools.values());
+        let shared = self.peer_server();
+        let tools = shared.iter().flat_map(|shared| shared.tools.values());
         tools.map(|tool| Arc::clone(&tool.definition)).collect()
     }
 
     /// Resolves when other links or tools than these are published.
-    pub(crate) async fn wait_for_change(&self, links: &LinkTable, held: &PeerTools) {
+    pub(crate) async fn wait_for_change(&self, links: &LinkTable, peer_tools: &PeerTools) {
         tokio::select! {
             () = links.replaced.cancelled() => {}
-            () = held.replaced.cancelled() => {}
+            () = peer_tools.replaced.cancelled() => {}
         }
     }
 
@@ -146,13 +146,13 @@ impl NodeWire {
     /// Resolves when the node is linked and shares the server, and the server is connected there.
     pub(crate) async fn wait_until_available(&self) {
         loop {
-            let (links, held) = self.current();
-            let record = self.peer_server().map(|held| held.record);
+            let (links, peer_tools) = self.current();
+            let record = self.peer_server().map(|server| server.record);
             let connected = record.is_some_and(|it| it.state == Status::Connected && !it.starting);
             if connected && self.peer_link().is_some() {
                 return;
             }
-            self.wait_for_change(&links, &held).await;
+            self.wait_for_change(&links, &peer_tools).await;
         }
     }
 
@@ -171,14 +171,14 @@ impl NodeWire {
             _ => self.find_link(request.deadline).await,
         };
         // Retried once over the link that replaced a lost one, and once with the signed assertion.
-        let (mut moved, mut shown) = (false, false);
+        let (mut link_replaced, mut assertion_sent) = (false, false);
         loop {
             let Some(over) = &peer else {
                 return Err(self.unavailable_refusal(link));
             };
             match self.attempt(link, id, &request, over).await {
                 Ok(Ok(StreamEnd::Settled)) => return Ok(()),
-                Ok(Ok(StreamEnd::UnknownAgent)) if !shown => shown = true,
+                Ok(Ok(StreamEnd::UnknownAgent)) if !assertion_sent => assertion_sent = true,
                 Ok(Ok(StreamEnd::UnknownAgent)) => {
                     return Err(self.refusal_from_owner(link, &CallRejection::UnknownAssertion));
                 }
@@ -189,8 +189,8 @@ impl NodeWire {
                 Err(BeginCallError::Gone(gone)) if shutdowns::is_shutdown(&gone.0) => {
                     peer = self.await_next_link(over, request.deadline).await;
                 }
-                Err(BeginCallError::Gone(_)) if !moved => {
-                    moved = true;
+                Err(BeginCallError::Gone(_)) if !link_replaced => {
+                    link_replaced = true;
                     let next = self.peer_link();
                     peer = next.filter(|next| !next.link.is_same_link(&over.link));
                 }
@@ -218,20 +218,22 @@ impl NodeWire {
             .agent
             .as_ref()
             .map(|agent| peer.assertion_for(agent));
-        let shown = assertion.as_ref().and_then(|said| said.signed.as_deref());
+        let signed = assertion
+            .as_ref()
+            .and_then(|assertion| assertion.signed.as_deref());
         let header = CallHeader {
             method: request.method.to_owned(),
             server: Some(self.server.server.to_string()),
             tag: CallTag(randomness::random_bytes()),
             request: request.number,
             trace: request.trace.clone(),
-            assertion: assertion.as_ref().map(|said| said.id),
-            signed: shown.cloned(),
+            assertion: assertion.as_ref().map(|assertion| assertion.id),
+            signed: signed.cloned(),
             has_session: request.has_session,
             hops: MAX_HOPS,
             left_ms: 0,
         };
-        let Some(_turn) = acquire_permit(peer, request).await else {
+        let Some(_permit) = acquire_permit(peer, request).await else {
             return Ok(Err(self.overloaded_refusal(request)));
         };
         let (over, params) = (&peer.link, request.params.clone());
@@ -413,9 +415,9 @@ impl NodeWire {
     /// Adds the owner's share of the call's time to the call's record.
     fn record_times(&self, link: &Link, id: u64, input: &CallInput) {
         if let Some(times) = input.times() {
-            let exchange = link.pending.inspect(id, |call| call.call.clone());
-            if let Some(exchange) = exchange {
-                exchange.remote_times().add_reported(&self.node, &times);
+            let in_flight = link.pending.inspect(id, |call| call.call.clone());
+            if let Some(in_flight) = in_flight {
+                in_flight.remote_times().add_reported(&self.node, &times);
             }
         }
     }
@@ -443,9 +445,9 @@ impl NodeWire {
         };
         let named = params.and_then(|params| member(params.get(), "request_id"));
         let named = named.and_then(|id| link.find_call(&RequestId::from_json(id)?));
-        let said = named.and_then(|id| self.lock_in_flight().get(&id).cloned());
-        if let Some(said) = said {
-            let _ = said.try_send(frame.clone());
+        let sender = named.and_then(|id| self.lock_in_flight().get(&id).cloned());
+        if let Some(sender) = sender {
+            let _ = sender.try_send(frame.clone());
         }
     }
 
@@ -461,7 +463,7 @@ impl NodeWire {
             let (links, _) = self.current();
             match self.peer_link() {
                 Some(peer) if peer.link.hello().life != run => {
-                    return format!("{} was started anew", self.node);
+                    return format!("{} was restarted", self.node);
                 }
                 Some(peer) => tokio::select! {
                     _ = peer.link.wait_closed() => {}
@@ -559,6 +561,6 @@ async fn acquire_permit(peer: &PeerLink, request: &NodeRequest<'_>) -> Option<Op
     let Some(agent) = agent.filter(|_| needs_permit(request.method)) else {
         return Some(None);
     };
-    let turn = tokio::time::timeout_at(request.deadline, peer.outgoing.acquire(agent)).await;
-    turn.ok().map(Some)
+    let permit = tokio::time::timeout_at(request.deadline, peer.outgoing.acquire(agent)).await;
+    permit.ok().map(Some)
 }

@@ -92,7 +92,6 @@ mod tests {
 
     /// A confined thread cannot open, connect or start anything; it can compute, start threads and write to its
     /// pipe.
-    /// threads and write to its pipe.
     #[test]
     fn confined_thread_can_only_compute() {
         let (read, mut write) = std::io::pipe().unwrap();

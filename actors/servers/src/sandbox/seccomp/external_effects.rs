@@ -106,18 +106,18 @@ const IPC_CALLS: &[i64] = &[
 /// Forbids the set-id bits. With `any`, other changes of modes, owners, times and attributes are allowed.
 pub(super) fn restrict_modes(rules: &mut Rules, any: bool) -> Result<(), String> {
     for (call, mode) in MODE_CALLS {
-        let given = SET_ID_BITS.map(|bit| rule(&[has_bit(*mode, bit)]));
-        rules.insert(*call, given.into_iter().collect::<Result<_, _>>()?);
+        let conditions = SET_ID_BITS.map(|bit| rule(&[has_bit(*mode, bit)]));
+        rules.insert(*call, conditions.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags, mode) in CREATING_CALLS {
-        let mut given = Vec::new();
+        let mut conditions = Vec::new();
         for making in [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY] {
             for bit in SET_ID_BITS {
                 let makes = equals_masked(*flags, flag_bits(making), flag_bits(making));
-                given.push(rule(&[makes, has_bit(*mode, bit)])?);
+                conditions.push(rule(&[makes, has_bit(*mode, bit)])?);
             }
         }
-        rules.insert(*call, given);
+        rules.insert(*call, conditions);
     }
     if !any {
         rules.extend(rules_for(ATTRIBUTE_CALLS));
@@ -129,11 +129,14 @@ pub(super) fn restrict_modes(rules: &mut Rules, any: bool) -> Result<(), String>
 pub(super) fn restrict_processes(rules: &mut Rules) -> Result<(), String> {
     let set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
-    let words = |e: seccompiler::BackendError| format!("seccomp: {e}");
-    let both = SeccompRule::new(vec![set.map_err(words)?, other.map_err(words)?]);
-    rules.insert(libc::SYS_prlimit64, vec![both.map_err(words)?]);
-    for (call, who) in PRIORITY_CALLS {
-        rules.insert(*call, vec![rule(&[differs(*who, 0)])?]);
+    let describe_error = |e: seccompiler::BackendError| format!("seccomp: {e}");
+    let both = SeccompRule::new(vec![
+        set.map_err(describe_error)?,
+        other.map_err(describe_error)?,
+    ]);
+    rules.insert(libc::SYS_prlimit64, vec![both.map_err(describe_error)?]);
+    for (call, pid_argument) in PRIORITY_CALLS {
+        rules.insert(*call, vec![rule(&[differs(*pid_argument, 0)])?]);
     }
     for (call, kind) in USER_WIDE_CALLS {
         rules

@@ -91,9 +91,9 @@ impl ServerGeneration {
         let folder = self.connector.sandboxes.code_folder(&spec.id);
         let file = folder.join(&program.file).display().to_string();
         let options = program.isolation_options(&spec.env).iter();
-        let words = options.map(|option| (*option).to_owned()).chain([file]);
+        let options = options.map(|option| (*option).to_owned()).chain([file]);
         let at = program.at.min(spec.args.len());
-        spec.args.splice(at..at, words);
+        spec.args.splice(at..at, options);
         let written = task::run_blocking("confinement.write", move || {
             rewrite_program(&folder, &program)
         });
@@ -104,8 +104,8 @@ impl ServerGeneration {
 
     /// After the first connection: true if the server must be restarted in another sandbox.
     pub(in crate::server) fn has_outgrown_sandbox(&self, link: &Link) -> bool {
-        let said = link.mgp().as_active();
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.mgp().as_active();
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         if risk::effective_trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
             self.handle.lower_trust();
         }
@@ -117,7 +117,7 @@ impl ServerGeneration {
         }
         let outgrown = grants != self.last_sandbox_grants();
         if outgrown {
-            let why = "it is started again, in the sandbox of what it is and what it was permitted";
+            let why = "it is started again, in a sandbox for its trust level and permissions";
             self.log().push_note(why);
         }
         outgrown

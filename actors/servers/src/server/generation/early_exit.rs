@@ -48,9 +48,9 @@ impl EarlyExit {
 
     /// After the server's exit: the families to assume, if it exited because of the probe.
     pub(in crate::server) fn take_assumed(&self) -> Option<SpokenFamilies> {
-        let heard = self.release_path().is_none_or(|path| path.is_drained());
+        let has_read = self.release_path().is_none_or(|path| path.is_drained());
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
-        spoken.filter(|_| heard)
+        spoken.filter(|_| has_read)
     }
 
     fn release_path(&self) -> Option<ProbePath> {

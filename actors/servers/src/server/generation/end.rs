@@ -18,7 +18,7 @@ pub(in crate::server) enum End {
     /// The server may not run in this configuration; a restart does not help.
     Rejected(String),
     /// Not a failure: it must be restarted with another protocol family.
-    Again,
+    Retry,
 }
 
 impl End {
@@ -32,7 +32,7 @@ impl End {
             | Self::Failed(_)
             | Self::SessionEnded(_)
             | Self::Rejected(_)
-            | Self::Again) => end,
+            | Self::Retry) => end,
         }
     }
 
@@ -41,7 +41,7 @@ impl End {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
             Self::Failed(why) | Self::SessionEnded(why) | Self::Rejected(why) => why.clone(),
-            Self::Again => "it is started again".into(),
+            Self::Retry => "it is started again".into(),
         }
     }
 
@@ -53,8 +53,8 @@ impl End {
             Self::SessionEnded(why) => (ServerExit::SessionEnded(why.clone()), why),
             Self::Rejected(why) => (ServerExit::Rejected(why.clone()), why),
             Self::ByItself => (ServerExit::Clean, "its process ended".into()),
-            Self::Again => {
-                let why = "it cannot be spoken to";
+            Self::Retry => {
+                let why = "no protocol version worked";
                 (ServerExit::Failed(why.into()), why.into())
             }
             Self::Exited(exit) if exit.code == Some(0) => (ServerExit::Clean, exit.to_string()),

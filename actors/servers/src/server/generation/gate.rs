@@ -25,24 +25,24 @@ impl LinkGateListener {
 }
 
 impl GateListener for LinkGateListener {
-    fn notify(&self, news: GateMessage) -> AnswerFuture<()> {
+    fn notify(&self, message: GateMessage) -> AnswerFuture<()> {
         let link = self.0.upgrade();
         let link = link.filter(|link| link.mgp().features().contains(Features::PERMISSIONS));
         Box::pin(async move {
             if let Some(link) = link {
-                notify_server(&link, news).await;
+                notify_server(&link, message).await;
             }
         })
     }
 }
 
 /// Sends a decision; the answer is ignored, also if the server does not know the method.
-async fn notify_server(link: &Arc<Link>, news: GateMessage) {
+async fn notify_server(link: &Arc<Link>, message: GateMessage) {
     let later = link
         .mgp()
         .as_active()
         .is_some_and(Active::has_draft_permission_methods);
-    match (news, later) {
+    match (message, later) {
         (GateMessage::AwaitingOperator(ask), true) => send_request(link, Await::METHOD, &ask).await,
         (GateMessage::AwaitingOperator(ask), false) => {
             send_request(link, Request::METHOD, &ask).await
@@ -62,6 +62,8 @@ async fn send_request(link: &Arc<Link>, method: &str, params: &impl serde::Seria
     match tokio::time::timeout(ACK_TIMEOUT, answer).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(server = %link.server, method, %error, "a silent gate"),
-        Err(_) => tracing::debug!(server = %link.server, method, "no answer: a silent gate"),
+        Err(_) => {
+            tracing::debug!(server = %link.server, method, "no answer to a permission decision")
+        }
     }
 }

@@ -18,22 +18,23 @@ impl ServerGeneration {
         leader: i32,
         marked: &mgp_protocol::ids::ServerId,
     ) -> UsageWatch {
-        let (figures, mark) = (&self.connector.resource_usage, &self.mark);
+        let (monitor, mark) = (&self.connector.resource_usage, &self.mark);
         let limits = self.spec.resources;
-        let life = RunningGeneration {
+        let generation = RunningGeneration {
             key: self.handle.key().clone(),
             agent: self.handle.agent().cloned(),
             limits,
         };
-        let counted = figures.track_generation(leader, life, mark, marked);
+        let counted = monitor.track_generation(leader, generation, mark, marked);
         if limits.is_empty() {
             return UsageWatch::Counted(counted);
         }
-        let (orders, me, life) = (self.orders.clone(), self.mailbox.clone(), self.number);
+        let (orders, supervisor, generation) =
+            (self.orders.clone(), self.mailbox.clone(), self.number);
         let watch = UsageMonitor::new(limits);
         UsageWatch::Watched(task::spawn_supervised(
             "server.limits",
-            enforce_limits(counted, watch, orders, me, life),
+            enforce_limits(counted, watch, orders, supervisor, generation),
         ))
     }
 }
@@ -49,15 +50,14 @@ pub(super) enum UsageWatch {
 
 /// Reports an exceeded limit to the supervisor once, which starts an orderly shutdown; if the excess grows much,
 /// shortens the shutdown.
-/// worse meanwhile.
 async fn enforce_limits(
     counted: TrackedGeneration,
     mut watch: UsageMonitor,
     orders: Arc<GenerationOrders>,
     supervisor: Mailbox<ServerMsg>,
-    life: u64,
+    generation: u64,
 ) {
-    let mut told = false;
+    let mut reported = false;
     loop {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         let Some(used) = counted.sample().await else {
@@ -65,9 +65,11 @@ async fn enforce_limits(
         };
         match watch.check_usage(used, monotonic_now()) {
             ResourceVerdict::WithinLimits => {}
-            ResourceVerdict::Exceeded(_) if told => {}
+            ResourceVerdict::Exceeded(_) if reported => {}
             ResourceVerdict::Exceeded(why) => {
-                told = supervisor.send(ServerMsg::LimitExceeded(life, why)).is_ok();
+                reported = supervisor
+                    .send(ServerMsg::LimitExceeded(generation, why))
+                    .is_ok();
             }
             ResourceVerdict::FarExceeded(why) => return orders.fail(why),
         }

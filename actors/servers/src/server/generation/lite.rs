@@ -44,8 +44,8 @@ impl ServerGeneration {
             Err(why) => return End::Failed(why),
         };
         let link = self.build_link(Wire::Lite(wire.clone()));
-        let shake = read_first_list(&link);
-        let end = Box::pin(self.serve(&link, shake)).await;
+        let handshake_future = read_first_list(&link);
+        let end = Box::pin(self.serve(&link, handshake_future)).await;
         self.close_link(&link, &end);
         match (end, wire.park_reason()) {
             // A retry would fail the same way: a person has to sign in.
@@ -61,12 +61,14 @@ impl ServerGeneration {
         headers: HeaderMap,
         speaks: UrlProtocol,
     ) -> Result<Arc<LiteWire>, String> {
-        let passes = &self.spec.pass_headers;
+        let forwarded_names = &self.spec.pass_headers;
         match speaks {
             UrlProtocol::Mcp | UrlProtocol::Lite => {
-                LiteWire::with_http(client, url, headers, passes)
+                LiteWire::with_http(client, url, headers, forwarded_names)
             }
-            UrlProtocol::Grpc => LiteWire::with_grpc(&self.connector.client, url, headers, passes),
+            UrlProtocol::Grpc => {
+                LiteWire::with_grpc(&self.connector.client, url, headers, forwarded_names)
+            }
         }
     }
 }

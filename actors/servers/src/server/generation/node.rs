@@ -30,9 +30,9 @@ impl ServerGeneration {
             end = self.wait_for_stop() => return end,
         }
         let link = self.build_link(Wire::Node(wire.clone()));
-        let shake = async { Ok(handshake::handshake_stateless(&link).await?) };
+        let handshake_future = async { Ok(handshake::handshake_stateless(&link).await?) };
         let end = tokio::select! {
-            end = self.serve(&link, shake) => end,
+            end = self.serve(&link, handshake_future) => end,
             end = self.watch_node(&link, &wire) => end,
         };
         self.close_link(&link, &end);
@@ -41,45 +41,51 @@ impl ServerGeneration {
 
     /// Watches the link and the announced tools; resolves when the owner's offer of the server changes.
     async fn watch_node(&self, link: &Arc<Link>, wire: &NodeWire) -> End {
-        let (mut peer, mut held) = (wire.peer_link(), wire.peer_server());
+        let (mut peer, mut shared) = (wire.peer_link(), wire.peer_server());
         let confirmed = wire.owner_confirmation();
         loop {
             let (links, tools) = wire.current();
-            let (peer_now, held_now) = (wire.peer_link(), wire.peer_server());
-            if !has_same_tools(held.as_ref(), held_now.as_ref()) {
+            let (peer_now, shared_now) = (wire.peer_link(), wire.peer_server());
+            if !has_same_tools(shared.as_ref(), shared_now.as_ref()) {
                 link.emit(LinkEvent::ListChanged(List::Tools));
             }
             if wire.has_confirmation_changed(&confirmed) {
-                return End::Failed(format!("{} says something else of it now", wire.node()));
+                return End::Failed(format!(
+                    "{} changed what it confirms about this server",
+                    wire.node()
+                ));
             }
             let linked = match (&peer, &peer_now) {
                 (Some(before), Some(now)) => !before.link.is_same_link(&now.link),
                 (None, Some(_)) => true,
                 (Some(_), None) => {
                     self.handle.set_healthy(Health::Unhealthy);
-                    let words = format!("{} is away: it is not linked now", wire.node());
-                    self.log().push_note(&words);
+                    let note = format!("{} is away: it is not linked now", wire.node());
+                    self.log().push_note(&note);
                     false
                 }
                 (None, None) => false,
             };
-            let told = |held: &Option<Arc<PeerServer>>| held.as_ref().map(|held| held.record);
-            let differs = held_now.is_some() && told(&held) != told(&held_now);
+            let record =
+                |shared: &Option<Arc<PeerServer>>| shared.as_ref().map(|shared| shared.record);
+            let differs = shared_now.is_some() && record(&shared) != record(&shared_now);
             // A starting server does not know its capabilities yet; it is asked when it has started.
-            let starting = held_now.as_ref().is_some_and(|held| held.record.starting);
-            let asks = (linked || differs) && !starting;
-            if !starting && held.as_ref().is_some_and(|held| held.record.starting) {
+            let starting = shared_now
+                .as_ref()
+                .is_some_and(|shared| shared.record.starting);
+            let should_check = (linked || differs) && !starting;
+            if !starting && shared.as_ref().is_some_and(|shared| shared.record.starting) {
                 // Changes during the gap were not reported.
                 link.emit(LinkEvent::ListChanged(List::Prompts));
                 link.emit(LinkEvent::ListChanged(List::Resources));
             }
-            (peer, held) = (peer_now, held_now);
+            (peer, shared) = (peer_now, shared_now);
             if linked {
                 self.handle.set_healthy(Health::Healthy);
                 self.log().push_note(&format!("{} is linked", wire.node()));
             }
-            if asks && has_offer_changed(link).await {
-                return End::Failed(format!("{} offers something else of it now", wire.node()));
+            if should_check && has_offer_changed(link).await {
+                return End::Failed(format!("{} changed its offer of this server", wire.node()));
             }
             wire.wait_for_change(&links, &tools).await;
         }
@@ -95,7 +101,7 @@ async fn has_offer_changed(link: &Arc<Link>) -> bool {
         link.request_in(ProtocolFamily::Stateless, DISCOVER, None)
             .await,
     ) {
-        DiscoverOutcome::Modern(now) | DiscoverOutcome::OnlyModern(now) => {
+        DiscoverOutcome::Stateless(now) | DiscoverOutcome::OnlyStateless(now) => {
             now.raw_capabilities != before.raw_capabilities
         }
         // It is asked again when the node is linked again.

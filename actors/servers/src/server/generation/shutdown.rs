@@ -67,7 +67,7 @@ impl ServerGeneration {
                     .await;
             }
             Some(_) => {
-                let note = "it does not accept that it is to end; it is ended all the same";
+                let note = "it rejected its shutdown; it is stopped anyway";
                 self.handle.log.push_note(note);
             }
             None => {}
@@ -90,10 +90,10 @@ impl ServerGeneration {
             reason: why.to_mgp_reason()?,
             timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
-        let era = link.family_negotiating(Features::LIFECYCLE)?;
+        let family = link.family_negotiating(Features::LIFECYCLE)?;
         let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
-        let asked = link.request_without_timeout(era, Shutdown::METHOD, Some(&params));
-        let answer = tokio::time::timeout(time.min(PING_TIMEOUT), asked).await;
+        let request = link.request_without_timeout(family, Shutdown::METHOD, Some(&params));
+        let answer = tokio::time::timeout(time.min(PING_TIMEOUT), request).await;
         let answer = answer.ok()?.ok()?;
         mcp::parse_params(std::str::from_utf8(&answer).ok()).ok()
     }

@@ -10,8 +10,8 @@ use crate::link::{Link, Wire};
 impl ServerGeneration {
     /// The inputs for the requirements of its tools.
     pub(super) fn requirement_terms(&self, link: &Link) -> RequirementInputs {
-        let said = link.mgp().as_active();
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.mgp().as_active();
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         RequirementInputs {
             trust: risk::effective_trust(self.spec.mgp.trust_level, claimed),
             rules: match link.wire() {

@@ -92,13 +92,13 @@ impl InstanceTable {
     }
 
     fn lock_for(&self, owner: &InstanceOwner) -> Arc<GenerationLock> {
-        let mut turns = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let known = turns.get(owner).and_then(Weak::upgrade);
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let known = locks.get(owner).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let turn = Arc::new(GenerationLock::default());
-            turns.insert(owner.clone(), Arc::downgrade(&turn));
-            turn
+            let lock = Arc::new(GenerationLock::default());
+            locks.insert(owner.clone(), Arc::downgrade(&lock));
+            lock
         })
     }
 }
@@ -123,12 +123,12 @@ impl ServerHandle {
             server: Arc::downgrade(self),
             login: OnceLock::new(),
         };
-        let (id, log, turn) = (
+        let (id, log, lock) = (
             self.id.clone(),
             self.log.clone(),
             self.instances.lock_for(owner),
         );
-        let handle = Arc::new(Self::build(id, log, Some(own), turn));
+        let handle = Arc::new(Self::build(id, log, Some(own), lock));
         handle.mark_due();
         handle.record_use();
         handle
@@ -213,12 +213,12 @@ impl ServerHandle {
     pub(crate) async fn connection_for(
         &self,
         caller: &Caller,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
-        let link = self.connection(Some(caller), exchange).await?;
+        let link = self.connection(Some(caller), in_flight).await?;
         if self.has_own_instance(caller) {
             let owner = self.instance_owner(caller)?;
-            Box::pin(self.instance_connection(&owner, caller, exchange)).await
+            Box::pin(self.instance_connection(&owner, caller, in_flight)).await
         } else {
             Ok(link)
         }
@@ -228,21 +228,21 @@ impl ServerHandle {
         &self,
         owner: &InstanceOwner,
         caller: &Caller,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         let known = self.instances.published.load().get(owner).cloned();
         let there = known.filter(|one| one.link.get().is_some());
         let one = match there {
             Some(one) => one,
             None => {
-                let asked = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
+                let opened = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
                 let supervisor = self.supervisor().map_err(|_| self.not_ready_refusal())?;
-                let asked = supervisor.ask(asked).await;
-                asked.map_err(|_| self.not_ready_refusal())??
+                let opened = supervisor.ask(opened).await;
+                opened.map_err(|_| self.not_ready_refusal())??
             }
         };
         one.record_use();
-        let connected = one.connection(Some(caller), exchange).await;
+        let connected = one.connection(Some(caller), in_flight).await;
         match (connected, one.agent_login()) {
             (Err(refusal), Some(login)) if login.park_reason().is_some() => {
                 Err(self.sign_in_refusal(&login, caller, refusal).await)
@@ -259,8 +259,8 @@ impl ServerHandle {
         caller: &Caller,
         refusal: Refusal,
     ) -> Refusal {
-        let standing = caller.live_connection();
-        let offer = match login.offer_sign_in(standing.as_ref()).await {
+        let client = caller.live_connection();
+        let offer = match login.offer_sign_in(client.as_ref()).await {
             Ok(offer) => offer,
             Err(error) => {
                 tracing::warn!(server = %self.id, %error, "no login can be offered");
@@ -268,15 +268,19 @@ impl ServerHandle {
             }
         };
         let (server, agent) = (&self.id, &caller.agent);
-        let words = format!("Server {server} wants a login for {agent}");
-        let asked = caller.version == Version::V2025_11_25 && caller.capabilities.elicitation_url;
-        if !asked {
-            return Refusal::Forbidden(format!("{words}: sign in at {} and call again", offer.url));
+        let message = format!("Server {server} wants a login for {agent}");
+        let supports_url =
+            caller.version == Version::V2025_11_25 && caller.capabilities.elicitation_url;
+        if !supports_url {
+            return Refusal::Forbidden(format!(
+                "{message}: sign in at {} and call again",
+                offer.url
+            ));
         }
         let message = format!("Sign in at {server}, for {agent} alone.");
         let error = json!({
             "code": URL_ELICITATION_REQUIRED,
-            "message": format!("{words}: sign in, then call again"),
+            "message": format!("{message}: sign in, then call again"),
             "data": {"elicitations": [{
                 "mode": "url", "elicitationId": offer.id, "url": offer.url, "message": message,
             }]},
@@ -321,8 +325,8 @@ impl ServerHandle {
         if *key == self.id || self.id.is_remote() {
             return self.link();
         }
-        let shown = self.instances.published.load();
-        shown.values().find(|one| one.key() == key)?.link()
+        let instances = self.instances.published.load();
+        instances.values().find(|one| one.key() == key)?.link()
     }
 
     /// True if this caller has an instance of its own; the operator has none.
@@ -381,15 +385,15 @@ impl ServerHandle {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let own = self.link().map_or(0, |link| link.in_flight() as u64);
-        let shown = self.instances.published.load();
-        let instances = shown.values().filter_map(|one| one.link());
+        let instances = self.instances.published.load();
+        let instances = instances.values().filter_map(|one| one.link());
         own + instances.map(|link| link.in_flight() as u64).sum::<u64>()
     }
 
     /// The reports of its instances for the operator.
-    pub(super) fn instance_reports(&self, look: &ResourceSnapshot) -> Vec<Instance> {
-        let shown = self.instances.published.load();
-        let told = shown.iter().map(|(owner, one)| {
+    pub(super) fn instance_reports(&self, snapshot: &ResourceSnapshot) -> Vec<Instance> {
+        let instances = self.instances.published.load();
+        let reports = instances.iter().map(|(owner, one)| {
             let status = one.status();
             Instance {
                 agent: owner.agent.to_string(),
@@ -397,10 +401,10 @@ impl ServerHandle {
                 state: status.state.to_string(),
                 since_ms: ms(monotonic_now().duration_since(status.since)),
                 pid: status.process(),
-                uses: look.server(one.key()),
+                uses: snapshot.server(one.key()),
                 in_flight: one.link().map_or(0, |link| link.in_flight() as u64),
             }
         });
-        told.collect()
+        reports.collect()
     }
 }

@@ -41,7 +41,7 @@ impl ServerHandle {
     pub async fn connection(
         &self,
         caller: Option<&Caller>,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         if let Some(link) = self.link.get() {
             return Ok(link);
@@ -57,7 +57,7 @@ impl ServerHandle {
             biased;
             link = self.link.wait_until_filled() => Ok(link),
             _ = settled => self.link.get().ok_or_else(|| self.not_ready_refusal()),
-            () = exchange.wait_until_cancelled() => Err(Refusal::Cancelled),
+            () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
             () = wait_for_start_timeout(self.status.subscribe(), self.start_timeout()) => Err(self.not_ready_refusal()),
         }
     }
@@ -134,12 +134,12 @@ impl ServerHandle {
     }
 
     fn take_waiting_slot(&self, caller: Option<&Caller>) -> Result<CallSlot<'_>, Refusal> {
-        let places = self.status.borrow().waiting_calls_max;
-        self.waiting_calls.take(places, caller).map_err(|no| {
+        let limit = self.status.borrow().waiting_calls_max;
+        self.waiting_calls.take(limit, caller).map_err(|error| {
             let id = &self.id;
-            let list = format!("list of {places} calls that wait for server {id}");
+            let list = format!("list of {limit} calls that wait for server {id}");
             Refusal::Overloaded {
-                what: no.describe(&list),
+                what: error.describe(&list),
             }
         })
     }

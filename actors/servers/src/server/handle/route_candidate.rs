@@ -14,15 +14,15 @@ impl ServerHandle {
     #[must_use]
     pub fn candidate(&self, idempotent: bool) -> RouteCandidate {
         let link = self.link();
-        let way = link.as_ref().and_then(|link| match link.wire() {
+        let round_trip = link.as_ref().and_then(|link| match link.wire() {
             Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Lite(_) => Some(Duration::ZERO),
             Wire::Node(node) => reachable_round_trip(node),
         });
         RouteCandidate {
             server: self.id.clone(),
-            accepts_calls: way.is_some() && self.state() == LifecycleState::Connected,
+            accepts_calls: round_trip.is_some() && self.state() == LifecycleState::Connected,
             load: self.in_flight(),
-            round_trip: way.unwrap_or_default(),
+            round_trip: round_trip.unwrap_or_default(),
             idempotent,
         }
     }

@@ -30,11 +30,11 @@ struct MissingList {
 impl MissingLists {
     /// Describes each missing list.
     pub(in crate::server) fn describe(&self) -> Vec<String> {
-        let said = self.0.iter().map(|missing| {
+        let descriptions = self.0.iter().map(|missing| {
             let again = retry_delay(missing.failures).as_secs();
-            format!("{}; asked for again after {again} s", missing.why)
+            format!("{}; fetched again after {again} s", missing.why)
         });
-        said.collect()
+        descriptions.collect()
     }
 
     /// Clears all missing lists after a disconnect.
@@ -57,14 +57,14 @@ impl ServerState {
     }
 
     /// Records a fetch; failed lists are scheduled to be fetched again.
-    pub(in crate::server) fn record_fetched(&mut self, asked: Vec<(ListKind, Option<String>)>) {
-        for (kind, why) in asked {
-            let place = self
+    pub(in crate::server) fn record_fetched(&mut self, fetched: Vec<(ListKind, Option<String>)>) {
+        for (kind, why) in fetched {
+            let index = self
                 .missing
                 .0
                 .iter()
                 .position(|missing| missing.kind == kind);
-            let before = place.map(|place| self.missing.0.swap_remove(place));
+            let before = index.map(|index| self.missing.0.swap_remove(index));
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
             let me = self.mailbox.clone();

@@ -28,8 +28,8 @@ struct ListPace {
 
 impl ListPaces {
     fn entry(&mut self, list: List) -> &mut ListPace {
-        let place = self.0.iter().position(|pace| pace.list == list);
-        let place = place.unwrap_or_else(|| {
+        let index = self.0.iter().position(|pace| pace.list == list);
+        let index = index.unwrap_or_else(|| {
             self.0.push(ListPace {
                 list,
                 pace: RefreshLimiter::default(),
@@ -38,7 +38,7 @@ impl ListPaces {
             });
             self.0.len() - 1
         });
-        &mut self.0[place]
+        &mut self.0[index]
     }
 
     /// Describes the lists that were delayed recently.

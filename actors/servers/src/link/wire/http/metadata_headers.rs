@@ -16,11 +16,11 @@ pub(super) fn build_headers(
     mirror: MetadataHeaders<'_>,
 ) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
-    let said = RequestHeaders {
+    let request_headers = RequestHeaders {
         method: mirror.method,
         name: mirror.name.map(Cow::Borrowed),
     };
-    for (name, value) in said.headers() {
+    for (name, value) in request_headers.headers() {
         insert_header(&mut headers, name, &value)?;
     }
     for (name, value) in mirror.params {

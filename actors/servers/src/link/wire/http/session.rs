@@ -49,14 +49,14 @@ impl HttpSessionState {
         refuses: impl Future<Output = bool>,
     ) -> bool {
         let mut in_force = self.confirmed_at.lock().await;
-        if self.is_ended() || in_force.is_some_and(|asked| asked >= refused_at) {
+        if self.is_ended() || in_force.is_some_and(|probed_at| probed_at >= refused_at) {
             return self.is_ended();
         }
-        let asked = monotonic_now();
+        let probed_at = monotonic_now();
         if refuses.await {
             self.set_ended()
         } else {
-            *in_force = Some(asked)
+            *in_force = Some(probed_at)
         }
         self.is_ended()
     }
@@ -108,8 +108,8 @@ pub(super) async fn is_session_refused(
         method,
         None,
     ));
-    let asked = client.request(Method::POST, url, headers, Some(frame));
-    let status: Option<StatusCode> = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
+    let request = client.request(Method::POST, url, headers, Some(frame));
+    let status: Option<StatusCode> = match tokio::time::timeout(PROBE_TIMEOUT, request).await {
         Ok(Ok(response)) => Some(response.status),
         Ok(Err(_)) | Err(_) => None,
     };

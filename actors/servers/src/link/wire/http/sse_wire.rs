@@ -99,11 +99,11 @@ impl SseWire {
         let (wire, link) = (self.clone(), link.clone());
         task::spawn_detached("link.send", async move {
             let _charge = charge;
-            let told = tokio::select! {
-                told = wire.post(&link, frame) => told,
+            let sent = tokio::select! {
+                sent = wire.post(&link, frame) => sent,
                 () = wait_after_close(&wire.closed) => return,
             };
-            if let Err(error) = told {
+            if let Err(error) = sent {
                 link.log
                     .push_note(&format!("a notification failed: {error}"));
             }

@@ -64,18 +64,18 @@ impl HttpWire {
         id: u64,
         response: Response,
     ) -> Result<(), Refusal> {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         let mut resumes = 0;
         let mut stream = read_events(response.body, link.limits.max_frame);
         loop {
             let ended = self
-                .relay_stream(link, Some(id), &mut stream, &mut place)
+                .relay_stream(link, Some(id), &mut stream, &mut position)
                 .await;
             if !link.is_pending(id) {
                 stream.discard_rest();
                 return Ok(());
             }
-            if place.last_event.is_none() || resumes == MAX_RESUMES {
+            if position.last_event.is_none() || resumes == MAX_RESUMES {
                 let why = ended.err().map_or_else(
                     || "its stream ended without the answer".to_owned(),
                     |e| format!("its stream broke: {e}"),
@@ -83,10 +83,10 @@ impl HttpWire {
                 return Err(link.lost_refusal(&why));
             }
             link.pause_call(id);
-            tokio::time::sleep(place.retry.unwrap_or(REOPEN_DELAY).max(REOPEN_DELAY)).await;
+            tokio::time::sleep(position.retry.unwrap_or(REOPEN_DELAY).max(REOPEN_DELAY)).await;
             resumes += 1;
             let response = self
-                .open_get_stream(&place)
+                .open_get_stream(&position)
                 .await
                 .map_err(|e| broken_refusal(link, &e))?;
             // The server accepted the request, so it must not be sent again.
@@ -123,7 +123,7 @@ impl HttpWire {
         link: &Arc<Link>,
         via: Option<u64>,
         stream: &mut SseEvents,
-        place: &mut StreamPosition,
+        position: &mut StreamPosition,
     ) -> Result<(), BodyError> {
         loop {
             if let Some(id) = via {
@@ -131,7 +131,7 @@ impl HttpWire {
             }
             match stream.next().await {
                 Ok(Some(event)) => {
-                    place.update(&event);
+                    position.update(&event);
                     if !event.data.is_empty() {
                         link.receive(&event.data, via);
                     }
@@ -146,11 +146,11 @@ impl HttpWire {
         }
     }
 
-    async fn open_get_stream(&self, place: &StreamPosition) -> Result<Response, ClientError> {
+    async fn open_get_stream(&self, position: &StreamPosition) -> Result<Response, ClientError> {
         let mut headers: HeaderMap = self.headers();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(last) = &place.last_event {
+        if let Some(last) = &position.last_event {
             headers.insert(LAST_EVENT, last.clone());
         }
         self.client
@@ -168,13 +168,13 @@ impl HttpWire {
     }
 
     async fn run_listen_loop(&self, link: &Arc<Link>) {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         let (mut wait, mut pace, mut was_open) = (ERROR_BACKOFF.0, ReopenBackoff::default(), false);
         loop {
-            match self.read_get_stream(link, &mut place).await {
+            match self.read_get_stream(link, &mut position).await {
                 GetStreamEnd::Ended(lasted) => {
                     (wait, was_open) = (ERROR_BACKOFF.0, true);
-                    tokio::time::sleep(pace.next_wait(lasted, place.retry)).await;
+                    tokio::time::sleep(pace.next_wait(lasted, position.retry)).await;
                     continue;
                 }
                 GetStreamEnd::Failed => {}
@@ -199,13 +199,17 @@ impl HttpWire {
     }
 
     /// Opens the GET stream and reads it to its end.
-    async fn read_get_stream(&self, link: &Arc<Link>, place: &mut StreamPosition) -> GetStreamEnd {
-        match self.open_get_stream(place).await {
+    async fn read_get_stream(
+        &self,
+        link: &Arc<Link>,
+        position: &mut StreamPosition,
+    ) -> GetStreamEnd {
+        match self.open_get_stream(position).await {
             Ok(response) if is_stream(&response) => {
                 let opened = monotonic_now();
                 let mut stream = read_events(response.body, link.limits.max_frame);
                 self.is_get_stream_open.store(true, Ordering::Relaxed);
-                let ended = self.relay_stream(link, None, &mut stream, place).await;
+                let ended = self.relay_stream(link, None, &mut stream, position).await;
                 self.is_get_stream_open.store(false, Ordering::Relaxed);
                 match ended {
                     Ok(()) => GetStreamEnd::Ended(monotonic_now().duration_since(opened)),

@@ -73,7 +73,7 @@ impl LiteResult {
             ResponseType::Answer => Ok(Self::Final { failed: false }),
             ResponseType::Failure => Ok(Self::Final { failed: true }),
             ResponseType::Promise => match meta.promise_token.filter(|token| !token.is_empty()) {
-                None => Err("it promises a result and gives no `promise_token`".into()),
+                None => Err("it returned a promise without `promise_token`".into()),
                 Some(token) if token.len() > TOKEN_BYTES_MAX => Err(format!(
                     "its promise token is {} bytes long; the limit is {TOKEN_BYTES_MAX}",
                     token.len()
@@ -91,18 +91,20 @@ impl LiteResult {
 impl InputNeed {
     /// Reads the input need; one that cannot be parsed has no form, and its caller gets a text.
     fn from_meta(meta: LiteMeta<'_>) -> Self {
-        let asked = meta
+        let elicitation = meta
             .elicitation
             .and_then(|text| lookalike::from_object(text.get()).ok());
-        let asked: LiteElicitation<'_> = asked.unwrap_or_default();
+        let elicitation: LiteElicitation<'_> = elicitation.unwrap_or_default();
         let form = |schema: &&RawValue| {
             let all = members(schema.get()).unwrap_or_default();
             let mut all = all.iter();
             all.any(|(name, value)| name == "properties" && value.get().starts_with('{'))
         };
         Self {
-            message: asked.message.filter(|message| !message.trim().is_empty()),
-            schema: asked
+            message: elicitation
+                .message
+                .filter(|message| !message.trim().is_empty()),
+            schema: elicitation
                 .schema
                 .filter(form)
                 .map(|schema| schema.get().to_owned()),
@@ -119,7 +121,7 @@ fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
         return Ok(LiteMeta::default());
     };
     if found.next().is_some() {
-        return Err("`_meta` stands twice in its result".into());
+        return Err("duplicate `_meta` in its result".into());
     }
     if meta.get() == "null" {
         return Ok(LiteMeta::default());
@@ -154,7 +156,7 @@ mod tests {
         for word in ["elicitation", "request-for-more-resource"] {
             let bare = format!(r#"{{"_meta":{{"response_type":"{word}"}}}}"#);
             assert_eq!(read(&bare), LiteResult::NeedsInput(InputNeed::default()));
-            let asked = format!(
+            let result = format!(
                 r#"{{"_meta":{{"response_type":"{word}","elicitation":{{"message":"size?","requestedSchema":{{"properties":{{}}}}}}}}}}"#
             );
             let need = InputNeed {
@@ -162,7 +164,7 @@ mod tests {
                 schema: Some(r#"{"properties":{}}"#.into()),
                 continuation: None,
             };
-            assert_eq!(read(&asked), LiteResult::NeedsInput(need));
+            assert_eq!(read(&result), LiteResult::NeedsInput(need));
         }
     }
 

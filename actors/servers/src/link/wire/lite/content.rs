@@ -33,9 +33,9 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
     let first = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, v)| v.get());
     let failed = failed || first("isError") == Some("true");
     let structured = first("structuredContent").filter(|json| json.starts_with('{'));
-    let mut kept: Vec<(&str, String)> = Vec::new();
+    let mut members: Vec<(&str, String)> = Vec::new();
     if let Some(meta) = first("_meta").and_then(strip_lite_members) {
-        kept.push(("_meta", meta));
+        members.push(("_meta", meta));
     }
     let others = all.iter().filter(|(name, _)| {
         let known = ["content", "isError", "structuredContent", "_meta"];
@@ -43,21 +43,21 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
     });
     let blocks = match (first("content"), structured) {
         (Some(content), _) => {
-            kept.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
+            members.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
             to_blocks(content)
         }
         (None, Some(structured)) => vec![to_block(structured)],
         // The whole result is the content.
         (None, None) => {
-            let said: Vec<_> = others.map(|(name, value)| (name, value.get())).collect();
-            if said.is_empty() {
+            let others: Vec<_> = others.map(|(name, value)| (name, value.get())).collect();
+            if others.is_empty() {
                 Vec::new()
             } else {
-                vec![to_block(&render_object(said))]
+                vec![to_block(&render_object(others))]
             }
         }
     };
-    render_result(&blocks, structured, failed, &kept)
+    render_result(&blocks, structured, failed, &members)
 }
 
 /// An error result with only this text.
@@ -69,7 +69,7 @@ fn render_result(
     blocks: &[String],
     structured: Option<&str>,
     failed: bool,
-    kept: &[(&str, String)],
+    members: &[(&str, String)],
 ) -> String {
     let mut out = format!(r#"{{"content":[{}]"#, blocks.join(","));
     if let Some(structured) = structured {
@@ -79,7 +79,7 @@ fn render_result(
     if failed {
         out.push_str(r#","isError":true"#);
     }
-    for (name, value) in kept {
+    for (name, value) in members {
         out.push(',');
         out.push_str(&quote(name));
         out.push(':');
@@ -123,9 +123,9 @@ fn is_block(json: &str) -> bool {
 }
 
 fn strip_lite_members(meta: &str) -> Option<String> {
-    let kept = remove_members(meta, &LITE_META_MEMBERS).into_owned();
-    let is_empty = members(&kept)?.is_empty();
-    (!is_empty).then_some(kept)
+    let rest = remove_members(meta, &LITE_META_MEMBERS).into_owned();
+    let is_empty = members(&rest)?.is_empty();
+    (!is_empty).then_some(rest)
 }
 
 #[cfg(test)]

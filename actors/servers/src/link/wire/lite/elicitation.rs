@@ -110,18 +110,18 @@ fn parse_answer(result: &str) -> ElicitationAnswer {
 
 /// Merges the given arguments into the call's, limited to those that the schema names.
 pub(super) fn merge_arguments(arguments: &str, given: &str, schema: &str) -> String {
-    let asked = member(schema, "properties").and_then(members);
-    let asked = asked.unwrap_or_default();
+    let properties = member(schema, "properties").and_then(members);
+    let properties = properties.unwrap_or_default();
     let given = members(given).unwrap_or_default();
     let given: Vec<_> = given
         .into_iter()
-        .filter(|(name, _)| asked.iter().any(|(known, _)| known == name))
+        .filter(|(name, _)| properties.iter().any(|(known, _)| known == name))
         .collect();
     let before = members(arguments).unwrap_or_default();
-    let kept = before
+    let unchanged = before
         .into_iter()
         .filter(|(name, _)| !given.iter().any(|(new, _)| new == name));
-    let all = kept.chain(given.iter().cloned());
+    let all = unchanged.chain(given.iter().cloned());
     render_object(all.map(|(name, value)| (name, value.get())))
 }
 
@@ -170,12 +170,16 @@ mod tests {
             parse_answer(r#"{"action":"accept"}"#),
             ElicitationAnswer::Provided("{}".into())
         );
-        for no in [
+        for declined in [
             r#"{"action":"decline"}"#,
             r#"{"action":"cancel","content":{"a":1}}"#,
             "{}",
         ] {
-            assert_eq!(parse_answer(no), ElicitationAnswer::Declined, "{no}");
+            assert_eq!(
+                parse_answer(declined),
+                ElicitationAnswer::Declined,
+                "{declined}"
+            );
         }
     }
 }

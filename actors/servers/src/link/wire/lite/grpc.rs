@@ -85,8 +85,8 @@ impl LiteGrpc {
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let mut stub = self.stub(link);
-        let asked = Box::pin(stub.get_tools(build_request(headers, Empty {})));
-        let listed = asked
+        let response = Box::pin(stub.get_tools(build_request(headers, Empty {})));
+        let listed = response
             .await
             .map_err(|status| status::refusal_from_status(link, &status))?;
         let tools = listed.into_inner().tools;

@@ -203,7 +203,7 @@ async fn read_body(link: &Link, response: Response) -> Result<Bytes, Refusal> {
 
 /// The result in an answer to the request with this id.
 fn parse_answer(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
-    let (said, outcome) = match jsonrpc::parse(body) {
+    let (answer_id, outcome) = match jsonrpc::parse(body) {
         Ok(Message::Response { id, outcome }) => (id, outcome),
         Ok(_) => {
             return Err(link.invalid_answer_refusal("it answered with a message that is no answer"));
@@ -212,11 +212,13 @@ fn parse_answer(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
             return Err(link.invalid_answer_refusal(&format!("its answer cannot be read: {why}")));
         }
     };
-    match (said, outcome) {
+    match (answer_id, outcome) {
         (None, Err(error)) => Err(Refusal::Peer(error.to_owned())),
-        (Some(said), outcome) if RequestId::from_json(id).as_ref() == Some(&said) => outcome
-            .map(|result| result.get().to_owned())
-            .map_err(|error| Refusal::Peer(error.to_owned())),
+        (Some(answer_id), outcome) if RequestId::from_json(id).as_ref() == Some(&answer_id) => {
+            outcome
+                .map(|result| result.get().to_owned())
+                .map_err(|error| Refusal::Peer(error.to_owned()))
+        }
         _ => {
             Err(link.invalid_answer_refusal("it answered another request than the one it was sent"))
         }

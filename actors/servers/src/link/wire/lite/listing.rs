@@ -20,9 +20,9 @@ pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
     };
     let list: Vec<&RawValue> =
         serde_json::from_str(list).map_err(|why| format!("its `tools` are no array: {why}"))?;
-    let shown = list.iter().filter(|tool| !is_redeem(tool.get()));
-    let shown: Vec<_> = shown.map(|tool| ensure_schema(tool.get())).collect();
-    Ok(format!(r#"{{"tools":[{}]}}"#, shown.join(",")))
+    let tools = list.iter().filter(|tool| !is_redeem(tool.get()));
+    let tools: Vec<_> = tools.map(|tool| ensure_schema(tool.get())).collect();
+    Ok(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
 }
 
 fn is_redeem(tool: &str) -> bool {

@@ -125,9 +125,9 @@ impl Drop for PendingPromise {
                 continuation: None,
             };
             let mut partials = PartialReporter::discard();
-            let told = wire.binding.call(&link, request, &mut partials);
+            let cancelled = wire.binding.call(&link, request, &mut partials);
             // A server without cancellation answers with the promise's state, which is ignored.
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, told).await;
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, cancelled).await;
         });
     }
 }

@@ -19,10 +19,10 @@ pub(crate) struct OwnerConfirmation {
 }
 
 impl OwnerConfirmation {
-    fn from_peer_server(held: &PeerServer) -> Self {
-        let tools = held.tools.iter().filter(|(_, tool)| tool.idempotent);
+    fn from_peer_server(shared: &PeerServer) -> Self {
+        let tools = shared.tools.iter().filter(|(_, tool)| tool.idempotent);
         Self {
-            mark: ReplicaSpec::from_record(&held.record),
+            mark: ReplicaSpec::from_record(&shared.record),
             idempotent: tools.map(|(name, _)| name.clone()).collect(),
         }
     }
@@ -57,9 +57,9 @@ impl NodeWire {
     /// The properties that are confirmed now.
     #[must_use]
     pub(crate) fn owner_confirmation(&self) -> OwnerConfirmation {
-        let held = self.peer_server();
-        held.map_or_else(OwnerConfirmation::default, |held| {
-            OwnerConfirmation::from_peer_server(&held)
+        let shared = self.peer_server();
+        shared.map_or_else(OwnerConfirmation::default, |shared| {
+            OwnerConfirmation::from_peer_server(&shared)
         })
     }
 

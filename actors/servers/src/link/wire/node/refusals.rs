@@ -98,7 +98,7 @@ impl NodeWire {
         refusal: OwnerRefusal,
     ) -> Refusal {
         if !has_refusal_frames(peer) {
-            return link.invalid_answer_refusal("its node sent a frame that was not agreed on");
+            return link.invalid_answer_refusal("its node sent a frame that was not negotiated");
         }
         let unknown = refusal.cause == OwnerRefusalCause::NotFound
             && refusal.outcome == CallOutcome::NotExecuted;
@@ -133,7 +133,7 @@ impl NodeWire {
 
     fn lists_tool(&self, tool: &str) -> bool {
         self.peer_server()
-            .is_some_and(|held| held.tools.contains_key(tool))
+            .is_some_and(|shared| shared.tools.contains_key(tool))
     }
 }
 
@@ -190,15 +190,15 @@ mod tests {
     #[test]
     fn refusal_shows_full_grant_command_and_node() {
         let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
-        let told = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
+        let command = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
         assert_eq!(
-            told(Signer::Owner),
+            command(Signer::Owner),
             "on nas: mgp grants add local@desk demo"
         );
         assert_eq!(
-            told(Signer::OtherNode),
+            command(Signer::OtherNode),
             "on an admin of the cluster: mgp grants add local@desk nas/demo"
         );
-        assert!(told(Signer::Nobody).contains("`mgp cluster status`"));
+        assert!(command(Signer::Nobody).contains("`mgp cluster status`"));
     }
 }

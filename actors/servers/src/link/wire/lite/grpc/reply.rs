@@ -50,7 +50,7 @@ fn parse_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> 
     };
     let text = result.to_json(link.limits.max_frame);
     text.map_err(|why| {
-        link.invalid_answer_refusal(&format!("its result cannot be said in JSON: {why}"))
+        link.invalid_answer_refusal(&format!("its result cannot be converted to JSON: {why}"))
     })
 }
 
@@ -59,13 +59,15 @@ fn merge_meta(result: &str, meta: &ResponseMeta) -> String {
     let all = members(result).unwrap_or_default();
     let own = all.iter().find(|(name, _)| name == "_meta");
     let own = own.and_then(|(_, own)| members(own.get()));
-    let kept = own.unwrap_or_default().into_iter();
-    let kept = kept.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
-    let kept: Vec<_> = kept.collect();
-    let kept = kept.iter().map(|(name, value)| (&**name, value.get()));
-    let said = meta_members(meta);
-    let said = said.iter().map(|(name, json)| (*name, &**json));
-    let meta = render_object(said.chain(kept));
+    let other_members = own.unwrap_or_default().into_iter();
+    let other_members = other_members.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
+    let other_members: Vec<_> = other_members.collect();
+    let other_members = other_members
+        .iter()
+        .map(|(name, value)| (&**name, value.get()));
+    let members = meta_members(meta);
+    let members = members.iter().map(|(name, json)| (*name, &**json));
+    let meta = render_object(members.chain(other_members));
     let others = all.iter().filter(|(name, _)| name != "_meta");
     let others = others.map(|(name, value)| (&**name, value.get()));
     render_object(others.chain([("_meta", &*meta)]))
@@ -79,17 +81,17 @@ fn meta_members(meta: &ResponseMeta) -> Vec<(&'static str, String)> {
         Ok(ResponseType::Failure) => "failure".to_owned(),
         Err(_) => format!("number {}", meta.response_type),
     };
-    let mut said = vec![("response_type", quote(&kind))];
+    let mut members = vec![("response_type", quote(&kind))];
     if !meta.promise_token.is_empty() {
-        said.push(("promise_token", quote(&meta.promise_token)));
+        members.push(("promise_token", quote(&meta.promise_token)));
     }
     if meta.timestamp != 0 {
-        said.push(("timestamp", meta.timestamp.to_string()));
+        members.push(("timestamp", meta.timestamp.to_string()));
     }
     if meta.processing_time_ms != 0 {
-        said.push(("processing_time_ms", meta.processing_time_ms.to_string()));
+        members.push(("processing_time_ms", meta.processing_time_ms.to_string()));
     }
-    said
+    members
 }
 
 #[cfg(test)]

@@ -23,21 +23,21 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
             (error, _) => unsent_refusal(link, error),
         };
     }
-    let said = quote(status.message());
+    let message = quote(status.message());
     match status.code() {
-        Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, said, status, link),
-        Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, said, status, link),
+        Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, message, status, link),
+        Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, message, status, link),
         // No status proves that the call was not executed.
         Code::Unauthenticated | Code::PermissionDenied => link.invalid_answer_refusal(&format!(
-            "it answered {} ({said}); check `headers` of this server in mgp.toml",
+            "it answered {} ({message}); check `headers` of this server in mgp.toml",
             code_name(status.code())
         )),
-        Code::OutOfRange if said.contains("length too large") => link.too_large_refusal(),
+        Code::OutOfRange if message.contains("length too large") => link.too_large_refusal(),
         Code::Unimplemented => link.invalid_answer_refusal(&format!(
-            "it has no such service or method ({said}): `transport = \"grpc\"` is for servers of mcplite.MCPLite"
+            "it has no such service or method ({message}): `transport = \"grpc\"` is for servers of mcplite.MCPLite"
         )),
         Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable | Code::Aborted => {
-            link.lost_refusal(&format!("{}: {said}", code_name(status.code())))
+            link.lost_refusal(&format!("{}: {message}", code_name(status.code())))
         }
         Code::Ok
         | Code::Unknown
@@ -47,8 +47,8 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::OutOfRange => {
-            let said = format!("{}: {said}", code_name(status.code()));
-            server_error_refusal(INTERNAL_ERROR, said, status, link)
+            let message = format!("{}: {message}", code_name(status.code()));
+            server_error_refusal(INTERNAL_ERROR, message, status, link)
         }
     }
 }
@@ -81,8 +81,8 @@ fn client_error(status: &Status) -> Option<&ClientError> {
 }
 
 fn quote(text: &str) -> String {
-    let shown = text.chars().filter(|c| !c.is_control());
-    shown.take(QUOTED_CHARS_MAX).collect()
+    let printable = text.chars().filter(|c| !c.is_control());
+    printable.take(QUOTED_CHARS_MAX).collect()
 }
 
 /// The name of a code as in the gRPC document.

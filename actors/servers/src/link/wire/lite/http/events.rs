@@ -19,7 +19,7 @@ pub(super) async fn read_result(
 ) -> Result<String, Refusal> {
     let mut stream = read_events(response.body, link.limits.max_frame);
     // A whole stream is limited to the size of one message.
-    let (mut kept, mut bytes) = (Vec::new(), 0);
+    let (mut partial_messages, mut bytes) = (Vec::new(), 0);
     loop {
         let event = match stream.next().await {
             Ok(Some(event)) => event,
@@ -42,11 +42,11 @@ pub(super) async fn read_result(
                     return Err(link.too_large_refusal());
                 }
                 partials.report(partial);
-                kept.push(partial.to_owned());
+                partial_messages.push(partial.to_owned());
             }
             Some("done") => {
                 stream.discard_rest();
-                return Ok(assemble_result(data, &kept));
+                return Ok(assemble_result(data, &partial_messages));
             }
             Some("error") => return Err(error_refusal(link, data)),
             // Heartbeats, and events of later versions.
@@ -89,8 +89,8 @@ fn error_refusal(link: &Link, data: &str) -> Refusal {
     if let (true, Ok(error)) = (whole, RawValue::from_string(error.to_owned())) {
         return Refusal::Peer(error);
     }
-    let words: String = data.chars().filter(|c| !c.is_control()).take(200).collect();
-    let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {words}"));
+    let text: String = data.chars().filter(|c| !c.is_control()).take(200).collect();
+    let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {text}"));
     match serde_json::value::to_raw_value(&error) {
         Ok(error) => Refusal::Peer(error),
         Err(_) => link.invalid_answer_refusal("its stream failed"),
