@@ -1,5 +1,5 @@
-//! Sends events of the audit log to servers that keep audit logs of their own (MGP §6.3), where the operator approved
-//! that: the events tell of every agent and every other server.
+//! Forwards audit events to servers that keep an audit log of their own (MGP §6.3). The operator must approve
+//! it, because the events concern all agents and servers.
 
 use std::io;
 use std::sync::Arc;
@@ -15,30 +15,29 @@ use mgp_policy::PermissionsHandle;
 use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, EventBatch};
 
-/// What a server must be allowed, to read the audit log. It is asked for in the name of a server that negotiates
-/// `audit`.
+/// The permission that lets a server read the audit log. It is requested for servers that negotiate `audit`.
 pub(crate) const AUDIT_LOG: &str = "dev.cloto.mgp.audit_log";
 
-/// Sends a server every event since the last one it was sent, from its approval on, for as long as the connection and
-/// the approval last. Does nothing when the server did not negotiate `audit`.
+/// Forwards all events since the last one sent, while the connection and the approval last. Does nothing if the
+/// server did not negotiate `audit`.
 pub(crate) fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<Link>) {
     if !(audit.is_enabled() && link.mgp().features().contains(Features::AUDIT)) {
         return;
     }
     let (audit, permissions, link) = (audit.clone(), permissions.clone(), link.clone());
     task::spawn_detached("audit.forward", async move {
-        let told = tokio::select! {
-            told = run_forwarding(&audit, &permissions, &link) => told,
+        let outcome = tokio::select! {
+            outcome = run_forwarding(&audit, &permissions, &link) => outcome,
             () = link.wait_until_closed() => return,
         };
-        if let Err(error) = told {
+        if let Err(error) = outcome {
             link.log.push_note(&format!("audit: {error}"));
         }
     });
 }
 
-/// Whether the operator lets this server read the audit log. One without a gate, such as that of another node, has
-/// nobody to ask.
+/// True if the operator approved that this server reads the audit log. A server without a permission gate, such
+/// as one on another node, cannot be approved.
 pub(crate) fn can_read_audit_log(permissions: &PermissionsHandle, server: &ServerId) -> bool {
     let has = permissions.granted_among(server, &[AUDIT_LOG.to_owned()]);
     has.iter().any(|one| one.as_str() == AUDIT_LOG)
@@ -79,7 +78,7 @@ async fn run_forwarding(
 
 fn send_batch(link: &Arc<Link>, batch: &EventBatch) {
     if let Some((from, to)) = batch.trimmed {
-        let words = format!("audit: events {from} to {to} were trimmed before it was told them");
+        let words = format!("audit: events {from} to {to} were trimmed before they were sent");
         tracing::warn!(server = %link.server, "{words}");
         link.log.push_note(&words);
     }
@@ -88,7 +87,7 @@ fn send_batch(link: &Arc<Link>, batch: &EventBatch) {
     }
 }
 
-/// True once the server answered a request sent after the last event: then it has read that event.
+/// True once the server has answered a request sent after the last event, and therefore has read the event.
 async fn confirm_read(link: &Arc<Link>) -> bool {
     let answer = match link.peer_for(ProtocolFamily::Legacy) {
         Some(_) => {

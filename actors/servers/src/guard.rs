@@ -1,5 +1,5 @@
-//! Keeps the guard process running, which ends every child process when the kernel is killed.
-//! The supervisors of servers send it each process group.
+//! Keeps the guard process running, which ends all child processes if the kernel is killed. The supervisors of
+//! servers report each process group to it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,13 +13,12 @@ use tokio::time::Instant;
 
 use mgp_runtime::{Mailbox, Queued, task};
 
-/// Guards that are started without a wait between them. While none runs, nobody would end the
-/// children of a kernel that is killed.
+/// Guards that are started without delay. While no guard runs, a killed kernel would leave its children running.
 const IMMEDIATE_STARTS_MAX: u32 = 5;
-/// Wait before each further guard, so that a machine that kills or refuses every one is not kept busy.
-/// There is no limit to their number.
+/// The delay before further guards, so that a machine that kills or refuses each one is not kept busy. Their
+/// number is not limited.
 const RESTART_INTERVAL: Duration = Duration::from_secs(1);
-/// A guard that lived this long was healthy: the count of failed ones starts again.
+/// A guard that ran this long was healthy, and resets the count of failures.
 const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
 /// Handle of the actor.
@@ -27,25 +26,25 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 pub struct GuardHandle(Mailbox<GuardMsg>);
 
 impl GuardHandle {
-    /// The handle of a running actor.
+    /// Wraps the mailbox of a running actor.
     #[must_use]
     pub fn new(mailbox: Mailbox<GuardMsg>) -> Self {
         Self(mailbox)
     }
 
-    /// Has this process group ended when the kernel dies.
+    /// Ends this process group when the kernel dies.
     pub(crate) fn watch(&self, group: i32) {
         if let Err(error) = self.0.send(GuardMsg::Watch(group)) {
-            tracing::warn!(group, %error, "the guard does not know of a process group");
+            tracing::warn!(group, %error, "the guard was not notified of a process group");
         }
     }
 
-    /// This process group has ended.
+    /// Stops watching a process group that has ended.
     pub(crate) fn unwatch(&self, group: i32) {
         let _ = self.0.send(GuardMsg::Unwatch(group));
     }
 
-    /// The kernel ends in good order: the guard may go.
+    /// Dismisses the guard before the kernel shuts down gracefully.
     pub fn dismiss(&self) {
         self.0.stop("bye");
     }
@@ -54,24 +53,24 @@ impl GuardHandle {
 /// Messages to the actor.
 #[derive(Debug)]
 pub enum GuardMsg {
-    /// End this process group with the kernel.
+    /// Watch this process group.
     Watch(i32),
-    /// This process group has ended.
+    /// Stop watching this process group, which has ended.
     Unwatch(i32),
     /// The guard process died.
     Died,
-    /// The wait is over: start the next guard.
+    /// The restart delay is over.
     RestartDue,
 }
 
-/// Fixed at construction.
+/// The fixed settings of the actor.
 #[derive(Debug)]
 pub struct GuardActor {
-    /// The program to run as guard.
+    /// The program to run as the guard.
     pub exe: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// Marks every process of this kernel.
+    /// Marks all processes of this kernel.
     pub mark: String,
 }
 
@@ -84,7 +83,7 @@ pub struct GuardState {
     mailbox: Mailbox<GuardMsg>,
 }
 
-/// Guards started one after the other, none of which lived long.
+/// Counts guards that ended early, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RestartBackoff {
     started: u32,
@@ -92,7 +91,7 @@ struct RestartBackoff {
 }
 
 impl RestartBackoff {
-    /// The count for the first guard.
+    /// Starts counting with the first guard.
     fn new(now: Instant) -> Self {
         Self {
             started: 1,
@@ -100,7 +99,7 @@ impl RestartBackoff {
         }
     }
 
-    /// How long to wait before the next one.
+    /// The delay before the next guard.
     fn next_delay(&mut self, now: Instant) -> Duration {
         if now.duration_since(self.last) >= HEALTHY_AFTER {
             self.started = 0;
@@ -161,30 +160,33 @@ impl Actor for GuardActor {
         _myself: ActorRef<Self::Msg>,
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
-        // Closing this channel makes the keeper end the guard.
+        // Closing this channel makes the guard task end the guard.
         state.commands = None;
         Ok(())
     }
 }
 
-/// Messages to the keeper task.
+/// Messages to the guard task.
 #[derive(Debug)]
 enum GuardCommand {
     Watch(i32),
     Unwatch(i32),
 }
 
-/// Messages that may wait for the keeper, so that the actor never waits.
+/// The capacity of the guard task's queue, so that the actor never blocks.
 const COMMAND_QUEUE_CAPACITY: usize = 1024;
 
 impl GuardState {
-    fn send_command(&self, order: GuardCommand) {
-        let said = self.commands.as_ref().map(|orders| orders.try_send(order));
-        match said {
+    fn send_command(&self, command: GuardCommand) {
+        let sent = self
+            .commands
+            .as_ref()
+            .map(|orders| orders.try_send(command));
+        match sent {
             Some(Err(TrySendError::Full(_))) => {
-                tracing::warn!("the guard process does not take its orders");
+                tracing::warn!("the guard process does not accept commands");
             }
-            // The next guard is told all process groups when it starts.
+            // The next guard receives all process groups when it starts.
             None | Some(Ok(()) | Err(TrySendError::Closed(_))) => {}
         }
     }
@@ -197,15 +199,15 @@ async fn run_guard(
     me: Mailbox<GuardMsg>,
 ) {
     loop {
-        let said = tokio::select! {
-            order = orders.recv() => match order {
+        let outcome = tokio::select! {
+            command = orders.recv() => match command {
                 Some(GuardCommand::Watch(group)) => guard.watch(group),
                 Some(GuardCommand::Unwatch(group)) => guard.unwatch(group),
                 None => return guard.dismiss().await,
             },
             _ = guard.exited() => break,
         };
-        if said.is_err() {
+        if outcome.is_err() {
             break;
         }
     }
@@ -214,7 +216,7 @@ async fn run_guard(
 }
 
 impl GuardActor {
-    /// Starts the next guard, after a wait if there were many already.
+    /// Starts the next guard, after a delay if several have failed.
     fn start_next(&self, state: &mut GuardState) {
         state.commands = None;
         let wait = state.restarts.next_delay(Instant::now());
@@ -258,9 +260,9 @@ impl GuardActor {
 mod tests {
     use super::*;
 
-    /// A guard that dies is replaced at once; one that keeps failing is not started in a tight loop.
+    /// A dead guard is replaced at once; one that keeps failing is restarted with a delay.
     #[test]
-    fn guards_are_started_at_once_but_not_without_end() {
+    fn failing_guards_are_restarted_with_delay() {
         let begun = Instant::now();
         let mut row = RestartBackoff::new(begun);
         let waits: Vec<_> = (0..IMMEDIATE_STARTS_MAX + 2)

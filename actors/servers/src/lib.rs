@@ -1,4 +1,4 @@
-//! Servers: their supervisors, the connections to them, their processes and sandboxes.
+//! Servers: supervisors, connections, processes and sandboxes.
 
 mod audit_forwarding;
 mod guard;

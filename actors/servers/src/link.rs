@@ -1,6 +1,6 @@
 //! A live connection to one server: its pending calls and its transport.
 //!
-//! The data plane of the kernel: a call registers in the pending table, is written, and waits; the
+//! This is the data plane of the kernel. A call is registered in the pending table, written, and awaited; the
 //! reader of the connection settles it. No mailbox is involved.
 
 mod call_context;
@@ -82,110 +82,110 @@ pub enum List {
     Resources,
 }
 
-/// The operator's settings for talking to a server.
+/// Operator settings for one server's connections.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkSettings {
-    /// False: MGP is never mentioned to the server, whatever it declares.
+    /// If false, MGP is not offered to the server, whatever it declares.
     pub offer_mgp: bool,
-    /// False: the same of MCPL.
+    /// If false, MCPL is not offered to the server.
     pub offer_mcpl: bool,
-    /// How it is decided which call a question of the server belongs to.
+    /// How a callback of the server is attributed to a call.
     pub attribution: CallbackAttribution,
 }
 
-/// What a server declared in the handshake of one era.
+/// What a server declared in the handshake of one protocol family.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The negotiated version.
     pub version: Version,
-    /// Its capabilities, parsed.
+    /// The parsed capabilities.
     pub capabilities: ServerCapabilities,
-    /// Its capabilities, as sent.
+    /// The capabilities as sent.
     pub raw_capabilities: Box<str>,
     /// `serverInfo` as sent.
     pub info: Option<Box<str>>,
-    /// Its instructions for models.
+    /// The server's instructions for models.
     pub instructions: Option<Box<str>>,
-    /// The parts of MGP negotiated with it.
+    /// The MGP features negotiated with the server.
     pub mgp: Negotiated,
-    /// What it declared of MCPL, where that is spoken with it: never in the modern era.
+    /// The MCPL capabilities, if MCPL is in use; always `None` for the stateless family.
     pub mcpl: Option<Arc<mcpl::ServerCapabilities>>,
 }
 
 impl Peer {
-    /// Whether it says with each list how long that may be kept.
+    /// True if the server sends caching hints (TTL) with each list.
     #[must_use]
     pub fn declares_freshness(&self) -> bool {
         !self.version.is_legacy()
     }
 
-    /// Whether clients may choose its log level: it declares so, or it is modern, where each request names
-    /// the level.
+    /// True if clients may choose the server's log level: the server declares `logging`, or is stateless, where
+    /// each request names the level.
     #[must_use]
     pub fn supports_log_levels(&self) -> bool {
         self.capabilities.logging || !self.version.is_legacy()
     }
 }
 
-/// One live connection to one server, which may be used in one era or in both.
+/// A live connection to one server, used with one protocol family or both.
 #[derive(Debug)]
 pub struct Link {
-    /// The server.
+    /// The server's id.
     pub server: ServerId,
-    /// Distinguishes this connection from earlier ones of the same server.
+    /// The connection number, which tells apart successive connections of one server.
     pub number: u64,
     /// The limits set for this server.
     pub limits: ServerLimits,
     /// The server's log.
     pub log: ServerLog,
-    /// Calls and listens that have no answer yet.
+    /// Calls and listens without an answer.
     pending: PendingRequests<InFlight>,
-    /// The request ids the server sees: the numbers of calls.
+    /// The request ids the server sees; they encode call numbers.
     ids: RequestIds,
-    /// Limits the number of calls.
+    /// Limits the number of in-flight calls.
     slots: CallSlots,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
     stateless: OnceLock<Peer>,
     settings: LinkSettings,
-    /// `_meta` of the kernel's own modern requests.
+    /// `_meta` of the kernel's own stateless requests.
     kernel_meta: Box<str>,
     events: EventSink<LinkEvent>,
     call_queue: CallQueue,
     open_callbacks: OpenCallbacks,
-    /// What it asks in MCPL, which is of no call.
+    /// MCPL requests of the server; they belong to no call.
     mcpl_requests: OpenCallbacks,
     mgp_callbacks: MgpCallbacks,
     listen_state: listen::ListenState,
     url_elicitations: UrlElicitations,
-    /// How many events the server may tell.
+    /// Rate limit of the server's events.
     event_flow: Mutex<EventRateLimiter>,
-    /// The questions of tasks that clients may answer.
+    /// Callbacks of tasks that clients may answer.
     answer_permits: AnswerPermits,
     tasks: LinkTasks,
     roots_requested: AtomicBool,
-    /// The server was told that roots changed, and has not asked for them since.
+    /// True after `roots/list_changed` was sent, until the server requests the roots.
     roots_notified: AtomicBool,
-    /// The level the server was told, as its index in [`LogLevel::ALL`] plus 1; 0 for none.
+    /// The log level last sent to the server, as its index in [`LogLevel::ALL`] plus 1; 0 for none.
     log_level: AtomicU8,
-    /// Resources that are subscribed to; limited by the table of subscriptions.
+    /// Subscribed resources; bounded by the subscription table.
     subscribed: Mutex<HashSet<Box<str>>>,
     counts: Counts,
 }
 
-/// Counts of odd messages on this connection.
+/// Counts of unexpected messages on this connection.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     malformed: AtomicU64,
-    /// Answers to requests that were never made.
+    /// Answers to unknown requests.
     unknown: AtomicU64,
     oversized: AtomicU64,
-    /// Notifications that could be delivered to nobody.
+    /// Notifications that had no recipient.
     dropped: AtomicU64,
 }
 
-/// A call that awaits its answer.
+/// A call that waits for its answer.
 #[derive(Debug)]
 struct InFlight {
     answer: oneshot::Sender<Result<Bytes, Refusal>>,
@@ -193,23 +193,23 @@ struct InFlight {
     caller: Option<Arc<Caller>>,
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
-    /// Where its chunks go, when it asked for any.
+    /// The receiver of the call's chunks, if the client requested streaming.
     stream: Option<CallStreamHandle>,
-    /// The kernel gave the server a token of its own, for a client that reads progress in the words of MGP.
+    /// True if the server got a progress token of the kernel, for a client that reads progress in MGP's format.
     mgp_progress: bool,
     family: ProtocolFamily,
-    /// It is a `subscriptions/listen`, which the server may end without an answer.
+    /// True for a `subscriptions/listen`, which the server may end without an answer.
     is_listen: bool,
-    /// It follows a channel at another node.
+    /// The channel at another node that this call follows.
     channel: Option<Arc<FollowedChannel>>,
-    /// The last sign of life, in milliseconds of the kernel's clock.
+    /// The time of the last activity, in milliseconds of the kernel's clock.
     last_activity: AtomicU64,
 }
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection before its handshake. `version` is this program's, told to the server.
+    /// Creates a connection before its handshake. `version` is the kernel's version, sent to the server.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -254,41 +254,40 @@ impl Link {
         })
     }
 
-    /// What the server declared, in the modern era when it speaks that; `None` before the
-    /// handshake.
+    /// What the server declared, preferring the stateless family; `None` before the handshake.
     #[must_use]
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.stateless.get().or_else(|| self.legacy.get())
     }
 
-    /// What the server declared in this era; `None` when it does not speak it.
+    /// What the server declared in this family; `None` if it does not speak it.
     #[must_use]
-    pub(crate) fn peer_for(&self, era: ProtocolFamily) -> Option<&Peer> {
-        match era {
+    pub(crate) fn peer_for(&self, family: ProtocolFamily) -> Option<&Peer> {
+        match family {
             ProtocolFamily::Legacy => self.legacy.get(),
             ProtocolFamily::Stateless => self.stateless.get(),
         }
     }
 
-    /// True when MGP is offered to the server.
+    /// True if MGP is offered to the server.
     #[must_use]
     pub fn is_mgp_offered(&self) -> bool {
         self.settings.offer_mgp
     }
 
-    /// Whether MGP and MCPL are offered to the server.
+    /// Whether MGP is offered, and whether MCPL is.
     #[must_use]
     pub(crate) fn offered_extensions(&self) -> (bool, bool) {
         (self.settings.offer_mgp, self.settings.offer_mcpl)
     }
 
-    /// What it declared of MCPL; `None` where that is not spoken with it.
+    /// The MCPL capabilities of the server; `None` if MCPL is not in use.
     #[must_use]
     pub fn mcpl(&self) -> Option<&Arc<mcpl::ServerCapabilities>> {
         self.legacy.get()?.mcpl.as_ref()
     }
 
-    /// The negotiated parts of MGP. A server that speaks both eras may declare MGP in only one.
+    /// The negotiated MGP features. A server that speaks both families may declare MGP in only one.
     pub fn mgp(&self) -> &Negotiated {
         let modern = self.mgp_for(ProtocolFamily::Stateless);
         if modern.is_active() {
@@ -298,21 +297,22 @@ impl Link {
         }
     }
 
-    /// The era in which MGP was negotiated.
+    /// The protocol family in which this MGP feature was negotiated.
     #[must_use]
     pub fn family_negotiating(&self, feature: Features) -> Option<ProtocolFamily> {
-        let negotiated = |era: &ProtocolFamily| self.mgp_for(*era).features().contains(feature);
+        let negotiated =
+            |family: &ProtocolFamily| self.mgp_for(*family).features().contains(feature);
         [ProtocolFamily::Stateless, ProtocolFamily::Legacy]
             .into_iter()
             .find(negotiated)
     }
 
-    /// The parts of MGP that may be used in messages of this era.
-    pub(crate) fn mgp_for(&self, era: ProtocolFamily) -> &Negotiated {
-        self.peer_for(era).map_or(&PLAIN, |peer| &peer.mgp)
+    /// The MGP features that may be used in messages of this family.
+    pub(crate) fn mgp_for(&self, family: ProtocolFamily) -> &Negotiated {
+        self.peer_for(family).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
-    /// The era to use: `wanted` when the server speaks it, else the other.
+    /// `wanted` if the server speaks it, else the other family.
     #[must_use]
     pub(crate) fn choose_family(&self, wanted: ProtocolFamily) -> ProtocolFamily {
         let other = match wanted {
@@ -325,7 +325,7 @@ impl Link {
         }
     }
 
-    /// True where legacy clients use a server that turns calls into tasks of the extension.
+    /// True if legacy clients use a server that creates tasks through the tasks extension.
     #[must_use]
     pub(crate) fn should_bridge_tasks(&self) -> bool {
         self.choose_family(ProtocolFamily::Legacy) == ProtocolFamily::Stateless
@@ -339,14 +339,14 @@ impl Link {
         modern.is_some_and(|peer| peer.capabilities.tasks_extension)
     }
 
-    /// What a server declared that has the experimental tasks of 2025-11-25.
+    /// The declaration of a server that has the experimental tasks of 2025-11-25.
     #[must_use]
     pub(crate) fn experimental_tasks_peer(&self) -> Option<&Peer> {
         let peer = self.peer_for(ProtocolFamily::Legacy)?;
         peer.capabilities.tasks_call.then_some(peer)
     }
 
-    /// The handshake of the era of `peer` is done.
+    /// Records the result of a handshake in the family of `peer`.
     pub fn set_peer(&self, mut peer: Peer) {
         if !self.settings.offer_mgp {
             peer.mgp = PLAIN;
@@ -355,7 +355,7 @@ impl Link {
             self.log.push_note(&remark);
         }
         peer.mcpl = self.read_mcpl_declaration(&peer);
-        let place = match peer.version.family() {
+        let slot = match peer.version.family() {
             ProtocolFamily::Legacy => &self.legacy,
             ProtocolFamily::Stateless => &self.stateless,
         };
@@ -364,10 +364,10 @@ impl Link {
         {
             http.set_version(peer.version);
         }
-        let _ = place.set(peer);
+        let _ = slot.set(peer);
     }
 
-    /// What a server declares of MCPL in the era in which it is spoken, with remarks for its log.
+    /// Reads the server's MCPL declaration in the family where MCPL exists, and logs problems with it.
     fn read_mcpl_declaration(&self, peer: &Peer) -> Option<Arc<mcpl::ServerCapabilities>> {
         if !self.settings.offer_mcpl || !peer.version.is_legacy() {
             return None;
@@ -375,38 +375,39 @@ impl Link {
         let raw = serde_json::from_str(&peer.raw_capabilities).ok();
         match mcpl::ServerCapabilities::parse(raw) {
             Ok(None) => None,
-            Ok(Some(said)) => {
-                let sets = said.sets.sets.len();
+            Ok(Some(declaration)) => {
+                let sets = declaration.sets.sets.len();
                 self.log.push_note(&format!(
                     "it speaks MCPL {} with us: {sets} feature sets",
-                    said.version
+                    declaration.version
                 ));
-                said.sets
+                declaration
+                    .sets
                     .rejected
                     .iter()
                     .for_each(|why| self.log.push_note(why));
-                Some(Arc::new(said))
+                Some(Arc::new(declaration))
             }
             Err(why) => {
                 self.log
-                    .push_note(&format!("it is not spoken to in MCPL: {why}"));
+                    .push_note(&format!("MCPL is not used with it: {why}"));
                 None
             }
         }
     }
 
-    /// The transport in use, as [`Wire::name`] says it.
+    /// The name of the transport, as in [`Wire::name`].
     #[must_use]
     pub(crate) fn transport(&self) -> &'static str {
         self.wire.name()
     }
 
-    /// The versions used with it, the newer era first; of a lite server that of its document. `None` before the
+    /// The versions in use, stateless first; for a lite server, the version of its document. `None` before the
     /// handshake.
     #[must_use]
     pub(crate) fn render_versions(&self) -> Option<String> {
         let peers =
-            [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|era| self.peer_for(era));
+            [ProtocolFamily::Stateless, ProtocolFamily::Legacy].map(|family| self.peer_for(family));
         let versions = peers.into_iter().flatten();
         let versions: Vec<_> = versions.map(|peer| peer.version.as_str()).collect();
         match self.wire {
@@ -418,50 +419,49 @@ impl Link {
         }
     }
 
-    /// The transport itself.
+    /// The transport.
     #[must_use]
     pub(crate) fn wire(&self) -> &Wire {
         &self.wire
     }
 
-    /// True once the server asked for roots outside any call: it keeps them, so it must be told when
-    /// they change.
+    /// True once the server requested the roots outside of calls: it caches them and must be notified of
+    /// changes.
     #[must_use]
     pub(crate) fn has_requested_roots(&self) -> bool {
         self.roots_requested.load(Ordering::Relaxed)
     }
 
-    /// Tells the server that roots changed. The next `roots/list` it sends is then its own, and belongs to
-    /// no call under way.
+    /// Notifies the server that roots changed. Its next `roots/list` then belongs to no in-flight call.
     pub(crate) fn notify_roots_changed(self: &Arc<Self>) {
         self.roots_notified.store(true, Ordering::Relaxed);
         self.notify("notifications/roots/list_changed", None);
     }
 
-    /// Calls that wait for their client's turn.
+    /// The number of calls that wait for the calls of other clients.
     #[must_use]
     pub fn queued_calls(&self) -> usize {
         self.call_queue.queued_calls()
     }
 
-    /// The log level the server was told; `None` before it was told any.
+    /// The log level last sent to the server; `None` before the first.
     #[must_use]
     pub(crate) fn current_log_level(&self) -> Option<LogLevel> {
-        let place = usize::from(self.log_level.load(Ordering::Relaxed));
-        place
+        let index = usize::from(self.log_level.load(Ordering::Relaxed));
+        index
             .checked_sub(1)
-            .and_then(|place| LogLevel::ALL.get(place))
+            .and_then(|index| LogLevel::ALL.get(index))
             .copied()
     }
 
-    /// Notes that the server was told this level.
+    /// Records the log level sent to the server.
     pub(crate) fn record_log_level(&self, level: LogLevel) {
-        let place = LogLevel::ALL.iter().position(|one| *one == level);
-        let place = place.and_then(|place| u8::try_from(place + 1).ok());
-        self.log_level.store(place.unwrap_or(0), Ordering::Relaxed);
+        let index = LogLevel::ALL.iter().position(|one| *one == level);
+        let index = index.and_then(|index| u8::try_from(index + 1).ok());
+        self.log_level.store(index.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Notes that a resource is followed, or no longer. False when nothing changed.
+    /// Adds or removes a resource subscription; false if nothing changed.
     pub fn set_subscribed(&self, uri: &str, followed: bool) -> bool {
         let mut all = self
             .subscribed
@@ -474,7 +474,7 @@ impl Link {
         }
     }
 
-    /// True while a resource of this server is followed.
+    /// True while the server has subscribed resources.
     #[must_use]
     pub(crate) fn has_subscriptions(&self) -> bool {
         let all = self
@@ -484,13 +484,13 @@ impl Link {
         !all.is_empty()
     }
 
-    /// Calls under way.
+    /// The number of in-flight calls.
     #[must_use]
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.taken_count()
     }
 
-    /// Odd messages: lines that are no messages, messages too large, notifications for nobody.
+    /// Counts of malformed lines, oversized messages and notifications without a recipient.
     #[must_use]
     pub(crate) fn odd_message_counts(&self) -> (u64, u64, u64) {
         (
@@ -500,7 +500,7 @@ impl Link {
         )
     }
 
-    /// Closes admission and resolves when the last call has left (true), or after `deadline`.
+    /// Stops accepting calls and resolves when the last one has ended (true), or after `deadline` (false).
     pub(crate) async fn drain(&self, deadline: Duration) -> bool {
         let (sender, idle) = oneshot::channel();
         self.gate.close(move || {
@@ -529,8 +529,8 @@ impl Link {
             .send_message(self, jsonrpc::notification(method, params).into());
     }
 
-    /// A call that comes after `drain` is refused as untaken, so that the next connection gets it. Requests
-    /// about tasks that no other connection knows are taken without a pass.
+    /// Admits a call. After `drain` a call is refused as not sent, so that it is retried on the next connection.
+    /// Requests about tasks that no other connection knows are admitted without a pass.
     fn admit(&self, method: &str) -> Result<Option<GatePass>, Refusal> {
         match self.gate.enter() {
             None if !self.tasks.should_accept(method) => {

@@ -1,5 +1,5 @@
-//! Log levels: a legacy server is told the most verbose level any agent wants of it (MCP-062);
-//! a modern server gets the level with each request.
+//! Log levels: a legacy server gets the most verbose level of all agents (MCP-062); a stateless server gets the
+//! level with each request.
 
 use std::sync::Arc;
 
@@ -9,20 +9,19 @@ use mgp_protocol::dialect::ProtocolFamily;
 use crate::link::Link;
 use mgp_callers::Directory;
 
-/// Tells one server; nothing when no agent set a level or the server does not support levels.
+/// Sends the level to one server, if an agent has set one and the server supports levels.
 pub(crate) async fn sync_level(directory: &Directory, link: &Arc<Link>) {
     if let Some(floor) = directory.most_verbose_level(&link.server) {
         send_level(link, floor).await;
     }
 }
 
-/// For a request with a level of its own: makes the server at least that verbose before the call. It is
-/// not made quieter afterwards; that is left to the next change of a session's level. If no level was
-/// set before, the server is told the lowest, because agents that set none get everything
-/// (CMCP-094).
+/// Makes the server at least this verbose before a request with a level of its own. It stays that verbose until
+/// the next change of a session's level. If no level was set before, the lowest is sent, because agents that set
+/// none receive all messages (CMCP-094).
 pub(crate) async fn raise_level(link: &Arc<Link>, level: LogLevel) {
     match link.current_log_level() {
-        Some(told) if level.is_at_least(told) => {}
+        Some(current) if level.is_at_least(current) => {}
         Some(_) => send_level(link, level).await,
         None => send_level(link, LogLevel::Debug).await,
     }
@@ -34,8 +33,8 @@ async fn send_level(link: &Arc<Link>, level: LogLevel) {
         return;
     }
     let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
-    let asked = link.request_in(ProtocolFamily::Legacy, "logging/setLevel", Some(&params));
-    match asked.await {
+    let request = link.request_in(ProtocolFamily::Legacy, "logging/setLevel", Some(&params));
+    match request.await {
         Ok(_) => link.record_log_level(level),
         Err(error) => link.log.push_note(&format!("logging/setLevel: {error}")),
     }

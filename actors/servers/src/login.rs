@@ -1,8 +1,7 @@
-//! The logins of a kernel at servers reached over HTTP: what tokens it has, how the next one is got, and what
-//! waits for a person.
+//! OAuth logins of the kernel at HTTP servers: their tokens, renewals, and pending sign-ins.
 //!
-//! A token goes to the one server it was given for, in one header, and nowhere else: it is kept under the name
-//! of the entry and its address, and no log, error or other server sees it.
+//! A token is sent to its own server only, in one header. It is stored under the name and address of the
+//! server's entry, and never appears in logs, errors or requests to other servers.
 
 mod callback;
 mod discovery;
@@ -32,42 +31,42 @@ pub use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;
 
-/// Why a login does not come about; never shows a token.
+/// The reason why a login failed; never contains a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// What somebody wrote, or answered, is not good for it.
+    /// A response or a setting is invalid for the login.
     #[error(transparent)]
     Rejected(#[from] SignInError),
-    /// Somebody did not answer.
+    /// There was no answer.
     #[error("{0}")]
     NoAnswer(String),
-    /// Tokens cannot be kept.
+    /// Tokens cannot be stored.
     #[error("{0}")]
     Store(String),
 }
 
-/// Where logins are kept, and how they are got.
+/// The storage and network access of logins.
 #[derive(Clone, Debug)]
 pub struct LoginBackend {
-    /// The store of secrets; `None` without a home.
+    /// The secret store; `None` without a home folder.
     pub store: Option<SecretStore>,
-    /// How those who guard servers are reached.
+    /// Network access to authorization servers.
     pub outbound: Outbound,
 }
 
-/// The logins of one kernel, a server at an address each: one for every entry that is in force, and one for every
-/// agent that called one where each has its own; so their number is that of the entries times that of the agents.
+/// The logins of one kernel, each for a server at an address: one for each active entry, and one for each agent
+/// of an entry with separate logins. Their number is at most entries times agents.
 #[derive(Debug)]
 pub struct Logins {
     backend: LoginBackend,
     logins: Mutex<BTreeMap<LoginOwner, Arc<ServerLogin>>>,
 }
 
-/// The server, and the agent where each has a login of its own.
+/// The server, and the agent if each has a login of its own.
 type LoginOwner = (ServerId, Option<AgentId>);
 
 impl Logins {
-    /// None yet.
+    /// Creates an empty set of logins.
     #[must_use]
     pub fn new(backend: LoginBackend) -> Self {
         Self {
@@ -76,8 +75,8 @@ impl Logins {
         }
     }
 
-    /// The login of a server, which all lives and instances of it share; or that of an agent, where the entry says
-    /// that each has its own. `None` where it has none.
+    /// The login of a server, shared by all its generations and instances, or that of an agent if the entry has
+    /// separate logins. `None` if the server needs no login.
     #[must_use]
     pub fn login_for(
         &self,
@@ -86,9 +85,9 @@ impl Logins {
     ) -> Option<Arc<ServerLogin>> {
         let agent = agent.filter(|_| spec.login.per_agent);
         let owner = (spec.id.clone(), agent.cloned());
-        let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of servers that are gone go, too.
-        held.retain(|(id, _), login| {
+        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        // Also removes logins of removed servers.
+        logins.retain(|(id, _), login| {
             *id == spec.id || Arc::strong_count(login) > 1 || login.wanted_login().is_some()
         });
         let url = match &spec.transport {
@@ -96,11 +95,11 @@ impl Logins {
             ServerTransport::Http { .. }
             | ServerTransport::Stdio { .. }
             | ServerTransport::Node(_) => {
-                held.retain(|(id, _), _| *id != spec.id);
+                logins.retain(|(id, _), _| *id != spec.id);
                 return None;
             }
         };
-        if let Some(login) = held
+        if let Some(login) = logins
             .get(&owner)
             .filter(|login| login.matches(url, &spec.login))
         {
@@ -108,16 +107,15 @@ impl Logins {
         }
         let login = ServerLogin::new(&owner, url, spec.login.clone(), self.backend.clone());
         let login = Arc::new(login.ok()?);
-        held.insert(owner, login.clone());
+        logins.insert(owner, login.clone());
         Some(login)
     }
 
-    /// The logins that wait for a person: those of the servers there are, and those that agents have to have before
-    /// they can call, where each has its own.
+    /// Logins that need a person: those of the existing servers, and those of agents with separate logins.
     #[must_use]
     pub fn wanted(&self, is_server: impl Fn(&ServerId) -> bool) -> BTreeMap<String, PendingLogin> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = held.iter().filter_map(|((id, agent), login)| {
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = logins.iter().filter_map(|((id, agent), login)| {
             let name = match agent {
                 Some(agent) => format!("{id} for {agent}"),
                 None if is_server(id) => id.to_string(),
@@ -128,20 +126,20 @@ impl Logins {
         wanted.collect()
     }
 
-    /// An agent is removed: nobody who is called the same later has its tokens. They are not taken back where they
-    /// were got.
+    /// Removes the tokens of a removed agent, so that a later agent with the same name does not get them. They
+    /// are not revoked.
     ///
     /// # Errors
-    /// [`LoginError::Store`]: some are still kept.
+    /// [`LoginError::Store`] if some could not be removed.
     pub async fn forget_agent(&self, agent: &AgentId) -> Result<(), LoginError> {
         {
-            let mut held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-            held.retain(|(_, whose), login| {
-                let its = whose.as_ref() == Some(agent);
-                if its {
+            let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            logins.retain(|(_, whose), login| {
+                let of_agent = whose.as_ref() == Some(agent);
+                if of_agent {
                     login.end();
                 }
-                !its
+                !of_agent
             });
         }
         let Some(store) = self.backend.store.clone() else {
@@ -149,11 +147,12 @@ impl Logins {
         };
         let agent = agent.clone();
         let removing = mgp_runtime::task::run_blocking("login.forget", move || {
-            let kept = store.list(Namespace::Oauth)?;
-            let its = kept
+            let stored = store.list(Namespace::Oauth)?;
+            let of_agent = stored
                 .iter()
                 .filter(|it| is_login_of(&it.name, agent.as_str()));
-            its.map(|it| store.remove(Namespace::Oauth, &it.name))
+            of_agent
+                .map(|it| store.remove(Namespace::Oauth, &it.name))
                 .collect::<Result<Vec<_>, _>>()
         });
         let removed = removing.await;
@@ -163,25 +162,25 @@ impl Logins {
             .map_err(|e| LoginError::Store(e.to_string()))
     }
 
-    /// The login that a server wants of a person.
+    /// The login of a server that needs a person.
     #[must_use]
     pub fn wanted_login(&self, server: &ServerId) -> Option<PendingLogin> {
         self.find(server)?.wanted_login()
     }
 
-    /// The tokens of all logins that are held right now, to be masked.
+    /// The tokens of all loaded logins, to be masked.
     #[must_use]
     pub fn tokens(&self) -> Vec<String> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let logins: Vec<_> = held.values().cloned().collect();
-        drop(held);
+        let table = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let logins: Vec<_> = table.values().cloned().collect();
+        drop(table);
         let records = logins.into_iter().filter_map(|login| login.record());
         records
             .flat_map(|record| record.tokens().collect::<Vec<_>>())
             .collect()
     }
 
-    /// Takes note of what a person did at the command line: reads what is kept again.
+    /// Reads the stored logins of a server again after a change at the command line.
     pub async fn reload(&self, server: &ServerId) {
         for login in self.logins_of(server) {
             login.reload().await;
@@ -189,13 +188,13 @@ impl Logins {
     }
 
     fn find(&self, server: &ServerId) -> Option<Arc<ServerLogin>> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&(server.clone(), None)).cloned()
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        logins.get(&(server.clone(), None)).cloned()
     }
 
     fn logins_of(&self, server: &ServerId) -> Vec<Arc<ServerLogin>> {
-        let held = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-        let its = held.iter().filter(|((id, _), _)| id == server);
-        its.map(|(_, login)| login.clone()).collect()
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_server = logins.iter().filter(|((id, _), _)| id == server);
+        of_server.map(|(_, login)| login.clone()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel declares to servers, and what became of it.
+//! The kernel's capability declarations to servers, and the result of negotiation.
 
 use mgp_engine::servers::consent::ConsentPolicy;
 use mgp_json::member;
@@ -8,23 +8,21 @@ use mgp_protocol::mgp::negotiation::{self, Active, Negotiated, PLAIN};
 
 use mgp_callers::negotiation::OFFERED_FEATURES;
 
-/// The capabilities the kernel declares to a server; `offers` is false for one whose entry says
-/// `mgp = false`.
+/// The capabilities the kernel declares to a server; `offers` is false if its entry says `mgp = false`.
 pub(crate) fn declare_capabilities(
     capabilities: &str,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     offers: bool,
 ) -> String {
     if offers {
-        negotiation::with_offer(capabilities, era, OFFERED_FEATURES)
+        negotiation::with_offer(capabilities, family, OFFERED_FEATURES)
     } else {
         capabilities.to_owned()
     }
 }
 
-/// The client capabilities in a modern request to a server: MGP is negotiated with the kernel, so the
-/// client's own declaration is removed, and so are capabilities for questions that the server may not
-/// ask.
+/// Rewrites the client capabilities in a stateless request to a server. MGP is negotiated by the kernel, so the
+/// client's own declaration is removed, as are capabilities for callbacks that the server may not use.
 pub(crate) fn rewrite_declaration<'p>(
     params: &'p str,
     client: &Negotiated,
@@ -34,14 +32,14 @@ pub(crate) fn rewrite_declaration<'p>(
     if !server.is_active() && *client == PLAIN && !consents.is_restricted() {
         return None;
     }
-    let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
+    let declared = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
     let instead = if server.is_active() {
-        declare_capabilities(said, ProtocolFamily::Stateless, true)
+        declare_capabilities(declared, ProtocolFamily::Stateless, true)
     } else {
-        negotiation::without_declaration(said)
+        negotiation::without_declaration(declared)
     };
     let instead = consents.allowed_capabilities(&instead).into_owned();
-    Some((said, instead))
+    Some((declared, instead))
 }
 
 /// Remarks about a server's MGP declaration, for its log.
@@ -54,11 +52,14 @@ pub(crate) fn mgp_remarks(mgp: &Negotiated) -> Option<String> {
 }
 
 fn describe_mgp(active: &Active) -> String {
-    let words = active.extension_names().join(", ");
+    let extensions = active.extension_names().join(", ");
     let differs = if active.minor_differs {
         "; it announces another minor version, which hides nothing that both know"
     } else {
         ""
     };
-    format!("it speaks MGP {} with us: {words}{differs}", active.version)
+    format!(
+        "it speaks MGP {} with us: {extensions}{differs}",
+        active.version
+    )
 }

@@ -1,6 +1,6 @@
-//! Starts servers in a sandbox: finds out what this machine supports, prepares the server's own folder,
-//! and has a launcher start the server with its policy.
-//! Used by the supervisors of servers and for the process that runs the embedding model.
+//! Starts servers in a sandbox: detects what this machine supports, prepares the server's own folder, and has a
+//! launcher start the server under its policy. Used by the supervisors of servers, and for the process that runs
+//! the embedding model.
 //!
 //! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
 //! The launcher is the kernel's own program, started again with a hidden argument.
@@ -43,54 +43,53 @@ pub use launcher_main::launch;
 pub use probe::probe;
 pub use program_pins::{find_change, pin_programs};
 
-/// The variable with the policy; the launcher removes it.
+/// The variable with the policy; removed by the launcher.
 const POLICY_VAR: &str = "MGP_SANDBOX_POLICY";
 /// The variable with the kernel's process id: the server must not outlive that process.
 const KERNEL_PID_VAR: &str = "MGP_SANDBOX_KERNEL";
 /// The launcher's hidden argument, before the program.
 const LAUNCH_ARG: &str = "__sandbox";
-/// Bytes of a script's first line that the system reads.
+/// The bytes of a script's first line that the system reads.
 const SHEBANG_BYTES_MAX: u64 = 256;
-/// Scripts that are interpreters of scripts: as many levels as the system follows.
+/// How many levels of scripts that interpret scripts are followed, as the system does.
 const INTERPRETER_DEPTH_MAX: usize = 4;
 
-/// What all sandboxes have in common.
+/// The settings shared by all sandboxes.
 #[derive(Debug, Default)]
 pub struct Sandboxes {
-    /// This program.
+    /// The kernel's program.
     pub exe: PathBuf,
-    /// Holds each server's own folder.
+    /// The parent of each server's own folder.
     pub folder: PathBuf,
     /// The kernel's configuration, data and socket.
     pub kernel_paths: Vec<PathBuf>,
     /// The home of the kernel's user.
     pub home: Option<PathBuf>,
-    /// Folders that were ever opened for writing, by the configuration or by a server started since. Links
-    /// in them are not followed to the outside. None is removed, because links planted there
-    /// stay.
+    /// Folders that were ever opened for writing, by the configuration or by a server started since. Links in
+    /// them are not followed outside. None is removed, because links planted there stay.
     pub writable_folders: Mutex<BTreeSet<PathBuf>>,
-    /// What this machine supports; found out at the first use.
+    /// What this machine supports; detected at the first use.
     pub machine: OnceCell<SandboxSupport>,
 }
 
-/// A sandbox that is ready for one start of a server.
+/// A prepared sandbox for one start of a server.
 #[derive(Debug)]
 pub(crate) struct PreparedSandbox {
-    /// The process to start: the launcher with the server as its argument.
+    /// The process to start: the launcher, with the server as its argument.
     pub(crate) spec: ChildSpec,
-    /// What the server is held to.
+    /// The restrictions of the server.
     pub(crate) report: Sandbox,
 }
 
 impl Sandboxes {
-    /// The server's own folder; its home is inside it.
+    /// The server's own folder; its home is inside.
     #[must_use]
     pub fn server_folder(&self, server: &ServerId) -> PathBuf {
         self.sibling_folder("of", server)
     }
 
-    /// The folder of the program registered with a server. Not in or above the server's own folder, so that
-    /// the server cannot write where interpreters look for modules.
+    /// The folder of the program registered with a server. It is neither inside nor above the server's own
+    /// folder, so that the server cannot write where interpreters look for modules.
     #[must_use]
     pub fn code_folder(&self, server: &ServerId) -> PathBuf {
         self.sibling_folder("code-of", server)
@@ -103,9 +102,9 @@ impl Sandboxes {
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
-    /// True for a folder, without links, that no sandbox opens: the kernel's files or a whole home.
+    /// True for a folder (without links) that no sandbox opens: the kernel's files, or a whole home.
     pub(crate) fn is_protected(&self, folder: &Path) -> bool {
-        let place = ProgramPaths {
+        let paths = ProgramPaths {
             kernel_paths: self
                 .kernel_paths
                 .iter()
@@ -114,13 +113,13 @@ impl Sandboxes {
             home: self.home.as_deref().map(real_path),
             ..ProgramPaths::default()
         };
-        place.is_protected(folder)
+        paths.is_protected(folder)
     }
 
     /// Prepares the start of a server with these permissions.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// What is missing, as text.
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
@@ -133,7 +132,7 @@ impl Sandboxes {
             .await;
         let machine = *machine.map_err(|e| format!("the sandbox cannot be tried out: {e}"))?;
         let own = self.server_folder(&spec.id);
-        let mut place = ProgramPaths {
+        let mut paths = ProgramPaths {
             own_dir: own,
             code_dir: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
             kernel_paths: self.kernel_paths.clone(),
@@ -141,7 +140,8 @@ impl Sandboxes {
             ..ProgramPaths::default()
         };
         let (looked, mut rules, granted) = (spec.clone(), rules.clone(), granted.clone());
-        let owns = real_path(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
+        let server_folders =
+            real_path(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
         let written = {
             let mut written = self
                 .writable_folders
@@ -151,27 +151,27 @@ impl Sandboxes {
             written.clone()
         };
         let looking = task::run_blocking("sandbox.prepare", move || {
-            let (roads, mut notes) =
-                resolve_paths(&looked, &mut place, &mut rules, &written, &owns)?;
-            prepare_folders(&place.own_dir)
-                .map_err(|e| format!("{}: {e}", place.own_dir.display()))?;
+            let (resolver, mut notes) =
+                resolve_paths(&looked, &mut paths, &mut rules, &written, &server_folders)?;
+            prepare_folders(&paths.own_dir)
+                .map_err(|e| format!("{}: {e}", paths.own_dir.display()))?;
             let user = if machine.root {
-                Some(users::assign_user(&place.own_dir, machine.namespaces)?)
+                Some(users::assign_user(&paths.own_dir, machine.namespaces)?)
             } else {
                 None
             };
-            if let (Some(code), Some(user)) = (&place.code_dir, user) {
+            if let (Some(code), Some(user)) = (&paths.code_dir, user) {
                 users::grant_read(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
             }
-            let mut policy = SandboxPolicy::for_server(&granted, &rules, &place, machine);
+            let mut policy = SandboxPolicy::for_server(&granted, &rules, &paths, machine);
             policy.user = user;
-            let mut report = policy.report(&granted, &rules, &place);
-            notes.extend(roads.finish(&mut policy));
+            let mut report = policy.report(&granted, &rules, &paths);
+            notes.extend(resolver.finish(&mut policy));
             report.notes.extend(notes);
             if user.is_some() {
                 report.notes.extend(users::find_unreachable(&policy));
             }
-            Ok::<_, String>((policy, report, place.own_dir))
+            Ok::<_, String>((policy, report, paths.own_dir))
         });
         let (policy, report, own) = looking.await.map_err(|e| e.to_string())??;
         Ok(PreparedSandbox {
@@ -206,7 +206,7 @@ impl Sandboxes {
 const HOME: &str = "home";
 const TMP: &str = "tmp";
 
-/// Makes the server's own folder, and empties its temporary folder.
+/// Creates the server's own folder and empties its temporary folder.
 fn prepare_folders(own: &Path) -> io::Result<()> {
     let private = |path: &Path| {
         fs::DirBuilder::new()
@@ -219,21 +219,24 @@ fn prepare_folders(own: &Path) -> io::Result<()> {
     private(&own.join(TMP))
 }
 
-/// Resolves the paths of a server, without symbolic links; returns, in words, those not followed.
+/// Resolves a server's paths, without symbolic links; returns descriptions of the links not followed.
 fn resolve_paths(
     spec: &ChildSpec,
-    place: &mut ProgramPaths,
+    paths: &mut ProgramPaths,
     rules: &mut SandboxConfig,
     written: &BTreeSet<PathBuf>,
-    owns: &Path,
+    server_folders: &Path,
 ) -> Result<(PathResolver, BTreeSet<String>), String> {
     let (program, programs) = child::find_program(spec).map_err(|e| e.to_string())?;
-    place.own_dir = std::path::absolute(&place.own_dir).map_err(|e| e.to_string())?;
-    for kernels in place.kernel_paths.iter_mut().chain(&mut place.home) {
+    paths.own_dir = std::path::absolute(&paths.own_dir).map_err(|e| e.to_string())?;
+    for kernels in paths.kernel_paths.iter_mut().chain(&mut paths.home) {
         *kernels = real_path(kernels);
     }
-    let (mut roads, mut notes) = (PathResolver::new(written, place, owns), BTreeSet::new());
-    let mut led = |path: &Path, to| match roads.resolve(path, to) {
+    let (mut resolver, mut notes) = (
+        PathResolver::new(written, paths, server_folders),
+        BTreeSet::new(),
+    );
+    let mut resolve = |path: &Path, to| match resolver.resolve(path, to) {
         Ok(real) => Some(real),
         Err(why) => {
             notes.insert(why);
@@ -243,33 +246,35 @@ fn resolve_paths(
     rules.read = rules
         .read
         .iter()
-        .filter_map(|p| led(p, PathAccess::Read))
+        .filter_map(|p| resolve(p, PathAccess::Read))
         .collect();
     rules.write = rules
         .write
         .iter()
-        .filter_map(|p| led(p, PathAccess::Write))
+        .filter_map(|p| resolve(p, PathAccess::Write))
         .collect();
     let cwd = spec.cwd.as_deref().unwrap_or(Path::new("/"));
     let cwd = std::path::absolute(cwd).map_err(|e| e.to_string())?;
     let named = spec.args.iter().map(|arg| cwd.join(arg));
     let named = named.filter(|path| path.is_file());
-    place.argument_files = named.filter_map(|p| led(&p, PathAccess::Read)).collect();
-    // The files stay closed; the whole tree is never opened.
-    place.cwd = led(&cwd, PathAccess::Read).unwrap_or(PathBuf::from("/"));
-    place.found_in_path = !spec.command.contains('/') && !spec.env.contains_key("PATH");
-    place.path_dirs = programs
-        .iter()
-        .filter_map(|folder| led(folder, PathAccess::Read))
+    paths.argument_files = named
+        .filter_map(|p| resolve(&p, PathAccess::Read))
         .collect();
-    place.program = roads.resolve(&program, PathAccess::Read)?;
-    place.interpreters = find_interpreters(&program, &programs, &mut roads, &mut notes);
-    // A virtual environment is found by the link to its interpreter, so that link counts.
+    // Files in the working folder stay closed; a whole tree is never opened.
+    paths.cwd = resolve(&cwd, PathAccess::Read).unwrap_or(PathBuf::from("/"));
+    paths.found_in_path = !spec.command.contains('/') && !spec.env.contains_key("PATH");
+    paths.path_dirs = programs
+        .iter()
+        .filter_map(|folder| resolve(folder, PathAccess::Read))
+        .collect();
+    paths.program = resolver.resolve(&program, PathAccess::Read)?;
+    paths.interpreters = find_interpreters(&program, &programs, &mut resolver, &mut notes);
+    // A virtual environment is found through the link to its interpreter, so that link is opened.
     if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
-        let folder = roads.resolve(folder, PathAccess::Read)?;
-        place.interpreters.push(folder.join(name));
+        let folder = resolver.resolve(folder, PathAccess::Read)?;
+        paths.interpreters.push(folder.join(name));
     }
-    Ok((roads, notes))
+    Ok((resolver, notes))
 }
 
 /// The path without symbolic links, as far as it exists.
@@ -283,23 +288,23 @@ fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// What runs a script: the program in its first line, and the one that `env` looks up for it. For scripts
-/// that the server can write, nothing is opened that is not open anyway.
+/// The interpreters of a script: the program in its first line, and the one that `env` finds. For scripts that
+/// the server can write, nothing new is opened.
 fn find_interpreters(
     program: &Path,
     programs: &[PathBuf],
-    roads: &mut PathResolver,
+    resolver: &mut PathResolver,
     notes: &mut BTreeSet<String>,
 ) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut next = Some(program.to_owned());
     while let Some(script) = next.take().filter(|_| found.len() < INTERPRETER_DEPTH_MAX) {
-        let Ok(at) = roads.resolve(&script, PathAccess::Read) else {
+        let Ok(at) = resolver.resolve(&script, PathAccess::Read) else {
             break;
         };
         let root = at
             .parent()
-            .and_then(|folder| roads.innermost_writable(folder));
+            .and_then(|folder| resolver.innermost_writable(folder));
         let Some(line) = read_first_line(&at) else {
             break;
         };
@@ -316,11 +321,11 @@ fn find_interpreters(
             .into_iter()
             .flatten()
         {
-            let led = roads.resolve(&named, PathAccess::Read).and_then(|led| {
+            let target = resolver.resolve(&named, PathAccess::Read).and_then(|target| {
                 let opens = root
                     .as_ref()
-                    .is_none_or(|root| is_within(&led, root, PathAccess::Read));
-                opens.then_some(led).ok_or_else(|| {
+                    .is_none_or(|root| is_within(&target, root, PathAccess::Read));
+                opens.then_some(target).ok_or_else(|| {
                     format!(
                         "{} is not opened: {} names it in its first line, and sandboxed servers write that file",
                         named.display(),
@@ -328,8 +333,8 @@ fn find_interpreters(
                     )
                 })
             });
-            match led {
-                Ok(led) => found.push(led),
+            match target {
+                Ok(target) => found.push(target),
                 Err(why) => {
                     notes.insert(why);
                     return found;
@@ -359,7 +364,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_runs_a_script_is_found_through_env_and_links() {
+    fn interpreters_are_found_through_env_and_links() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         let write = |name: &str, text: &str| {
@@ -385,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_yet_is_known_by_the_folder_it_will_be_in() {
+    fn missing_path_is_resolved_through_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let (whole, link) = (folder.path().join("whole"), folder.path().join("link"));
         fs::create_dir(&whole).unwrap();
@@ -394,9 +399,9 @@ mod tests {
         assert_eq!(real_path(&link.join("a/b")), real_folder.join("a/b"));
     }
 
-    /// Working folder, argument and interpreter come from places the server can write.
+    /// The working folder, an argument and the interpreter are in places that the server can write.
     #[test]
-    fn what_a_server_planted_where_it_writes_opens_nothing_else() {
+    fn planted_links_open_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         fs::create_dir_all(at("work/bin")).unwrap();
@@ -418,25 +423,25 @@ mod tests {
             launcher: None,
         };
         let look = |spec: &ChildSpec, written: &[PathBuf]| {
-            let mut place = ProgramPaths {
+            let mut paths = ProgramPaths {
                 own_dir: at("owns/of-it"),
                 ..ProgramPaths::default()
             };
             let mut rules = SandboxConfig::default();
             let written = written.iter().cloned().collect();
-            let looked = resolve_paths(spec, &mut place, &mut rules, &written, &at("owns"));
-            looked.map(|(_, notes)| (place, notes))
+            let looked = resolve_paths(spec, &mut paths, &mut rules, &written, &at("owns"));
+            looked.map(|(_, notes)| (paths, notes))
         };
-        let keys = |place: &ProgramPaths| {
-            let all = place.interpreters.iter().chain(&place.argument_files);
-            all.chain([&place.cwd])
+        let keys = |paths: &ProgramPaths| {
+            let all = paths.interpreters.iter().chain(&paths.argument_files);
+            all.chain([&paths.cwd])
                 .filter(|path| path.starts_with(at("keys")))
                 .count()
         };
-        let (place, notes) = look(&spec, &[]).unwrap();
-        assert_eq!((keys(&place), notes.len()), (3, 0), "{place:?}");
-        let (place, notes) = look(&spec, &[at("work")]).unwrap();
-        assert_eq!((keys(&place), notes.len()), (0, 3), "{place:?} {notes:?}");
+        let (paths, notes) = look(&spec, &[]).unwrap();
+        assert_eq!((keys(&paths), notes.len()), (3, 0), "{paths:?}");
+        let (paths, notes) = look(&spec, &[at("work")]).unwrap();
+        assert_eq!((keys(&paths), notes.len()), (0, 3), "{paths:?} {notes:?}");
         spec.command = at("work/conf.json").display().to_string();
         fs::set_permissions(at("keys/bin/key"), fs::Permissions::from_mode(0o755)).unwrap();
         assert!(look(&spec, &[at("work")]).is_err());

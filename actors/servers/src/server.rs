@@ -1,5 +1,5 @@
-//! The supervisor of one server: starts it, watches it, restarts it within limits, stops it completely.
-//! The operator's requests and the kernel's tree send to it; it reports through `ServerActor::events`.
+//! The supervisor of one server: starts, monitors, restarts (within limits) and stops it. It receives the
+//! operator's requests and those of the kernel's tree, and reports through `ServerActor::events`.
 
 mod audit;
 mod connector;
@@ -56,82 +56,82 @@ pub use self::resource_usage::{ResourceMonitor, ResourceSnapshot, RunningGenerat
 pub use self::spawner::ProcessSpawner;
 pub use self::start_progress::StartProgress;
 
-/// Messages to the supervisor of a server: imperatives ask, past tenses tell what happened.
+/// Messages to the supervisor of a server: imperatives are commands, past tenses are events.
 #[derive(Debug)]
 pub enum ServerMsg {
-    /// Start, at the kernel's start or for the operator, whose start resets the count of restarts.
+    /// Start, at the kernel's start or by the operator, which resets the count of restarts.
     Start {
-        /// It is the operator's.
+        /// True if the operator requested it.
         by_operator: bool,
     },
-    /// Of those that are to be connected before it, these are not yet.
+    /// These servers, which start first, are not connected yet.
     DependenciesPending(Vec<ServerId>),
-    /// Its wait for others is over.
+    /// The servers that start first are connected, or the wait is over.
     DependenciesReady,
     /// Drain and stop. Answered when the server has stopped.
     Stop(TransitionReason, Reply<()>),
-    /// The same, with this much time for calls under way.
+    /// Drain within this time and stop. Answered when the server has stopped.
     StopWithin(TransitionReason, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
-    /// Replace its life without a gap.
+    /// Replace the generation without a gap (rolling restart).
     Roll,
     /// Its configuration changed.
     Reconfigure(Box<ServerSpec>),
-    /// The life of this number is connected and has its first lists.
+    /// The generation with this number is connected and has its first lists.
     Connected(u64, Arc<Link>, Box<FetchedLists>),
-    /// Agents can see the first lists of this life.
+    /// The first lists of this generation are visible to agents.
     Published(u64),
-    /// This life uses more than it may; why, in words.
+    /// This generation exceeds a limit; the reason, as text.
     LimitExceeded(u64, String),
-    /// This life ended.
+    /// This generation ended.
     Ended(u64, ServerExit, String),
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
     Fetched(List, u64, Box<FetchedLists>),
-    /// This life waits for the operator's answer to these questions.
+    /// This generation waits for the operator's answer to these requests.
     ApprovalRequested(u64, Vec<String>),
-    /// What its tools were the last time, for a server that has not been connected yet.
+    /// The stored lists of a server that has not been connected yet.
     OfferRestored(Box<ServerOffer>),
     /// The operator decided about changed tools.
     PinsDecided,
-    /// The connection of this number is broken.
+    /// The connection with this number is broken.
     LinkBroke(u64, String),
     /// The server reported a change of its state on this connection.
     LifecycleReported(u64, mgp::Lifecycle),
-    /// The wait before a restart is over.
+    /// The restart delay is over.
     RetryDue(u64),
-    /// A call waits for it.
+    /// A call waits for the server.
     CallWaiting,
-    /// A list is fetched again, which had to wait.
+    /// The delay before fetching a list again is over.
     FetchDue(List),
-    /// This list has not had to wait for a while.
+    /// This list has not been delayed for a while.
     ListSettled(List),
-    /// Start the instance that somebody has for itself, or hand out the running one.
+    /// Start the instance of an owner, or return the running one.
     OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
-    /// Stop the instances that nobody has used for a while.
+    /// Stop instances that have been idle for a while.
     StopIdle,
 }
 
-/// Fixed at construction.
+/// The fixed settings of the actor.
 #[derive(Debug, Clone)]
 pub struct ServerActor {
-    /// What calls and reports use.
+    /// The handle for calls and reports.
     pub handle: Arc<ServerHandle>,
     /// Receives the events of the server.
     pub events: EventSink<ServerEvent>,
-    /// The connected agents, for its log messages and news.
+    /// The connected agents, for log messages and notifications.
     pub directory: Arc<Directory>,
-    /// All servers: some are started after others.
+    /// All servers, for the start order.
     pub servers: Arc<ServerTable>,
-    /// Ends its processes when the kernel dies.
+    /// Ends the server's processes if the kernel dies.
     pub guard: GuardHandle,
-    /// Connects to it.
+    /// Connects to the server.
     pub connector: Arc<Connector>,
     /// The permissions of servers.
     pub permissions: PermissionsHandle,
-    /// Its tools as they were when approved.
+    /// The pinned tool definitions.
     pub pins: PinsHandle,
     /// The audit log.
     pub audit: AuditHandle,
@@ -156,9 +156,9 @@ pub struct ServerState {
     start_wait: StartWait,
     rolling_restart: RollingRestart,
     stopping: Vec<Reply<()>>,
-    /// The timer of the next start; dropped with the supervisor and by an earlier start.
+    /// The timer of the next start; dropped with the supervisor, or by an earlier start.
     retry_timer: Option<SupervisedTask<()>>,
-    /// The last output of the last life, if that ended by itself.
+    /// The last output of the previous generation, if it ended by itself.
     last_output: Option<Arc<str>>,
     _alive: ActorCountGuard,
 }
@@ -229,14 +229,14 @@ impl Actor for ServerActor {
             ServerMsg::Connected(attempt, link, lists) => {
                 self.handle_connected(state, attempt, &link, *lists);
             }
-            ServerMsg::Published(life) => {
-                self.apply_input(state, SupervisionInput::Connected(life))
+            ServerMsg::Published(generation) => {
+                self.apply_input(state, SupervisionInput::Connected(generation))
             }
-            ServerMsg::LimitExceeded(life, why) => {
-                self.apply_input(state, SupervisionInput::LimitExceeded(life, why))
+            ServerMsg::LimitExceeded(generation, why) => {
+                self.apply_input(state, SupervisionInput::LimitExceeded(generation, why))
             }
-            ServerMsg::Ended(life, exit, how) => {
-                self.apply_input(state, SupervisionInput::Ended(life, exit, how))
+            ServerMsg::Ended(generation, exit, how) => {
+                self.apply_input(state, SupervisionInput::Ended(generation, exit, how))
             }
             ServerMsg::ListChanged(list) => self.fetch_list(state, list),
             ServerMsg::Fetched(list, link, lists) => self.handle_fetched(state, list, link, *lists),
@@ -247,7 +247,9 @@ impl Actor for ServerActor {
             ServerMsg::PinsDecided => self.handle_pins_decided(state),
             ServerMsg::LinkBroke(link, why) => Self::handle_broken_link(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.handle_lifecycle(state, link, step),
-            ServerMsg::RetryDue(life) => self.apply_input(state, SupervisionInput::RetryDue(life)),
+            ServerMsg::RetryDue(generation) => {
+                self.apply_input(state, SupervisionInput::RetryDue(generation))
+            }
             ServerMsg::CallWaiting => self.apply_input(state, SupervisionInput::CallWaiting),
             ServerMsg::FetchDue(list) => self.handle_fetch_due(state, list),
             ServerMsg::ListSettled(list) => self.handle_list_settled(state, list),
@@ -275,19 +277,21 @@ impl Actor for ServerActor {
         event: SupervisionEvent,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        if let SupervisionEvent::ActorFailed(who, _)
-        | SupervisionEvent::ActorTerminated(who, _, _) = event
+        if let SupervisionEvent::ActorFailed(actor, _)
+        | SupervisionEvent::ActorTerminated(actor, _, _) = event
         {
-            self.remove_lost_instance(state, who.get_id());
+            self.remove_lost_instance(state, actor.get_id());
         }
         Ok(())
     }
 }
 
 impl ServerState {
-    /// The connection of the current life.
+    /// The connection of the current generation.
     fn link(&self) -> Option<Arc<Link>> {
-        self.generation.as_ref().and_then(|life| life.link.clone())
+        self.generation
+            .as_ref()
+            .and_then(|generation| generation.link.clone())
     }
 }
 
@@ -297,7 +301,7 @@ impl ServerActor {
         self.apply_order(state, SupervisionInput::Stop(order));
     }
 
-    /// What somebody orders counts more than what the server waits for.
+    /// Applies a command; it takes precedence over what the server waits for.
     fn apply_order(&self, state: &mut ServerState, order: SupervisionInput) {
         state.start_wait = StartWait::default();
         self.apply_input(state, order);
@@ -315,7 +319,7 @@ impl ServerActor {
         }
     }
 
-    /// The life under the entry before ends first.
+    /// Replaces the server; the generation under the previous entry ends first.
     fn replace(&self, state: &mut ServerState, spec: ServerSpec) {
         let rules = SupervisionConfig {
             rolling: false,
@@ -331,7 +335,7 @@ impl ServerActor {
         self.apply_order(state, SupervisionInput::Reconfigured(rules));
     }
 
-    /// After whom it is started says nothing to a server that runs.
+    /// Changes the start order, which does not affect a running server.
     fn set_start_order(&self, state: &mut ServerState, spec: ServerSpec) {
         state.spec = spec;
         if state.start_wait.is_waiting() {
@@ -350,11 +354,11 @@ impl ServerActor {
         }
     }
 
-    fn await_approval(&self, state: &ServerState, life: u64, names: &[String]) {
-        if state.supervision.is_current_generation(life) {
+    fn await_approval(&self, state: &ServerState, generation: u64, names: &[String]) {
+        if state.supervision.is_current_generation(generation) {
             let reason = Some(start_progress::describe_waiting(names));
-            let standing = state.supervision.status(reason, monotonic_now());
-            let mut status = Self::status(state, standing);
+            let status = state.supervision.status(reason, monotonic_now());
+            let mut status = Self::status(state, status);
             status.awaits_operator = true;
             self.handle.publish(status);
             self.withdraw_restored();
@@ -370,19 +374,19 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState) {
-        let standing = state
+        let status = state
             .supervision
             .status(state.start_wait.describe(), monotonic_now());
-        self.handle.publish(Self::status(state, standing));
+        self.handle.publish(Self::status(state, status));
     }
 
-    fn status(state: &ServerState, standing: SupervisionStatus) -> Status {
+    fn status(state: &ServerState, status: SupervisionStatus) -> Status {
         Status {
-            state: standing.state,
-            reason: standing.reason,
-            since: standing.since,
+            state: status.state,
+            reason: status.reason,
+            since: status.since,
             next_start: None,
-            restarts: standing.restarts,
+            restarts: status.restarts,
             pid: state.generation.as_ref().map(GenerationHandle::process_id),
             remarks: state.remarks.clone(),
             omitted: state.describe_omissions(),
@@ -391,21 +395,21 @@ impl ServerActor {
             command_or_url: state.spec.transport.render_command().into(),
             declared: Arc::new(state.spec.mgp.clone()),
             awaits_operator: false,
-            starts_automatically: standing.will_start,
-            roll: standing.roll,
+            starts_automatically: status.will_start,
+            roll: status.roll,
             can_roll: state.spec.rolling,
             waiting_calls_max: state.spec.limits.max_in_flight,
             mark: state.spec.replica_spec(),
-            unreachable: standing.is_unreachable,
-            start: state.generation.as_ref().map(|life| life.start.clone()),
-            last_output: state
-                .last_output
-                .clone()
-                .filter(|_| !standing.stop_requested),
+            unreachable: status.is_unreachable,
+            start: state
+                .generation
+                .as_ref()
+                .map(|generation| generation.start.clone()),
+            last_output: state.last_output.clone().filter(|_| !status.stop_requested),
         }
     }
 
-    /// Withdraws its offer from agents. What an instance offers is never shown, so there it does nothing.
+    /// Withdraws the offer from agents. Offers of instances are never visible, so this does nothing for them.
     fn withdraw(&self) {
         if self.handle.agent().is_none() {
             self.events

@@ -1,5 +1,5 @@
-//! A server as calls see it: a request to it is written as the server speaks, and its answer as the caller
-//! does.
+//! An upstream server as seen by calls: a request is written in the server's protocol version, and its answer in
+//! the caller's.
 
 mod links;
 mod outgoing;
@@ -46,8 +46,8 @@ use crate::server::ServerTable;
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::trace::ChildSpan;
 
-/// A server, by its id. Its connection is looked up for each request, because it may be restarted or
-/// taken away between two.
+/// A server, by its id. Its connection is looked up for each request, because it may be restarted or removed in
+/// between.
 #[derive(Debug, Clone)]
 pub struct Upstream<'a> {
     servers: &'a ServerTable,
@@ -55,24 +55,24 @@ pub struct Upstream<'a> {
 }
 
 impl<'a> Upstream<'a> {
-    /// The server of this id, which need not exist.
+    /// Creates an upstream for this id, which need not exist.
     #[must_use]
     pub fn new(servers: &'a ServerTable, id: &ServerId) -> Self {
         let id = id.clone();
         Self { servers, id }
     }
 
-    /// Sends a request; once more over a new connection when the first one was lost before the server
-    /// had read the request.
+    /// Sends a request; retries over a new connection if the first one was lost before the server had read the
+    /// request.
     ///
     /// # Errors
-    /// Whatever kept the answer from coming, or the server's own error.
+    /// The reason why there is no answer, or the server's own error.
     pub async fn send(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         request
             .call
             .start_attempt(is_continuation(request, outgoing));
         let outcome = self.send_over_link(request, outgoing).await;
-        // Whatever kept a later part from its server, the call was made with the first one.
+        // Even if a later part was not sent, the call was made with the first part.
         outcome.map_err(|refusal| {
             if request.call.has_reached_in_attempt() {
                 mark_dispatched(refusal, &self.id)
@@ -120,18 +120,18 @@ impl<'a> Upstream<'a> {
         }
     }
 
-    /// The connection that this request goes over; waits a little for a server that is starting.
+    /// The connection for this request; waits a short time for a starting server.
     async fn link(&self, request: &Request) -> Result<Arc<Link>, Refusal> {
         let servers = self.servers.load();
         let handle = servers
             .get(&self.id)
             .ok_or_else(|| absence_refusal(&self.id))?;
-        let (caller, exchange) = (&request.caller, &request.call);
-        handle.connection_for(caller, exchange).await
+        let (caller, in_flight) = (&request.caller, &request.call);
+        handle.connection_for(caller, in_flight).await
     }
 
-    /// The connection that a request about a task goes over: that of the life that made it, which may have
-    /// been replaced.
+    /// The connection for a request about a task: that of the generation that created it, which may have been
+    /// replaced.
     async fn link_for_task(&self, request: &Request, own: &str) -> Result<Arc<Link>, Refusal> {
         match self.draining_link(own) {
             Some(link) => Ok(link),
@@ -139,18 +139,18 @@ impl<'a> Upstream<'a> {
         }
     }
 
-    /// The connection of a replaced life that still has this task.
+    /// The connection of a replaced generation that still has this task.
     fn draining_link(&self, own: &str) -> Option<Arc<Link>> {
         let link = self.servers.load().get(&self.id)?.draining_link()?;
         link.has_task(own).then_some(link)
     }
 }
 
-/// Why a server is not in the table that was there when its tool was looked up: it was removed, or its node is away.
+/// The refusal if a server is no longer in the table: it was removed, or its node is unlinked.
 fn absence_refusal(id: &ServerId) -> Refusal {
     match ServerId::parse(id.as_str()) {
         Ok(_) => Refusal::UnknownServer(id.to_string()),
-        // The id of a server of another node.
+        // The id of a server on another node.
         Err(_) => Refusal::NotReady {
             server: id.clone(),
             state: "disconnected",
@@ -161,7 +161,7 @@ fn absence_refusal(id: &ServerId) -> Refusal {
     }
 }
 
-/// True for a later round of a call: its client brings back what the server gave it with its question.
+/// True for a later round of a call: its client returns the state that the server sent with its callback.
 fn is_continuation(request: &Request, outgoing: Outgoing<'_>) -> bool {
     let params = outgoing.params;
     request.caller.version.family() == ProtocolFamily::Stateless
@@ -169,13 +169,13 @@ fn is_continuation(request: &Request, outgoing: Outgoing<'_>) -> bool {
         && member(params, "requestState").is_some()
 }
 
-/// True where no part of the call is at a server that the connection was lost to: what is sent is the first part, or
-/// continues one that the caller holds.
+/// True if the lost server holds no part of the call: the request is the first part, or continues one whose
+/// state the caller holds.
 fn may_begin_anew(request: &Request, outgoing: Outgoing<'_>) -> bool {
     is_continuation(request, outgoing) || !request.call.has_reached_in_attempt()
 }
 
-/// True when the connection was lost before the server had read the request.
+/// True if the connection was lost before the server had read the request.
 fn is_unsent(refusal: &Refusal) -> bool {
     matches!(
         refusal,
@@ -186,37 +186,37 @@ fn is_unsent(refusal: &Refusal) -> bool {
     )
 }
 
-/// Caller and server speak the same era: the payload is sent unchanged.
+/// Sends the payload unchanged: caller and server speak the same protocol family.
 async fn passthrough(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
 ) -> Outcome {
-    let redeclared = match era {
+    let redeclared = match family {
         ProtocolFamily::Legacy => None,
         ProtocolFamily::Stateless => {
-            let (client, server) = (&request.caller.mgp, link.mgp_for(era));
+            let (client, server) = (&request.caller.mgp, link.mgp_for(family));
             let consents = link.limits.consents;
             negotiation::rewrite_declaration(outgoing.params, client, server, consents)
         }
     };
     let begun = |id| {
         let mut splice = outgoing.splice_params(Some(id));
-        if let Some((said, instead)) = redeclared {
-            splice.replace(said, instead);
+        if let Some((declared, instead)) = redeclared {
+            splice.replace(declared, instead);
         }
         splice
     };
-    send_spliced((request, link), outgoing, era, outgoing.token, begun).await
+    send_spliced((request, link), outgoing, family, outgoing.token, begun).await
 }
 
-/// Sends params that are already in the server's own words.
+/// Sends params that were already converted for the server.
 async fn send_translated(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     params: &str,
 ) -> Outcome {
     let outgoing = Outgoing { params, ..outgoing };
@@ -228,27 +228,27 @@ async fn send_translated(
         }
         splice
     };
-    send_spliced((request, link), outgoing, era, token, begun).await
+    send_spliced((request, link), outgoing, family, token, begun).await
 }
 
-/// Sends a request: the params as they were `begun`, with what the kernel adds for this server.
+/// Sends a request: the params with the edits in `begun`, and what the kernel adds for this server.
 async fn send_spliced<'a>(
     (request, link): (&Request, &Arc<Link>),
     outgoing: Outgoing<'a>,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     token: Option<&RawValue>,
     begun: impl FnOnce(WireId) -> Splice<'a>,
 ) -> Outcome {
-    let headers = outgoing.argument_headers(era);
-    let asked = outgoing.requested_stream(request, link, era);
+    let headers = outgoing.argument_headers(family);
+    let requested = outgoing.requested_stream(request, link, family);
     let mut span = start_span(request, link, outgoing);
     let call = Call {
         caller: Some(&request.caller),
         in_flight: &request.call,
         token: token.map(RawValue::get),
-        stream: asked.stream,
-        mgp_progress: asked.wants_mgp_progress,
-        family: era,
+        stream: requested.stream,
+        mgp_progress: requested.wants_mgp_progress,
+        family,
         final_check: outgoing.final_check,
         metadata_headers: outgoing.metadata_headers(&headers),
         span: span.as_ref(),
@@ -256,8 +256,8 @@ async fn send_spliced<'a>(
     };
     let outcome = link.call(call, |id| {
         let mut splice = begun(id);
-        let part = (asked, id, span.as_ref());
-        add_trace(request, link, era, outgoing, part, &mut splice);
+        let part = (requested, id, span.as_ref());
+        add_trace(request, link, family, outgoing, part, &mut splice);
         render_frame(id, outgoing.method, splice)
     });
     let outcome = outcome.await;
@@ -265,7 +265,7 @@ async fn send_spliced<'a>(
     outcome
 }
 
-/// The span of a request to a server, where the caller's is sampled: with names, and nothing of what is asked.
+/// The span of a request to a server, if the caller's is sampled: with names, without content.
 fn start_span(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<ChildSpan> {
     let tool = outgoing.tool.map(|tool| &*tool.own_name);
     let mut span = request.trace.start_client_span(outgoing.method, tool)?;
@@ -273,7 +273,7 @@ fn start_span(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<
         span.set_attribute("gen_ai.operation.name", "execute_tool");
         span.set_attribute("gen_ai.tool.name", tool);
     }
-    // As long as there is no answer: who waits for it may go.
+    // The status until there is an answer; the caller may leave.
     span.set_error(Some(RefusalReason::Cancelled.as_str()));
     span.set_attribute("mgp.server.id", link.server.as_str());
     span.set_attribute(
@@ -294,8 +294,7 @@ fn finish_span(span: &mut Option<ChildSpan>, outcome: &Outcome) {
     }
 }
 
-/// What the other end of a modern request answered with, in the words of the caller; the kernel's own refusals as they
-/// are.
+/// Converts the error of a stateless server for the caller; the kernel's own refusals stay unchanged.
 fn translate_refusal(refusal: Refusal, version: Version, method: &str) -> Refusal {
     let translate = |error: &RawValue| {
         versions::convert_error(error, ProtocolFamily::Stateless, version, method).into_owned()
@@ -323,7 +322,7 @@ fn translate_refusal(refusal: Refusal, version: Version, method: &str) -> Refusa
     Refusal::Owner(owner)
 }
 
-/// A server's error, in the words of the caller's era.
+/// Converts a server's error to the caller's protocol family.
 fn translate_server_error(error: Cow<'_, str>) -> Refusal {
     match RawValue::from_string(error.into_owned()) {
         Ok(error) => Refusal::Peer(error),

@@ -1,5 +1,4 @@
-//! What goes along with a call, beside its frame: what the headers of its request say, and what is asked again
-//! before it is made once more.
+//! What accompanies a call besides its message: forwarded headers, trace context and the final policy check.
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
@@ -9,17 +8,17 @@ use mgp_runtime::trace::{ChildSpan, Trace};
 use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
 use serde_json::value::RawValue;
 
-/// A check made right before a call is written, after it waited its turn: rights may have been taken back
+/// A policy check right before a call is written. The call may have been queued, and its grants revoked
 /// meanwhile.
 pub trait FinalCheck: std::fmt::Debug + Sync {
-    /// Whether the call may still be sent.
+    /// Checks that the call may still be sent.
     ///
     /// # Errors
     /// The refusal for the caller.
     fn recheck(&self) -> Result<(), Refusal>;
 
-    /// Whether the call may be sent once more with these arguments, which its caller was asked for meanwhile.
-    /// What cannot be judged may not.
+    /// Checks that the call may be sent again with new arguments, which the caller supplied meanwhile. Arguments
+    /// that cannot be checked are rejected.
     ///
     /// # Errors
     /// The future resolves to the refusal for the caller.
@@ -33,29 +32,33 @@ pub trait FinalCheck: std::fmt::Debug + Sync {
     }
 }
 
-/// What goes along with a call, beside its frame.
+/// What accompanies a call besides its message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::link) struct CallContext<'a> {
-    /// Headers of its agent's request that may be handed on.
+    /// Headers of the agent's request that may be forwarded.
     pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
-    /// Its span, where its request is sampled.
+    /// The span of the call, if its request is sampled.
     pub(in crate::link) span: Option<&'a ChildSpan>,
-    /// The trace of its request.
+    /// The trace of the request.
     pub(in crate::link) trace: Option<&'a Trace>,
-    /// Asked again where the kernel makes the call once more.
+    /// Runs again before the kernel repeats the call.
     pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
 }
 
 impl CallContext<'_> {
-    /// Adds to a request's headers those of `passes` that its agent sent, and the span that it is below.
-    pub(in crate::link) fn add_headers(&self, headers: &mut HeaderMap, passes: &[HeaderName]) {
+    /// Adds the headers of `passes` that the agent sent, and the trace context.
+    pub(in crate::link) fn add_headers(
+        &self,
+        headers: &mut HeaderMap,
+        forwarded_names: &[HeaderName],
+    ) {
         if let Some(forwarded) = self.forwarded {
-            forwarded.copy_to(passes, headers);
+            forwarded.copy_to(forwarded_names, headers);
         }
         let Some((parent, state)) = self.trace_parent() else {
             return;
         };
-        // Of another span than this one nobody else may say that it is the parent.
+        // The caller's `tracestate` does not belong to the kernel's span.
         headers.remove(TRACESTATE);
         for (name, value) in [(TRACEPARENT, Some(&*parent)), (TRACESTATE, state)] {
             if let Some(value) = value.and_then(|value| value.parse().ok()) {
@@ -64,7 +67,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// `traceparent` and `tracestate`: of the span that asks, else what the caller said of its own.
+    /// `traceparent` and `tracestate`: of the kernel's span, else those the caller sent.
     fn trace_parent(&self) -> Option<(String, Option<&str>)> {
         match (self.span, self.trace) {
             (Some(span), _) => Some((span.traceparent(), span.tracestate())),
@@ -81,16 +84,15 @@ mod tests {
 
     use super::*;
 
-    /// Decision 0066: whoever reads headers alone learns the same as who reads `_meta`: below which span it is asked,
-    /// or what the caller said of its own; never that of another.
+    /// Decision 0066: headers and `_meta` carry the same trace context.
     #[test]
-    fn headers_say_below_which_span_a_server_is_asked() {
+    fn headers_carry_the_same_trace_context_as_meta() {
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-00";
-        let said = Trace::from_params(None, None).or_from_headers(parent, Some("a=b"));
-        let sent = |beside: CallContext<'_>| {
+        let unsampled = Trace::from_params(None, None).or_from_headers(parent, Some("a=b"));
+        let sent = |context: CallContext<'_>| {
             let mut headers = HeaderMap::new();
             headers.insert(TRACESTATE, http::HeaderValue::from_static("of=another"));
-            beside.add_headers(&mut headers, &[]);
+            context.add_headers(&mut headers, &[]);
             let text = |name| {
                 headers
                     .get(name)
@@ -98,7 +100,10 @@ mod tests {
             };
             (text(TRACEPARENT), text(TRACESTATE))
         };
-        assert_eq!(sent(with(&said)), (Some(parent.into()), Some("a=b".into())));
+        assert_eq!(
+            sent(with(&unsampled)),
+            (Some(parent.into()), Some("a=b".into()))
+        );
         let without = Trace::from_params(None, None).or_from_headers(parent, None);
         assert_eq!(sent(with(&without)), (Some(parent.into()), None));
         assert_eq!(
@@ -107,15 +112,18 @@ mod tests {
             "nobody said anything"
         );
 
-        let mut sampled = said.clone();
+        let mut sampled = unsampled.clone();
         let sink = EventSink::new(drop);
         sampled.span = RequestSpan::begin(&sampled, "tools/call", &sink);
         let span = sampled.start_client_span("tools/call", Some("t")).unwrap();
-        let beside = CallContext {
+        let context = CallContext {
             span: Some(&span),
             ..with(&sampled)
         };
-        assert_eq!(sent(beside), (Some(span.traceparent()), Some("a=b".into())));
+        assert_eq!(
+            sent(context),
+            (Some(span.traceparent()), Some("a=b".into()))
+        );
         assert_ne!(span.traceparent(), parent);
     }
 

@@ -1,4 +1,4 @@
-//! For servers that ask questions: calls of one client at a time, so that it is known whom to ask.
+//! Serializes the calls of clients at servers that send callbacks, so that a callback has one possible client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 
-/// The queue of clients at one server; unused until the server asks its first question.
+/// The queue of clients at one server; unused until the server sends its first callback.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
     is_serialized: AtomicBool,
@@ -25,15 +25,15 @@ struct State {
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// The right to have calls under way; dropping it lets the next client in.
+/// Permission to run calls; dropping it admits the next client.
 #[derive(Debug)]
 pub(super) struct CallPermit<'a> {
     queue: &'a CallQueue,
-    party: CallOrigin,
+    origin: CallOrigin,
 }
 
-/// The party that a caller counts as. A stateless request says itself what its client can be asked.
-pub(super) fn party(caller: &Caller) -> CallOrigin {
+/// The queue party of a caller. A stateless request declares itself which callbacks its client supports.
+pub(super) fn call_origin(caller: &Caller) -> CallOrigin {
     if caller.is_stateless() || caller.capabilities.can_receive_requests() {
         CallOrigin::Client(caller.connection)
     } else {
@@ -42,32 +42,32 @@ pub(super) fn party(caller: &Caller) -> CallOrigin {
 }
 
 impl CallQueue {
-    /// From now on clients take turns. True the first time.
+    /// From now on one client's calls run at a time. Returns true the first time.
     pub(super) fn serialize_calls(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.engine.serialize_clients();
         !self.is_serialized.swap(true, Ordering::AcqRel)
     }
 
-    /// Calls that wait.
+    /// The number of waiting calls.
     pub(super) fn queued_calls(&self) -> usize {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.engine.queued_count()
     }
 
-    /// Waits for this client's turn at a server that asks.
+    /// Waits until this client's calls may run.
     pub(super) async fn acquire(
         &self,
-        who: CallOrigin,
-        exchange: &InFlightCall,
+        origin: CallOrigin,
+        in_flight: &InFlightCall,
     ) -> Result<CallPermit<'_>, Refusal> {
-        let (ticket, let_in) = {
+        let (ticket, admitted) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            match state.engine.enter(who) {
+            match state.engine.enter(origin) {
                 QueueAdmission::Admitted => {
                     return Ok(CallPermit {
                         queue: self,
-                        party: who,
+                        origin,
                     });
                 }
                 QueueAdmission::Rejected => {
@@ -82,37 +82,38 @@ impl CallQueue {
                 }
             }
         };
-        let mut place = QueueEntry {
+        let mut entry = QueueEntry {
             queue: self,
-            party: who,
+            origin,
             ticket: Some(ticket),
         };
         tokio::select! {
-            _ = let_in => {
-                place.ticket = None;
-                Ok(CallPermit { queue: self, party: who })
+            _ = admitted => {
+                entry.ticket = None;
+                Ok(CallPermit { queue: self, origin })
             }
-            () = exchange.wait_until_cancelled() => Err(Refusal::Cancelled),
+            () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
         }
     }
 
-    /// True once the server has asked a question.
+    /// True once calls are serialized.
     pub(super) fn is_serialized(&self) -> bool {
         self.is_serialized.load(Ordering::Acquire)
     }
 
-    /// Notes whether all calls of a client wait for the client to answer; then others may have their turn.
-    pub(super) fn set_suspended(&self, who: CallOrigin, rests: bool) {
+    /// Records whether all calls of a client wait for an answer of that client; if so, other clients are
+    /// admitted.
+    pub(super) fn set_suspended(&self, origin: CallOrigin, suspended: bool) {
         if self.is_serialized.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = state.engine.set_suspended(who, rests);
+            let next = state.engine.set_suspended(origin, suspended);
             state.wake(next);
         }
     }
 
-    fn release(&self, who: CallOrigin) {
+    fn release(&self, origin: CallOrigin) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = state.engine.leave(who);
+        let next = state.engine.leave(origin);
         state.wake(next);
     }
 }
@@ -129,14 +130,14 @@ impl State {
 
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        self.queue.release(self.party);
+        self.queue.release(self.origin);
     }
 }
 
-/// A place in the queue; dropping it leaves the queue.
+/// A position in the queue; dropping it leaves the queue.
 struct QueueEntry<'a> {
     queue: &'a CallQueue,
-    party: CallOrigin,
+    origin: CallOrigin,
     ticket: Option<Ticket>,
 }
 
@@ -152,8 +153,8 @@ impl Drop for QueueEntry<'_> {
             let next = state.engine.cancel(ticket).unwrap_or_default();
             state.wake(next);
         } else {
-            // It was let in while it gave up: the turn goes to the next one.
-            let next = state.engine.leave(self.party);
+            // It was admitted while it gave up: admit the next client.
+            let next = state.engine.leave(self.origin);
             state.wake(next);
         }
     }

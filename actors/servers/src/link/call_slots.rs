@@ -1,4 +1,5 @@
-//! The places for calls at one server, which agents share: of those under way, and of those that wait for its start.
+//! Call slots of one server, shared fairly by agents: one set for in-flight calls, one for calls that wait for
+//! its start.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use mgp_callers::request::Caller;
 use mgp_protocol::ids::AgentId;
 
-/// With fewer places there are no shares: one agent alone may use them all.
+/// With fewer slots there are no fair shares: one agent may use them all.
 const FAIR_SHARE_MIN_SLOTS: usize = 16;
 
-/// So many calls may be under way at a server. No agent gets one more place while it holds more than are free, so that
-/// whatever one agent does, half is left for the others, and half of that for whoever comes after them.
+/// Limits the calls at a server. An agent gets no further slot while it holds more than are free, so that one
+/// agent leaves half of the slots to the others, a second one a quarter, and so on.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlots(Mutex<TakenSlots>);
 
@@ -20,16 +21,16 @@ struct TakenSlots {
     by_agent: HashMap<AgentId, usize>,
 }
 
-/// Why there is no place.
+/// Why no slot was given.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CallSlotError {
-    /// All are taken.
+    /// All slots are taken.
     Full,
-    /// The agent holds its share.
+    /// The agent already holds its share.
     ShareTaken,
 }
 
-/// A place; dropping it gives it back.
+/// A taken slot; dropping it frees it.
 #[derive(Debug)]
 pub(crate) struct CallSlot<'a> {
     slots: &'a CallSlots,
@@ -37,7 +38,7 @@ pub(crate) struct CallSlot<'a> {
 }
 
 impl CallSlotError {
-    /// What is full, of this list of calls.
+    /// Names the limit that was reached, for this list of calls.
     pub(crate) fn describe(&self, list: &str) -> String {
         match self {
             Self::Full => format!("the {list}"),
@@ -47,7 +48,7 @@ impl CallSlotError {
 }
 
 impl CallSlots {
-    /// One of `limit` places, for a call of an agent. The operator and the kernel itself have no share.
+    /// Takes one of `limit` slots for an agent's call. The operator and the kernel have no share limit.
     pub(crate) fn take(
         &self,
         limit: usize,
@@ -61,21 +62,21 @@ impl CallSlots {
         }
         if let Some(agent) = &agent {
             let free = limit - taken.total;
-            let held = taken.by_agent.get(agent).copied().unwrap_or(0);
-            if limit >= FAIR_SHARE_MIN_SLOTS && held > free {
+            let agent_slots = taken.by_agent.get(agent).copied().unwrap_or(0);
+            if limit >= FAIR_SHARE_MIN_SLOTS && agent_slots > free {
                 return Err(CallSlotError::ShareTaken);
             }
-            taken.by_agent.insert(agent.clone(), held + 1);
+            taken.by_agent.insert(agent.clone(), agent_slots + 1);
         }
         taken.total += 1;
-        let places = self;
+        let limiter = self;
         Ok(CallSlot {
-            slots: places,
+            slots: limiter,
             agent,
         })
     }
 
-    /// Places that are taken.
+    /// The number of taken slots.
     pub(crate) fn taken_count(&self) -> usize {
         let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.total
@@ -88,9 +89,9 @@ impl Drop for CallSlot<'_> {
         let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
         taken.total -= 1;
         let Some(agent) = &self.agent else { return };
-        if let Some(held) = taken.by_agent.get_mut(agent) {
-            *held -= 1;
-            if *held == 0 {
+        if let Some(agent_slots) = taken.by_agent.get_mut(agent) {
+            *agent_slots -= 1;
+            if *agent_slots == 0 {
                 taken.by_agent.remove(agent);
             }
         }

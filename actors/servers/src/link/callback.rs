@@ -1,4 +1,4 @@
-//! Questions of a server (sampling, elicitation, roots), passed to the client whose call caused them.
+//! Callbacks of a server (sampling, elicitation, roots), forwarded to the client whose call caused them.
 
 mod attribution;
 mod consent;
@@ -33,14 +33,14 @@ pub(super) use self::mgp_callbacks::{MAX_RESPONSES, MgpCallbacks};
 pub(super) use self::open_callbacks::{MAX_CALLBACKS, OpenCallbacks};
 pub(super) use self::url_elicitations::UrlElicitations;
 
-/// How long a question may wait until its call is known.
+/// How long a callback may wait until its call is identified.
 pub(crate) const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a suspended call keeps others from being asked, where it may be the one that asks: half the time
-/// after which many clients give up.
+/// How long a suspended call, which may be the origin of a callback, blocks other clients: half the time after
+/// which many clients give up.
 pub(crate) const SUSPENSION_HOLD: Duration = Duration::from_secs(15);
 
-/// An error answer that no client was asked for.
+/// An error answer that the kernel gives in place of a client.
 pub(crate) fn rejection(code: i64, message: &str) -> CallbackResult {
     let error = ErrorObject::new(code, message);
     Err(serde_json::to_vec(&error)
@@ -48,7 +48,7 @@ pub(crate) fn rejection(code: i64, message: &str) -> CallbackResult {
         .into())
 }
 
-/// The answer when no client's call caused the question.
+/// The answer to a callback that no client's call caused.
 pub(crate) fn no_call_rejection() -> CallbackResult {
     rejection(
         METHOD_NOT_FOUND,
@@ -56,7 +56,7 @@ pub(crate) fn no_call_rejection() -> CallbackResult {
     )
 }
 
-/// The answer when the question names a call that has ended or never was.
+/// The answer to a callback that names an ended or unknown call.
 pub(crate) fn call_ended_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
@@ -64,7 +64,7 @@ pub(crate) fn call_ended_rejection() -> CallbackResult {
     )
 }
 
-/// The answer when the question must name its call and does not.
+/// The answer to a callback that must name its call and does not.
 pub(crate) fn missing_call_rejection() -> CallbackResult {
     rejection(
         INVALID_PARAMS,
@@ -80,7 +80,7 @@ pub(crate) fn empty_roots() -> CallbackResult {
     Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
 }
 
-/// The answer when calls of several clients are under way and none ended in time.
+/// The answer when several clients have in-flight calls and none ended in time.
 pub(crate) fn ambiguous_call_rejection() -> CallbackResult {
     rejection(
         INTERNAL_ERROR,
@@ -91,62 +91,62 @@ pub(crate) fn ambiguous_call_rejection() -> CallbackResult {
     )
 }
 
-/// The question of this method; `None` for what no server may ask a client.
+/// The callback of this method; `None` if servers may not send it to clients.
 #[must_use]
 pub(crate) fn callback_for_method(method: &str) -> Option<Callback> {
     server_methods::find_callback(method)
 }
 
-/// Checks that a client may be sent to a URL.
+/// Checks that the client supports URL elicitations.
 ///
 /// # Errors
-/// [`Refusal::MissingCapability`] when it did not declare that.
-pub(crate) fn check_url_support(caller: &Caller, exchange: &InFlightCall) -> Result<(), Refusal> {
-    let (asked, params) = (Callback::Elicitation, Some(r#"{"mode":"url"}"#));
-    match check_capability(&client_capabilities(caller, exchange), asked, params) {
+/// [`Refusal::MissingCapability`] if it did not declare them.
+pub(crate) fn check_url_support(caller: &Caller, in_flight: &InFlightCall) -> Result<(), Refusal> {
+    let (callback, params) = (Callback::Elicitation, Some(r#"{"mode":"url"}"#));
+    match check_capability(&client_capabilities(caller, in_flight), callback, params) {
         Ok(()) => Ok(()),
         Err(_) => Err(Refusal::MissingCapability {
-            required: required_capabilities(asked, params),
+            required: required_capabilities(callback, params),
         }),
     }
 }
 
-/// The capabilities of the client of a call.
-fn client_capabilities(caller: &Caller, exchange: &InFlightCall) -> ClientCapabilities {
-    exchange
+/// The capabilities of a call's client.
+fn client_capabilities(caller: &Caller, in_flight: &InFlightCall) -> ClientCapabilities {
+    in_flight
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities)
 }
 
-/// Asks the client, if it declared the capability.
+/// Sends a callback to the client, if it declared the capability.
 pub(crate) async fn ask_client(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
-    exchange: &InFlightCall,
-    asked: Callback,
+    in_flight: &InFlightCall,
+    callback: Callback,
     params: Option<&str>,
 ) -> CallbackResult {
-    let can = client_capabilities(caller, exchange);
-    if let Err(missing) = check_capability(&can, asked, params) {
+    let can = client_capabilities(caller, in_flight);
+    if let Err(missing) = check_capability(&can, callback, params) {
         if caller.can_declare() {
-            exchange.cancel_for_capabilities(required_capabilities(asked, params));
+            in_flight.cancel_for_capabilities(required_capabilities(callback, params));
         }
         return missing;
     }
-    let method = asked.method();
-    if let Err(no) = link.obtain_consent(&caller.agent, method, params).await {
-        return rejection(METHOD_NOT_FOUND, &no);
+    let method = callback.method();
+    if let Err(rejected) = link.obtain_consent(&caller.agent, method, params).await {
+        return rejection(METHOD_NOT_FOUND, &rejected);
     }
-    let params = add_server_name(&link.server, caller, asked, params);
-    let task = exchange.task();
+    let params = add_server_name(&link.server, caller, callback, params);
+    let task = in_flight.task();
     let params = params
         .map(|params| task.map_or(params.clone(), |(_, id)| rename_related_task(&params, id)));
-    let answer = match (&caller.session, exchange.rounds()) {
+    let answer = match (&caller.session, in_flight.rounds()) {
         (CallerSession::Open(_), _) => match caller.live_connection() {
             Some(agent) => {
                 let params = params.as_deref();
                 agent
-                    .ask(exchange, Some(forward_progress(link)), method, params)
+                    .ask(in_flight, Some(forward_progress(link)), method, params)
                     .await
             }
             None => Err(CallbackError::Disconnected),
@@ -154,7 +154,7 @@ pub(crate) async fn ask_client(
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = params.as_deref().map(versions::to_stateless_callback);
             let answer = rounds
-                .ask(exchange.wait_until_cancelled(), method, params.as_deref())
+                .ask(in_flight.wait_until_cancelled(), method, params.as_deref())
                 .await;
             answer.map(|answer| to_legacy_answer(link, method, answer))
         }
@@ -171,7 +171,7 @@ pub(crate) async fn ask_client(
     }
 }
 
-/// Sends the progress of the asked client to the server.
+/// A sink that forwards the client's progress to the server.
 pub(crate) fn forward_progress(link: &Arc<Link>) -> EventSink<String> {
     let link = Arc::downgrade(link);
     EventSink::new(move |params: String| {
@@ -181,23 +181,23 @@ pub(crate) fn forward_progress(link: &Arc<Link>) -> EventSink<String> {
     })
 }
 
-/// Asks a client a question of the kernel's own; the caller has checked its capabilities.
+/// Sends a callback of the kernel itself to a client; the caller has checked the client's capabilities.
 pub async fn ask_client_for_kernel(
     caller: &Caller,
-    exchange: &InFlightCall,
-    asked: Callback,
+    in_flight: &InFlightCall,
+    callback: Callback,
     params: &str,
 ) -> Result<CallbackResult, CallbackError> {
-    let method = asked.method();
-    match (&caller.session, exchange.rounds()) {
+    let method = callback.method();
+    match (&caller.session, in_flight.rounds()) {
         (CallerSession::Open(_), _) => match caller.live_connection() {
-            Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
+            Some(agent) => agent.ask(in_flight, None, method, Some(params)).await,
             None => Err(CallbackError::Disconnected),
         },
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = versions::to_stateless_callback(params);
             rounds
-                .ask(exchange.wait_until_cancelled(), method, Some(&params))
+                .ask(in_flight.wait_until_cancelled(), method, Some(&params))
                 .await
         }
         (CallerSession::Stateless | CallerSession::RemoteSession, None) => {
@@ -206,7 +206,7 @@ pub async fn ask_client_for_kernel(
     }
 }
 
-/// Puts the task that a message belongs to under its reader's name for it (2025-11-25, related-task).
+/// Replaces the task id in a message's `related-task` with the one its reader knows (2025-11-25).
 fn rename_related_task(message: &str, name: &str) -> String {
     let meta = member(message, "_meta").and_then(|meta| member(meta, RELATED_TASK));
     let mut splice = Splice::new(message);
@@ -216,7 +216,7 @@ fn rename_related_task(message: &str, name: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// A modern client's answer, in the words of the legacy server that asked.
+/// Converts a stateless client's answer to the format of the legacy server.
 fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> CallbackResult {
     let (Ok(result), Some(peer)) = (&answer, link.peer_for(ProtocolFamily::Legacy)) else {
         return answer;
@@ -228,20 +228,20 @@ fn to_legacy_answer(link: &Link, method: &str, answer: CallbackResult) -> Callba
         None => rejection(
             INTERNAL_ERROR,
             &format!(
-                "the client's answer cannot be said in MCP {}, which this server speaks",
+                "the client's answer cannot be converted to MCP {}, which this server speaks",
                 peer.version
             ),
         ),
     }
 }
 
-/// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
+/// Checks that the client declared the capability that a callback needs (CMCP-088, CMCP-090).
 fn check_capability(
     can: &ClientCapabilities,
-    asked: Callback,
+    callback: Callback,
     params: Option<&str>,
 ) -> Result<(), CallbackResult> {
-    let ok = match asked {
+    let ok = match callback {
         Callback::Sampling => can.sampling && (can.sampling_tools || !has_tools(params)),
         Callback::Roots => can.roots,
         Callback::Elicitation => match mcp::parse_params::<elicitation::Create<'_>>(params) {
@@ -255,7 +255,10 @@ fn check_capability(
     }
     Err(rejection(
         METHOD_NOT_FOUND,
-        &format!("the client that called does not support {}", asked.method()),
+        &format!(
+            "the client that called does not support {}",
+            callback.method()
+        ),
     ))
 }
 
@@ -263,9 +266,9 @@ fn has_tools(params: Option<&str>) -> bool {
     params.is_some_and(|params| member(params, "tools").is_some())
 }
 
-/// The capabilities a question needs, as a `ClientCapabilities` object.
-fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue> {
-    let text = match asked {
+/// The capabilities a callback needs, as a `ClientCapabilities` object.
+fn required_capabilities(callback: Callback, params: Option<&str>) -> Box<RawValue> {
+    let text = match callback {
         Callback::Sampling if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
         Callback::Sampling => r#"{"sampling":{}}"#,
         Callback::Roots => r#"{"roots":{}}"#,
@@ -277,16 +280,16 @@ fn required_capabilities(asked: Callback, params: Option<&str>) -> Box<RawValue>
     RawValue::from_string(text.into()).expect("literals are JSON")
 }
 
-/// In a view of several servers, names the one that asks for the person to see; a form without a schema
-/// gets the empty schema (CMCP-089).
+/// Adds the server's name to the message shown to the person, if the client's view has several servers. A form
+/// without a schema gets an empty one (CMCP-089).
 fn add_server_name(
     server: &ServerId,
     caller: &Caller,
-    asked: Callback,
+    callback: Callback,
     params: Option<&str>,
 ) -> Option<String> {
     let params = &*versions::strip_related_call(params?);
-    if asked != Callback::Elicitation {
+    if callback != Callback::Elicitation {
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);
@@ -314,27 +317,27 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
 
-    /// A client that declares with each request what it can is told what it lacks, and its call ends. For an agent with a
-    /// session, here or at another node, the server reads that it cannot be asked, and goes on.
+    /// A stateless client without the capability gets an error, and its call ends. For an agent with a session,
+    /// here or at another node, the server gets the error and continues.
     #[tokio::test]
-    async fn a_server_reads_that_an_agent_with_a_session_cannot_be_asked() {
-        let mut it = ScriptedServer::legacy("{}");
+    async fn missing_capability_is_reported_to_server_for_clients_with_session() {
+        let mut server = ScriptedServer::legacy("{}");
         let nothing = ClientCapabilities::default();
-        let (exchange, calling) = it.call_as(1, CallerSession::RemoteSession, nothing);
-        let call = it.next_message().await;
-        it.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
-        let answer = it.next_message().await;
+        let (in_flight, calling) = server.call_as(1, CallerSession::RemoteSession, nothing);
+        let call = server.next_message().await;
+        server.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
+        let answer = server.next_message().await;
         assert_eq!(answer["id"], "q");
         assert_eq!(answer["error"]["code"], METHOD_NOT_FOUND, "{answer}");
-        assert!(exchange.missing_capabilities().is_none());
-        it.answer(&call, "result", &json!({"content": []}));
+        assert!(in_flight.missing_capabilities().is_none());
+        server.answer(&call, "result", &json!({"content": []}));
         calling.await.unwrap().unwrap();
-        let (exchange, calling) = it.call_as(2, CallerSession::Stateless, nothing);
-        let call = it.next_message().await;
-        it.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
+        let (in_flight, calling) = server.call_as(2, CallerSession::Stateless, nothing);
+        let call = server.next_message().await;
+        server.request_form_with("q", &json!({RELATED_CALL: call["id"]}));
         let ended = calling.await.unwrap().unwrap_err();
         assert!(matches!(ended, Refusal::Cancelled), "{ended}");
-        let lacks = exchange.missing_capabilities().map(RawValue::get);
+        let lacks = in_flight.missing_capabilities().map(RawValue::get);
         assert_eq!(lacks, Some(r#"{"elicitation":{"form":{}}}"#));
     }
 }

@@ -1,4 +1,4 @@
-//! Calls to a server: registered, written, awaited; settled exactly once.
+//! Calls to a server: registered, written, awaited, and settled exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use mgp_transports::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::call_context::{CallContext, FinalCheck};
-use super::call_queue::{CallPermit, party};
+use super::call_queue::{CallPermit, call_origin};
 use super::call_slots::CallSlotError;
 use super::{InFlight, Link, LinkEvent, List, request_meta};
 use mgp_callers::request::{Caller, Outcome};
@@ -25,7 +25,7 @@ use mgp_callers::{CallStreamHandle, InFlightCall, ReplyPath};
 use mgp_runtime::time::{monotonic_now, sleep_with_grace};
 use mgp_runtime::trace::{ChildSpan, Trace};
 
-/// A call and for whom it is made.
+/// A call to a server, with its caller and context.
 #[derive(Debug)]
 pub struct Call<'a> {
     /// The caller; `None` for the kernel's own calls.
@@ -34,39 +34,38 @@ pub struct Call<'a> {
     pub in_flight: &'a Arc<InFlightCall>,
     /// The client's own progress token, as JSON text.
     pub token: Option<&'a str>,
-    /// Where its chunks go, when it asks for any.
+    /// The receiver of the call's chunks, if the client requested streaming.
     pub stream: Option<&'a CallStreamHandle>,
-    /// The server is given a token of the kernel's own, for a client that reads progress in the words of
-    /// MGP.
+    /// True if the server gets a progress token of the kernel, for a client that reads progress in MGP's format.
     pub mgp_progress: bool,
-    /// The era of the message; one the server speaks ([`Link::family`]).
+    /// The protocol family of the message; the server must speak it ([`Link::choose_family`]).
     pub family: ProtocolFamily,
-    /// Whether it may leave still; the kernel's own always may.
+    /// The last check before the call is written; `None` for the kernel's own calls.
     pub final_check: Option<&'a dyn FinalCheck>,
-    /// What HTTP headers repeat of it in the modern era.
+    /// The HTTP headers that mirror parts of a stateless request.
     pub metadata_headers: MetadataHeaders<'a>,
-    /// Its span, where its request is sampled, and the request's trace.
+    /// The span of the call, if its request is sampled.
     pub span: Option<&'a ChildSpan>,
     /// The trace of the request that caused it.
     pub trace: Option<&'a Trace>,
 }
 
-/// What HTTP headers repeat of a modern request.
+/// The HTTP headers that mirror parts of a stateless request.
 #[derive(Debug, Clone, Copy)]
 pub struct MetadataHeaders<'a> {
     /// The method.
     pub method: &'a str,
-    /// The server's own name, URI or task id that the request is about, not encoded.
+    /// The server's own name, URI or task id of what the request is about, not encoded.
     pub name: Option<&'a str>,
-    /// `Mcp-Param-*` headers: full names, and values as they are sent.
+    /// `Mcp-Param-*` headers: full names, and encoded values.
     pub params: &'a [(String, String)],
 }
 
 impl Link {
-    /// Calls the server; `frame` writes the request with the id it is given.
+    /// Calls the server; `frame` renders the request with the given id.
     ///
     /// # Errors
-    /// Whatever kept the answer from coming, or the server's own error.
+    /// The reason why there is no answer, or the server's own error.
     pub async fn call(
         self: &Arc<Self>,
         call: Call<'_>,
@@ -79,26 +78,26 @@ impl Link {
             });
         }
         let _pass = self.admit(call.metadata_headers.method)?;
-        // Dropped last: the client's other calls may all be waiting for the client's answer.
+        // Dropped last: all other calls of the client may be waiting for its answer.
         let _rest = call.caller.map(|caller| SuspensionUpdate {
             link: self,
-            party: party(caller),
+            origin: call_origin(caller),
         });
-        // Only legacy servers ask, so only their calls take turns.
-        let asks = call.family == ProtocolFamily::Legacy && self.call_queue.is_serialized();
-        let _turn = match call.caller.filter(|_| asks) {
+        // Only legacy servers send callbacks, so only their calls are serialized.
+        let serialized = call.family == ProtocolFamily::Legacy && self.call_queue.is_serialized();
+        let _permit = match call.caller.filter(|_| serialized) {
             Some(caller) => {
                 let _queue = call.trace.and_then(|trace| trace.start_child_span("queue"));
-                let turn = self.acquire_permit(&call, caller).await;
+                let permit = self.acquire_permit(&call, caller).await;
                 call.in_flight
                     .add_queue_wait(monotonic_now().duration_since(arrived));
-                Some(turn?)
+                Some(permit?)
             }
             None => None,
         };
         let caller = call.caller.map(AsRef::as_ref);
-        let place = self.slots.take(self.limits.max_in_flight, caller);
-        let _place = place.map_err(|no| self.overloaded_refusal(&no))?;
+        let slot = self.slots.take(self.limits.max_in_flight, caller);
+        let _slot = slot.map_err(|error| self.overloaded_refusal(&error))?;
         if let Some(final_check) = call.final_check {
             final_check.recheck()?;
         }
@@ -113,7 +112,7 @@ impl Link {
             stream.begin(self.stream_notice_sink(self.ids.encode(id)));
         }
         let frame = Bytes::from(frame(self.ids.encode(id)));
-        let beside = CallContext {
+        let context = CallContext {
             forwarded: call.in_flight.forwarded_headers(),
             span: call.span,
             trace: call.trace,
@@ -123,8 +122,8 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost_refusal("its connection was closed")));
-                let asks = outcome.is_err() || self.limits.consents.is_restricted();
-                let outcome = match asks {
+                let needs_consent = outcome.is_err() || self.limits.consents.is_restricted();
+                let outcome = match needs_consent {
                     true => Box::pin(self.check_outcome_consent(&call, outcome)).await,
                     false => outcome,
                 };
@@ -133,7 +132,7 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, beside) => match never {},
+            never = self.wire.send_call(self, id, frame, call.family, call.metadata_headers, context) => match never {},
             () = call.in_flight.stop().wait_until_requested() => Err(self.stop_call(id, &call).await),
             () = call.in_flight.wait_until_cancelled() => {
                 let reason = call.in_flight.cancel_reason();
@@ -149,7 +148,7 @@ impl Link {
         outcome
     }
 
-    /// Waits for the client's turn, at most as long as the call may wait for its answer.
+    /// Waits until the client's calls may run, at most as long as the call may wait for its answer.
     async fn acquire_permit(
         &self,
         call: &Call<'_>,
@@ -157,7 +156,7 @@ impl Link {
     ) -> Result<CallPermit<'_>, Refusal> {
         tokio::select! {
             biased;
-            turn = self.call_queue.acquire(party(caller), call.in_flight) => turn,
+            permit = self.call_queue.acquire(call_origin(caller), call.in_flight) => permit,
             waited = self.wait_for_permit_timeout(call.in_flight) => {
                 let held_up = Refusal::QueueTimeout {
                     server: self.server.clone(),
@@ -169,22 +168,22 @@ impl Link {
         }
     }
 
-    /// Resolves when a silent call has lasted too long. It may become a task meanwhile, and tasks may be
-    /// silent.
-    async fn wait_for_permit_timeout(&self, exchange: &InFlightCall) -> Duration {
+    /// Resolves when a queued call has exceeded its timeout. The call may become a task meanwhile, and tasks
+    /// have no silence limit.
+    async fn wait_for_permit_timeout(&self, in_flight: &InFlightCall) -> Duration {
         let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
         sleep_with_grace(silence).await;
-        if !silence.is_zero() && !exchange.has_no_timeout() {
+        if !silence.is_zero() && !in_flight.has_no_timeout() {
             return silence;
         }
         sleep_with_grace(most.saturating_sub(silence)).await;
         most
     }
 
-    /// Sends the kernel's own request, in the modern era when the server speaks it.
+    /// Sends the kernel's own request, in the stateless family if the server speaks it.
     ///
     /// # Errors
-    /// Whatever kept the answer from coming, or the server's own error.
+    /// The reason why there is no answer, or the server's own error.
     pub async fn request(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
         self.request_in(
             self.choose_family(ProtocolFamily::Stateless),
@@ -194,38 +193,42 @@ impl Link {
         .await
     }
 
-    /// Sends the kernel's own request in the era where it exists.
+    /// Sends the kernel's own request in the given protocol family.
     ///
     /// # Errors
-    /// Whatever kept the answer from coming, or the server's own error.
+    /// The reason why there is no answer, or the server's own error.
     pub async fn request_in(
         self: &Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        self.send_kernel_request(InFlightCall::new(ReplyPath::Discard), era, method, params)
-            .await
+        self.send_kernel_request(
+            InFlightCall::new(ReplyPath::Discard),
+            family,
+            method,
+            params,
+        )
+        .await
     }
 
-    /// The same without the time limit of calls: the caller has its own.
+    /// Sends a request without the call timeout: the caller has its own.
     ///
     /// # Errors
     /// As [`Self::request_in`].
     pub async fn request_without_timeout(
         self: &Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        let exchange = InFlightCall::new(ReplyPath::Discard);
-        exchange.disable_timeout();
-        self.send_kernel_request(exchange, era, method, params)
+        let in_flight = InFlightCall::new(ReplyPath::Discard);
+        in_flight.disable_timeout();
+        self.send_kernel_request(in_flight, family, method, params)
             .await
     }
 
-    /// Asks the server something of MCPL, which waits at most so long; then the server is told that nobody does any
-    /// more.
+    /// Sends an MCPL request with a timeout, and cancels it at the server when that expires.
     ///
     /// # Errors
     /// As [`Self::request_in`], and [`Refusal::TimedOut`].
@@ -235,21 +238,21 @@ impl Link {
         params: &str,
         limit: Duration,
     ) -> Outcome {
-        let exchange = InFlightCall::new(ReplyPath::Discard);
-        exchange.disable_timeout();
-        let asked = self.send_kernel_request(
-            exchange.clone(),
+        let in_flight = InFlightCall::new(ReplyPath::Discard);
+        in_flight.disable_timeout();
+        let request = self.send_kernel_request(
+            in_flight.clone(),
             ProtocolFamily::Legacy,
             method,
             Some(params),
         );
-        let mut asked = std::pin::pin!(asked);
+        let mut request = std::pin::pin!(request);
         tokio::select! {
             biased;
-            outcome = &mut asked => outcome,
+            outcome = &mut request => outcome,
             () = sleep_with_grace(limit) => {
-                exchange.cancel_with_reason(Some("no answer in time".into()));
-                let _ = asked.await;
+                in_flight.cancel_with_reason(Some("no answer in time".into()));
+                let _ = request.await;
                 Err(self.timeout_refusal(limit))
             }
         }
@@ -257,18 +260,18 @@ impl Link {
 
     async fn send_kernel_request(
         self: &Arc<Self>,
-        exchange: Arc<InFlightCall>,
-        era: ProtocolFamily,
+        in_flight: Arc<InFlightCall>,
+        family: ProtocolFamily,
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
         let call = Call {
             caller: None,
-            in_flight: &exchange,
+            in_flight: &in_flight,
             token: None,
             stream: None,
             mgp_progress: false,
-            family: era,
+            family,
             final_check: None,
             metadata_headers: MetadataHeaders {
                 method,
@@ -278,21 +281,21 @@ impl Link {
             span: None,
             trace: None,
         };
-        let whole = match era {
+        let whole = match family {
             ProtocolFamily::Legacy => None,
             ProtocolFamily::Stateless => Some(request_meta::add_meta(params, &self.kernel_meta)),
         };
         let params = whole.as_deref().or(params);
-        let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
-        Box::pin(asked).await
+        let request = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
+        Box::pin(request).await
     }
 
-    /// What else an error of the server tells, beside failing the call.
+    /// Handles error codes that mean more than a failed call.
     fn inspect_error(&self, call: &Call<'_>, error: &str) {
         if let Some(agent) = call.caller.and_then(|caller| caller.live_connection()) {
             self.url_elicitations.record_error(error, &agent);
         }
-        // The tool's schema, which says which headers it wants, must have changed.
+        // The tool's schema, which defines the headers, must have changed.
         if call.family == ProtocolFamily::Stateless
             && request_meta::error_code(error) == Some(request_meta::HEADER_MISMATCH)
         {
@@ -328,26 +331,26 @@ impl Link {
         self.pending.insert(in_flight).map_err(refused)
     }
 
-    fn overloaded_refusal(&self, no: &CallSlotError) -> Refusal {
+    fn overloaded_refusal(&self, error: &CallSlotError) -> Refusal {
         let (limit, server) = (self.limits.max_in_flight, &self.server);
         let list = format!("list of {limit} calls under way at server {server}");
         Refusal::Overloaded {
-            what: no.describe(&list),
+            what: error.describe(&list),
         }
     }
 
-    /// Resolves when the call has been silent for too long or has taken too long in all, including its wait
-    /// for its turn. The time a client needs for a question does not count as silence, nor does that of a
-    /// question whose call is not known.
+    /// Resolves when the call has been silent for too long or has exceeded its total time, including its time in
+    /// the queue. The time a client needs to answer a callback does not count as silence, nor does that of a
+    /// callback whose call is unknown.
     async fn wait_for_timeout(
         &self,
         id: u64,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         started: MonotonicTime,
     ) -> Duration {
         let silence = self.limits.call_timeout;
-        // A handshake is limited by the time of the whole start.
-        if silence.is_zero() || self.peer_for(era).is_none() {
+        // A handshake is limited by the timeout of the whole start.
+        if silence.is_zero() || self.peer_for(family).is_none() {
             return std::future::pending().await;
         }
         let mut wait = silence.saturating_sub(monotonic_now().duration_since(started));
@@ -389,8 +392,8 @@ impl Link {
         });
     }
 
-    /// Removes a call from the table, then tells the server (CMCP-069). The handshake cannot be
-    /// cancelled, and over HTTP a modern call is cancelled by dropping its response.
+    /// Removes a call from the table, then notifies the server (CMCP-069). The handshake cannot be cancelled,
+    /// and over HTTP a stateless call is cancelled by dropping its response.
     pub(super) fn cancel_call(self: &Arc<Self>, id: u64, reason: &str) {
         let Some(call) = self.pending.take(id) else {
             return;
@@ -414,7 +417,7 @@ impl Link {
         }
     }
 
-    /// Refuses a call whose answer is malformed.
+    /// The refusal of a call whose answer is malformed.
     pub(crate) fn invalid_answer_refusal(&self, what: &str) -> Refusal {
         Refusal::InvalidAnswer {
             server: self.server.clone(),
@@ -435,19 +438,17 @@ impl Link {
         self.pending.inspect(id, |_| ()).is_some()
     }
 
-    /// The server closed the stream of this call; the answer comes later.
+    /// Marks that the server closed the stream of this call; the answer comes later.
     pub(super) fn pause_call(&self, id: u64) {
         self.pending.inspect(id, |call| call.call.pause());
     }
 
-    /// The connection was lost before the server read the request: it may be sent again over a new
-    /// one.
+    /// The refusal of a call that was lost before the server read it; it is retried over a new connection.
     pub(super) fn unsent_refusal(&self, why: &str) -> Refusal {
         self.retryable_refusal(why, false)
     }
 
-    /// The same, because the server cannot be reached; the refusal of a remote server says
-    /// so.
+    /// The refusal of a call because the server cannot be reached; for remote servers the text says so.
     pub(super) fn unreachable_refusal(&self, why: &str) -> Refusal {
         self.retryable_refusal(why, self.wire.is_remote())
     }
@@ -462,13 +463,14 @@ impl Link {
         }
     }
 
-    /// Settles a call whose answer was no message of its server's, once.
+    /// Settles a call with an outcome that is not a message of its server.
     pub(super) fn settle_call(&self, id: u64, outcome: Outcome) {
         self.tap_outcome(id, &outcome);
         self.try_settle_call(id, outcome);
     }
 
-    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070), and false.
+    /// Settles a call, once. An answer to no pending call is dropped, and the result is false (CMCP-007,
+    /// CMCP-070).
     pub(super) fn try_settle_call(&self, id: u64, outcome: Outcome) -> bool {
         let Some(call) = self.pending.take(id) else {
             return false;
@@ -481,16 +483,16 @@ impl Link {
 }
 
 impl Link {
-    /// The answer, if there is room for it. One pipe carries those of all agents, so that no other way is left
-    /// here: to read on later would keep the answers of others waiting.
-    fn charge_answer(&self, exchange: &InFlightCall, outcome: Outcome) -> Outcome {
+    /// Charges the answer to the caller's memory budget and refuses it if the budget is exhausted. One pipe
+    /// carries the answers of all agents, so reading cannot be delayed for one of them.
+    fn charge_answer(&self, in_flight: &InFlightCall, outcome: Outcome) -> Outcome {
         let bytes = match &outcome {
             Ok(result) => result.len(),
             Err(Refusal::Peer(error) | Refusal::Unattributed(error)) => error.get().len(),
             Err(_) => 0,
         };
-        match exchange.budget() {
-            Some(budget) if !exchange.try_reserve_response(bytes) => Err(Refusal::Undelivered {
+        match in_flight.budget() {
+            Some(budget) if !in_flight.try_reserve_response(bytes) => Err(Refusal::Undelivered {
                 server: self.server.clone(),
                 limit: budget.limit(),
             }),
@@ -498,24 +500,24 @@ impl Link {
         }
     }
 
-    /// Waits with an answer that comes on a stream of its own until there is room for it: its server and the
-    /// system hold it meanwhile, and no other answer waits for it.
+    /// Delays an answer that comes on its own stream until the caller's memory budget allows it; backpressure
+    /// reaches the server, and no other answer is delayed.
     pub(super) async fn wait_for_budget(&self, id: u64, announced: Option<u64>) {
-        let exchange = self.pending.inspect(id, |call| call.call.clone());
-        match (exchange, announced) {
-            (Some(exchange), Some(bytes)) => {
+        let in_flight = self.pending.inspect(id, |call| call.call.clone());
+        match (in_flight, announced) {
+            (Some(in_flight), Some(bytes)) => {
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                exchange
+                in_flight
                     .reserve_response(bytes.min(self.limits.max_frame))
                     .await;
             }
-            (Some(exchange), None) => exchange.wait_while_full().await,
+            (Some(in_flight), None) => in_flight.wait_while_full().await,
             (None, _) => {}
         }
     }
 }
 
-/// Removes the call from the table on drop, however it ends.
+/// A call in the pending table; removed on drop.
 pub(super) struct RegisteredCall<'a> {
     pub(super) link: &'a Arc<Link>,
     pub(super) id: u64,
@@ -527,10 +529,10 @@ impl Drop for RegisteredCall<'_> {
     }
 }
 
-/// On drop, decides anew whether all other calls of the client wait for it.
+/// On drop, updates whether all other calls of the client are suspended.
 struct SuspensionUpdate<'a> {
     link: &'a Link,
-    party: CallOrigin,
+    origin: CallOrigin,
 }
 
 impl Drop for SuspensionUpdate<'_> {
@@ -538,7 +540,7 @@ impl Drop for SuspensionUpdate<'_> {
         if self.link.call_queue.is_serialized() {
             self.link
                 .call_queue
-                .set_suspended(self.party, self.link.is_waiting_for_client(self.party));
+                .set_suspended(self.origin, self.link.is_waiting_for_client(self.origin));
         }
     }
 }
@@ -558,12 +560,16 @@ mod tests {
 
     use crate::link::scripted::ScriptedServer;
 
-    /// A call that comes while the server finishes its last ones is sent over the next connection.
+    /// A call during `drain` is refused as retryable, and goes to the next connection.
     #[tokio::test]
-    async fn a_call_that_comes_too_late_may_be_made_again_at_once() {
-        let it = ScriptedServer::stateless("{}");
-        assert!(it.link.drain(Duration::from_secs(1)).await);
-        let late = it.link.request("tools/call", Some("{}")).await.unwrap_err();
+    async fn call_during_drain_is_retryable_at_once() {
+        let server = ScriptedServer::stateless("{}");
+        assert!(server.link.drain(Duration::from_secs(1)).await);
+        let late = server
+            .link
+            .request("tools/call", Some("{}"))
+            .await
+            .unwrap_err();
         assert!(
             matches!(
                 late,
@@ -576,17 +582,17 @@ mod tests {
         );
     }
 
-    /// SEP-2243: a server that reports missing headers has a newer schema than the known one.
+    /// SEP-2243: a server that reports missing headers has a newer schema than the kernel.
     #[tokio::test]
-    async fn a_header_mismatch_has_the_tools_fetched_again() {
-        let mut it = ScriptedServer::stateless("{}");
-        for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
-            let link = it.link.clone();
+    async fn header_mismatch_refetches_tools() {
+        let mut server = ScriptedServer::stateless("{}");
+        for (code, expected) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
+            let link = server.link.clone();
             let call = tokio::spawn(async move { link.request("tools/call", Some("{}")).await });
-            let request = it.next_message().await;
-            it.answer(&request, "error", &json!({"code": code, "message": ""}));
+            let request = server.next_message().await;
+            server.answer(&request, "error", &json!({"code": code, "message": ""}));
             call.await.unwrap().unwrap_err();
-            assert_eq!(*it.received.0.lock().unwrap(), heard, "{code}");
+            assert_eq!(*server.received.0.lock().unwrap(), expected, "{code}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests: a connection that has ended is freed.
+//! Tests that a closed connection is freed.
 
 #[path = "../../../testing/watched.rs"]
 #[expect(dead_code, reason = "connections of agents use the rest of it")]
@@ -21,7 +21,7 @@ use super::{HttpWire, Link, LinkSettings, Wire};
 
 /// A connection lost during a call and a listen is freed.
 #[tokio::test(start_paused = true)]
-async fn a_lost_link_leaves_nothing() {
+async fn lost_link_is_freed() {
     let mut watched = Watched::begin();
     let mut it = ScriptedServer::stateless(r#"{"tools":{"listChanged":true}}"#);
     it.link.start_listening();
@@ -37,9 +37,9 @@ async fn a_lost_link_leaves_nothing() {
     watched.gone().await;
 }
 
-/// A server that never answers does not keep an ended connection alive.
+/// A server that never answers does not keep a closed connection alive.
 #[tokio::test]
-async fn a_server_that_never_answers_holds_no_link() {
+async fn unresponsive_server_does_not_keep_link_alive() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = parse_url(&format!("http://{}/mcp", server.local_addr().unwrap())).unwrap();
     let wire = HttpWire::new(
@@ -65,7 +65,7 @@ async fn a_server_that_never_answers_holds_no_link() {
     let (mut taken, _) = server.accept().await.unwrap();
     let mut first = [0; 4];
     taken.read_exact(&mut first).await.unwrap();
-    // The HTTP client keeps the TCP connection for a while.
+    // The HTTP client keeps the TCP connection open for a while.
     let mut watched = Watched::begin();
     watched.add("the link", &link);
     link.fail_pending_calls("it was stopped");

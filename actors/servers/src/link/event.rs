@@ -18,13 +18,13 @@ use mgp_callers::agent::Agent;
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::{Reply, task};
 
-/// Notifications and requests of the server that are for the kernel, and the fate of the connection.
-/// `params` are as sent.
+/// Notifications and requests of the server that are for the kernel, and the state of the connection. `params`
+/// are as sent.
 #[derive(Debug)]
 pub enum LinkEvent {
     /// One of its lists changed.
     ListChanged(List),
-    /// The server reports what it did: `params` of its `notifications/mgp.audit`.
+    /// The server reports its own actions: `params` of its `notifications/mgp.audit`.
     AuditReported(Option<String>),
     /// A resource changed.
     ResourceUpdated {
@@ -33,10 +33,10 @@ pub enum LinkEvent {
         /// As sent, without the id of the kernel's listen.
         params: String,
     },
-    /// A task of the server changed: `params` of its `notifications/tasks` without the id of the
-    /// kernel's listen, or in the legacy era of its `notifications/tasks/status`.
+    /// A task of the server changed: `params` of its `notifications/tasks` without the id of the kernel's
+    /// listen, or in the legacy family of its `notifications/tasks/status`.
     TaskChanged {
-        /// The era of the notification.
+        /// The protocol family of the notification.
         family: ProtocolFamily,
         /// As sent.
         params: String,
@@ -49,73 +49,73 @@ pub enum LinkEvent {
         /// As sent.
         params: String,
     },
-    /// The server tells an event of one of the kernel's subscriptions.
+    /// The server sent an event of one of the kernel's subscriptions.
     EventReported(Box<ReportedEvent>),
     /// A log record that belongs to no single call.
     Logged(String),
-    /// The server asks for the roots of its only client outside any call.
+    /// The server requested the roots of its only client outside any call.
     RootsRequested(Reply<Option<Arc<Agent>>>),
-    /// The server asks for permissions at run time; answered when that is decided.
+    /// The server requested permissions at run time; answered when decided.
     PermissionRequested(Ask, Reply<Decision>),
-    /// The server has a question that the operator wants to see first; answered with `None` when its
-    /// time has run out.
+    /// A callback of the server needs the operator's approval first; answered with `None` when its time has run
+    /// out.
     ConsentRequested(
         Box<PendingEntry>,
         Reply<Result<Option<bool>, AddEntryError>>,
     ),
-    /// The server asks its client something by a callback; answered when the client can answer it.
+    /// An MGP callback for a client; answered when the client can answer it.
     CallbackRequested(
         Box<OpenCallback>,
         Reply<Result<OpenCallbackGuard, OpenCallbackError>>,
     ),
-    /// The server asks something that no client can be asked. The operator's answer is a value, or `None`
-    /// for none; nothing at all when its time has run out.
+    /// A callback that no client can receive. The operator's answer is a value, or `None` for a denial; no
+    /// answer at all when the time has run out.
     OperatorInputRequested(
         Box<PendingEntry>,
         Reply<Result<Option<Option<String>>, AddEntryError>>,
     ),
-    /// The server says something of MCPL.
+    /// The server sent an MCPL message.
     McplReceived(McplMessage),
-    /// A server that speaks MCPL has said who it is, and was told that the kernel is ready.
+    /// The handshake with a server that speaks MCPL is complete.
     McplConnected(Arc<Link>),
-    /// The server asks for audit events that it missed.
+    /// The server requested audit events that it missed.
     ReplayRequested(Replay, Reply<Result<Replayed, Refusal>>),
-    /// The connection of this number takes no new calls.
+    /// The connection with this number accepts no new calls.
     Unusable(u64),
-    /// The connection of this number is broken, and why.
+    /// The connection with this number is broken, and the reason.
     Broken(u64, String),
 }
 
 /// The answer to a request of MCPL: the result as JSON text.
 pub type McplAnswer = Result<String, McplError>;
 
-/// What a server says of MCPL.
+/// An MCPL message of a server.
 #[derive(Debug)]
 pub struct McplMessage {
     /// The number of the connection.
     pub link: u64,
     /// One of the methods of [`super::SERVER_METHODS`].
     pub method: &'static str,
-    /// As sent; an empty object where there were none.
+    /// The params as sent; an empty object if there were none.
     pub params: String,
-    /// Of a request: the server's own id, and the way to answer. One that is dropped is an internal error.
+    /// For a request: the server's own id, and the reply. Dropping the reply answers with an internal error.
     pub request: Option<(RequestId, Reply<McplAnswer>)>,
 }
 
-/// An event of a server, as sent: whether it was asked for is not known here.
+/// An event of a server, as sent; the subscription was not checked.
 #[derive(Debug)]
 pub struct ReportedEvent {
     /// The number of the connection.
     pub link: u64,
     /// The server's own id of the subscription.
     pub subscription: String,
-    /// Of which channel.
+    /// The channel of the event.
     pub channel: String,
-    /// When, as JSON text.
+    /// The timestamp, as JSON text.
     pub timestamp: Option<Box<str>>,
-    /// What happened, as JSON text.
+    /// The payload, as JSON text.
     pub data: Box<str>,
-    /// How many of the same subscription were dropped before it, as there were too many.
+    /// The number of events of the same subscription that the rate limit dropped before it.
     pub missed: u64,
 }
 
@@ -130,7 +130,7 @@ impl Link {
         self.emit(LinkEvent::Broken(self.number, why));
     }
 
-    /// Starts a task that the connection depends on: a panic there breaks the connection.
+    /// Starts a task that the connection depends on; a panic in it breaks the connection.
     pub(crate) fn spawn_link_task(
         self: &Arc<Self>,
         name: &'static str,
@@ -144,7 +144,7 @@ impl Link {
         })
     }
 
-    /// Sends an event and waits for the answer; `None` when that is lost.
+    /// Sends an event and waits for the reply; `None` if the reply is lost.
     pub(super) async fn ask_supervisor<T>(
         &self,
         event: impl FnOnce(Reply<T>) -> LinkEvent,
@@ -160,13 +160,13 @@ mod tests {
     use crate::link::scripted::ScriptedServer;
 
     #[tokio::test]
-    async fn a_panic_in_what_a_connection_needs_breaks_it() {
-        let it = ScriptedServer::legacy("{}");
-        let tended = it
+    async fn panic_in_link_task_breaks_connection() {
+        let server = ScriptedServer::legacy("{}");
+        let tended = server
             .link
             .spawn_link_task("stream", async { panic!("no way") });
         assert!(tended.await.is_ok());
-        let heard = it.received.0.lock().unwrap();
-        assert_eq!(*heard, ["stream panicked: no way"]);
+        let events = server.received.0.lock().unwrap();
+        assert_eq!(*events, ["stream panicked: no way"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Channels that agents follow at a server of another node: each is a request of its own for one agent, which stays open
-//! for the events and is made again when it ended.
+//! Follows channels of servers on other nodes for agents. Each channel is one long-lived request, which is
+//! repeated when it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,51 +21,52 @@ use mgp_callers::request::Outcome;
 use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// First and longest wait before a channel that was refused is asked for again: its server may be starting just now, or be
-/// started again some day, and its owner may let the agent in.
+/// First and longest delay before a refused channel is requested again: its server may be starting or start
+/// later, and its owner may grant access.
 const REFUSED_BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
-/// First and longest wait before one that was lost is asked for again. It waits for a node that is away besides.
+/// First and longest delay before a lost channel is requested again, once the node is linked.
 const LOST_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Most numbers of events that are taken as missing between two: no node makes the numbers of a subscription run out.
+/// The most events that a gap between two sequence numbers counts as missed, so that no node can exhaust the
+/// counter.
 const MISSED_MAX: u64 = u32::MAX as u64;
 
-/// What is followed, and for whom.
+/// A channel to follow, and the agent it is for.
 #[derive(Clone, Debug)]
 pub struct ChannelRequest {
-    /// Whose rights its owner looks at.
+    /// The agent whose grants the owner checks.
     pub agent: AgentId,
-    /// The id under which its events are told here.
+    /// The local subscription id of its events.
     pub id: Arc<str>,
     /// `params` of `mgp/events/subscribe`.
     pub params: String,
 }
 
-/// How following goes.
+/// A state change of a followed channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowEvent {
-    /// Its events come from now on.
+    /// Events are delivered from now on.
     Started {
-        /// They did so before, and some may be lost.
+        /// True if the channel was followed before, and events may have been lost.
         is_resumed: bool,
     },
-    /// The server has no such channel, or its owner does not let the agent hear of it. It is asked again later.
+    /// The server has no such channel, or its owner denies access to the agent. It is retried later.
     Refused,
 }
 
-/// A channel in the table of calls.
+/// A followed channel in the pending table.
 #[derive(Debug)]
 pub(super) struct FollowedChannel {
     pub(super) agent: AgentId,
     pub(super) id: Arc<str>,
-    /// The number of its last event at the owner.
+    /// The sequence number of its last event at the owner.
     last: AtomicU64,
     started: watch::Sender<bool>,
 }
 
 impl FollowedChannel {
-    /// How many events are missing before the one with this number.
+    /// The number of events missing before this sequence number.
     pub(super) fn count_missed_before(&self, seq: Option<&RawValue>) -> u64 {
         let Some(seq) = seq.and_then(|seq| seq.get().parse::<u64>().ok()) else {
             return 0;
@@ -76,23 +77,23 @@ impl FollowedChannel {
 }
 
 impl Link {
-    /// Follows a channel of a server of another node until the returned task is dropped or the connection is over.
+    /// Follows a channel of a server on another node until the returned task is dropped or the connection ends.
     pub fn follow_channel(
         self: &Arc<Self>,
         request: ChannelRequest,
-        news: impl Fn(FollowEvent) + Send + Sync + 'static,
+        on_event: impl Fn(FollowEvent) + Send + Sync + 'static,
     ) -> SupervisedTask<()> {
         let link = self.clone();
         task::spawn_supervised("link.channel", async move {
             tokio::select! {
                 biased;
                 () = link.wait_until_closed() => {}
-                () = run_follow_loop(&link, &request, &news) => {}
+                () = run_follow_loop(&link, &request, &on_event) => {}
             }
         })
     }
 
-    /// The owner of the server says that it tells the events of a channel from now on.
+    /// Handles the owner's confirmation that it delivers the events of a channel.
     pub(in crate::link) fn handle_channel_started(self: &Arc<Self>, via: Option<u64>) {
         match self.followed_channel(via) {
             Some(channel) => drop(channel.started.send_replace(true)),
@@ -100,7 +101,7 @@ impl Link {
         }
     }
 
-    /// The channel that is followed with this call.
+    /// The channel that this call follows.
     pub(super) fn followed_channel(&self, via: Option<u64>) -> Option<Arc<FollowedChannel>> {
         self.pending.inspect(via?, |call| call.channel.clone())?
     }
@@ -109,12 +110,12 @@ impl Link {
 async fn run_follow_loop(
     link: &Arc<Link>,
     request: &ChannelRequest,
-    news: &(impl Fn(FollowEvent) + Send + Sync),
+    on_event: &(impl Fn(FollowEvent) + Send + Sync),
 ) {
     let (mut wait, mut refused_for, mut again) = (LOST_BACKOFF.0, REFUSED_BACKOFF.0, false);
     loop {
         let (agreed, ended) = follow_once(link, request, || {
-            news(FollowEvent::Started { is_resumed: again });
+            on_event(FollowEvent::Started { is_resumed: again });
             (wait, refused_for, again) = (LOST_BACKOFF.0, REFUSED_BACKOFF.0, true);
         })
         .await;
@@ -122,13 +123,13 @@ async fn run_follow_loop(
             link.log
                 .push_note(&format!("{}: {refusal}", Subscribe::METHOD));
         }
-        // An answer in the place of events is that there are none.
+        // A result in place of events means that there are none.
         let refused = match &ended {
             Ok(_) => !agreed,
             Err(refusal) => refusal.is_answer() || matches!(refusal, Refusal::Forbidden(_)),
         };
         if refused {
-            news(FollowEvent::Refused);
+            on_event(FollowEvent::Refused);
             tokio::time::sleep(refused_for).await;
             refused_for = (refused_for * 2).min(REFUSED_BACKOFF.1);
         } else {
@@ -138,7 +139,7 @@ async fn run_follow_loop(
     }
 }
 
-/// Follows it once: whether the owner agreed, and how it ended.
+/// Follows the channel once; returns whether the owner confirmed it, and how it ended.
 async fn follow_once(
     link: &Arc<Link>,
     request: &ChannelRequest,
@@ -157,7 +158,7 @@ async fn follow_once(
     }
 }
 
-/// One request; dropping it ends it at the owner, too.
+/// The request that follows a channel; dropping it ends it at the owner too.
 struct FollowStream {
     task: SupervisedTask<Outcome>,
     started: watch::Receiver<bool>,
@@ -187,8 +188,8 @@ impl FollowStream {
         };
         let id = link.insert(in_flight)?;
         let params = request_meta::add_meta(Some(&request.params), &link.kernel_meta);
-        let shown = link.ids.encode(id).to_string();
-        let frame = jsonrpc::request(&shown, Subscribe::METHOD, Some(&params));
+        let request_id = link.ids.encode(id).to_string();
+        let frame = jsonrpc::request(&request_id, Subscribe::METHOD, Some(&params));
         let link = link.clone();
         let task = task::spawn_supervised("link.channel.request", async move {
             let _forget = RegisteredCall { link: &link, id };
@@ -209,10 +210,10 @@ impl FollowStream {
         })
     }
 
-    /// Resolves when the owner tells its events.
+    /// Resolves when the owner has confirmed the channel.
     ///
     /// # Errors
-    /// How it ended before that.
+    /// How the request ended before that.
     async fn wait_for_start(&mut self, link: &Link) -> Result<(), Outcome> {
         let Self {
             task,
@@ -225,7 +226,7 @@ impl FollowStream {
         }
     }
 
-    /// Resolves when the owner ends it.
+    /// Resolves when the owner ends the request.
     async fn wait_for_end(&mut self, link: &Link) -> Outcome {
         match (&mut self.task).await {
             Ok(outcome) => outcome,

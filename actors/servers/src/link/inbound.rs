@@ -1,4 +1,4 @@
-//! Messages from a server: answers, notifications, requests.
+//! Dispatches messages from a server: answers, notifications and requests.
 
 mod events;
 mod mcpl;
@@ -21,11 +21,11 @@ use serde_json::value::RawValue;
 use super::Link;
 use super::wire::strip_bom;
 
-/// Lines that are no messages are logged up to this number, then only counted.
+/// Malformed lines are logged up to this number, then only counted.
 const MALFORMED_LOGGED_MAX: u64 = 20;
 
 impl Link {
-    /// Handles a line from the child's stdout.
+    /// Handles one line of the child's stdout.
     pub(crate) fn receive_frame(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Line(line) => self.receive(&line, None),
@@ -34,7 +34,7 @@ impl Link {
         }
     }
 
-    /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
+    /// Handles one message. `via` is the call on whose stream it came, if the transport knows it.
     pub(crate) fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
         let frame = &strip_bom(frame.clone());
         self.tap_received(frame);
@@ -63,7 +63,7 @@ impl Link {
         self.ids.decode(id.as_number()?)
     }
 
-    /// 2025-03-26 requires clients to accept batches.
+    /// True if the server may send batches: 2025-03-26 requires clients to accept them.
     pub(super) fn can_batch(&self) -> bool {
         let peer = self.peer_for(ProtocolFamily::Legacy);
         peer.is_some_and(|p| p.version.has_batches())
@@ -87,25 +87,24 @@ impl Link {
         }
     }
 
-    /// Notes an answer to a request that was never made. An answer to one that is over is late, and as usual as a
-    /// cancelled call (CMCP-070).
+    /// Counts and logs an answer to a request that was never made. An answer to an ended request is late, which
+    /// is normal after a cancellation (CMCP-070).
     fn record_unknown_answer(&self, id: Option<&RequestId>, outcome: Result<&RawValue, &RawValue>) {
         if self.counts.unknown.fetch_add(1, Ordering::Relaxed) >= MALFORMED_LOGGED_MAX {
             return;
         }
         let id = id.map_or("null", RequestId::as_json);
         let id: String = id.chars().take(40).collect();
-        let said = match outcome {
+        let detail = match outcome {
             Ok(_) => String::new(),
             Err(error) => format!(": {}", error.get().chars().take(200).collect::<String>()),
         };
         self.log.push_note(&format!(
-            "an answer with the id {id}, which no request has{said}"
+            "an answer with the id {id}, which no request has{detail}"
         ));
     }
 
-    /// Handles a line that is no message: it is counted and shown a few times (MCP-072). If the call it
-    /// answers can be read, that call fails instead of waiting on.
+    /// Counts and logs a malformed line (MCP-072). If the answered request can be identified, it fails at once.
     fn handle_malformed(&self, frame: &Bytes, malformed: &Malformed) {
         if let Some(id) = find_answered_id(frame, malformed).and_then(|id| self.find_call(&id)) {
             self.settle_call(
@@ -121,8 +120,8 @@ impl Link {
         }
     }
 
-    /// A message exceeds the size limit: the call it answers fails at once, others are not affected.
-    /// `via` is the call on whose stream it comes.
+    /// Fails the call that an oversized message answers; other calls are not affected. `via` is the call on
+    /// whose stream it comes.
     pub(super) fn handle_oversized(&self, head: &[u8], via: Option<u64>) {
         self.counts.oversized.fetch_add(1, Ordering::Relaxed);
         self.log.push_note(&format!(
@@ -137,7 +136,7 @@ impl Link {
         }
     }
 
-    /// The end of such a message; some servers put the id last.
+    /// Handles the end of an oversized message; some servers put the id last.
     fn handle_oversized_tail(&self, tail: &[u8], len: u64) {
         self.log.push_note(&format!("it was {len} bytes long"));
         if let Some(id) = partial_message::find_trailing_id(tail).and_then(|id| self.find_call(&id))
@@ -160,8 +159,8 @@ impl Link {
     }
 }
 
-/// The id of the request that an unreadable line answers. Behind other text on its line an answer is not taken, for
-/// that text may hold whatever a caller wrote; its call fails at once.
+/// The id of the request that a malformed line answers. An answer behind other text on its line is not accepted,
+/// because that text may be controlled by a caller; the call fails at once.
 fn find_answered_id(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
     const MESSAGE_START: &[u8] = b"{\"jsonrpc\"";
     let is_text = matches!(malformed, Malformed::NotJson(_)) && !frame.starts_with(b"{");
@@ -187,64 +186,65 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
 
-    /// Some servers keep numbers as doubles, others as texts: both mean the number they were sent.
+    /// Some servers store ids as floating-point numbers, others as strings: both match the number they were
+    /// sent.
     #[tokio::test]
-    async fn an_id_in_another_form_means_the_same_request() {
-        let mut it = ScriptedServer::legacy("{}");
+    async fn id_as_float_or_string_matches_request() {
+        let mut server = ScriptedServer::legacy("{}");
         for form in [r#""ID""#, "ID.0", "ID", "IDe0"] {
-            let link = it.link.clone();
+            let link = server.link.clone();
             let call = tokio::spawn(async move { link.request("ping", None).await });
-            let id = it.next_message().await["id"].to_string();
-            let said = form.replace("ID", &id);
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":{said},"result":{{}}}}"#);
-            it.link.receive(&Bytes::from(answer), None);
+            let id = server.next_message().await["id"].to_string();
+            let written = form.replace("ID", &id);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{written},"result":{{}}}}"#);
+            server.link.receive(&Bytes::from(answer), None);
             let within = std::time::Duration::from_secs(5);
             let answer = tokio::time::timeout(within, call).await;
-            assert!(answer.expect(&said).unwrap().is_ok(), "{said}");
+            assert!(answer.expect(&written).unwrap().is_ok(), "{written}");
         }
     }
 
-    /// A byte order mark before a message is no part of it.
+    /// A byte order mark before a message is skipped.
     #[tokio::test]
-    async fn a_byte_order_mark_is_skipped() {
-        let mut it = ScriptedServer::legacy("{}");
-        let link = it.link.clone();
+    async fn byte_order_mark_is_skipped() {
+        let mut server = ScriptedServer::legacy("{}");
+        let link = server.link.clone();
         let call = tokio::spawn(async move { link.request("ping", None).await });
-        let id = it.next_message().await["id"].to_string();
+        let id = server.next_message().await["id"].to_string();
         let answer = format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
-        it.link.receive(&Bytes::from(answer), None);
+        server.link.receive(&Bytes::from(answer), None);
         assert_eq!(call.await.unwrap().unwrap(), "{}");
     }
 
-    /// An id counts only while its request is under way at this connection: one that is still to come settles
-    /// nothing, and is logged.
+    /// An id matches only while its request is in flight: an answer to a future request settles nothing and is
+    /// logged.
     #[tokio::test]
-    async fn an_answer_before_its_request_settles_nothing_and_is_logged() {
-        let mut it = ScriptedServer::legacy("{}");
+    async fn answer_before_its_request_is_logged_and_settles_nothing() {
+        let mut server = ScriptedServer::legacy("{}");
         for ahead in 1..4 {
-            it.send(
+            server.send(
                 &serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}),
             );
         }
-        it.send(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
-        let log = it.link.log.lines_after(0);
+        server.send(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
+        let log = server.link.log.lines_after(0);
         let words: Vec<_> = log.iter().map(|line| line.text.to_string()).collect();
         assert_eq!(words.len(), 4, "{words:?}");
         assert!(words[0].contains("the id 1,"), "{words:?}");
         assert!(words[3].contains("what?"), "{words:?}");
-        let link = it.link.clone();
+        let link = server.link.clone();
         let call = tokio::spawn(async move { link.request("ping", None).await });
-        let asked = it.next_message().await;
-        assert_eq!(asked["id"], 1);
-        it.answer(&asked, "result", &serde_json::json!({}));
+        let request = server.next_message().await;
+        assert_eq!(request["id"], 1);
+        server.answer(&request, "result", &serde_json::json!({}));
         assert_eq!(call.await.unwrap().unwrap(), "{}");
-        // A late answer is usual.
-        it.answer(&asked, "result", &serde_json::json!({}));
-        assert_eq!(it.link.log.lines_after(0).len(), 4);
+        // Late answers are normal.
+        server.answer(&request, "result", &serde_json::json!({}));
+        assert_eq!(server.link.log.lines_after(0).len(), 4);
     }
 
     #[test]
-    fn the_call_an_unreadable_answer_was_for_is_found() {
+    fn unreadable_answer_is_matched_to_its_call() {
         for answer in [
             &b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}"[..],
             b" {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"\xff\x01\"}}",
@@ -259,8 +259,8 @@ mod tests {
             let id = find_answered_id(answer, &malformed);
             assert_eq!(id, Some(RequestId::from(7)), "{words}: {malformed}");
         }
-        let question = br#"{"id":7,"method":"x","params":{},}"#;
-        let malformed = jsonrpc::parse(question).unwrap_err();
-        assert_eq!(find_answered_id(question, &malformed), None);
+        let malformed_request = br#"{"id":7,"method":"x","params":{},}"#;
+        let malformed = jsonrpc::parse(malformed_request).unwrap_err();
+        assert_eq!(find_answered_id(malformed_request, &malformed), None);
     }
 }

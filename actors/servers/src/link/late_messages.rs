@@ -1,5 +1,5 @@
-//! Log messages that arrive after the answer: legacy servers may send them on their standing HTTP stream,
-//! which may be read later than the response with the answer.
+//! Log messages that arrive after the answer. Legacy servers may send them on their GET stream, which may be
+//! read later than the response with the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,11 +12,10 @@ use super::{InFlight, Link, Wire};
 use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 
-/// How long an answered call waits for such messages. Two connections to one server are not read in
-/// order, but nearly so.
+/// How long an answered call waits for such messages. Two connections to one server are read almost in order.
 const LATE_MESSAGE_WINDOW: Duration = Duration::from_millis(50);
 
-/// Keeps the call registered for the standing stream until dropped.
+/// Keeps the call registered for the GET stream until dropped.
 #[derive(Debug)]
 pub struct LateMessages<'a> {
     link: &'a Link,
@@ -24,12 +23,12 @@ pub struct LateMessages<'a> {
 }
 
 impl Link {
-    /// To be created before a call that wants log messages; `None` where all messages come in one order.
-    /// When the table of calls is full, the call goes without.
+    /// Registers for late messages before a call; `None` if all messages arrive in order. If the pending table
+    /// is full, late messages are lost.
     pub(crate) fn register_late_messages(
         &self,
         caller: &Arc<Caller>,
-        exchange: &Arc<InFlightCall>,
+        in_flight: &Arc<InFlightCall>,
     ) -> Option<LateMessages<'_>> {
         match &self.wire {
             Wire::Http(http) if http.has_get_stream() => {}
@@ -38,9 +37,9 @@ impl Link {
             }
         }
         let in_flight = InFlight {
-            // It is no request, so nobody answers it.
+            // There is no request to answer.
             answer: oneshot::channel().0,
-            call: exchange.clone(),
+            call: in_flight.clone(),
             caller: Some(caller.clone()),
             token: None,
             stream: None,
@@ -56,7 +55,7 @@ impl Link {
 }
 
 impl LateMessages<'_> {
-    /// After the answer: resolves when no more messages are expected.
+    /// Resolves when no more messages are expected after the answer.
     pub(crate) async fn wait_for_late_messages(self) {
         tokio::time::sleep(LATE_MESSAGE_WINDOW).await;
     }

@@ -1,5 +1,5 @@
-//! Events of a modern server: one standing `subscriptions/listen`, replaced when other events are wanted
-//! and reopened when it ends while the connection lives.
+//! The `subscriptions/listen` of a stateless server: replaced when the wanted events change, and reopened when
+//! it ends while the connection lives.
 
 mod agent_listens;
 
@@ -28,54 +28,54 @@ use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::monotonic_now;
 
-/// Listens open at once: the one in force, its successor, and those being closed. A further change waits
-/// until one of these is gone.
+/// The maximum of open listens: the active one, its successor, and those being closed. A further change waits
+/// until one has closed.
 pub(super) const MAX_LISTENS: usize = 16;
 
-/// Changes that come this close together are sent as one listen.
+/// Changes within this time are sent as one listen.
 const COALESCE_DELAY: Duration = Duration::from_millis(10);
 
-/// How long a replaced listen stays open: over HTTP, events sent on it may still be on their way. An
-/// event sent on both within this time is delivered twice.
+/// How long a replaced listen stays open: over HTTP, events on it may still be in flight. An event sent on both
+/// within this time is delivered twice.
 const CLOSE_DELAY: Duration = Duration::from_millis(50);
 
 /// How long a server may take to acknowledge a listen.
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the start of a server waits for that; a change missed then is found out later.
+/// How long the start of a server waits for the acknowledgement; changes missed then are found later.
 const START_ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Wait before a refused listen is tried again.
+/// The delay before a refused listen is retried.
 const REFUSED_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// First and longest wait before an ended listen is reopened.
+/// First and longest delay before an ended listen is reopened.
 const REOPEN_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The listening of one connection.
+/// The listen state of one connection.
 #[derive(Debug)]
 pub(super) struct ListenState {
     wanted: watch::Sender<WantedEvents>,
     answered: watch::Sender<AnsweredRevision>,
     /// The latest acknowledged listen, and the events it covers.
     acknowledged: watch::Sender<(u64, Filter)>,
-    /// Of a server of another node.
+    /// Listens of single agents, for a server on another node.
     agent_listens: AgentListens,
     closed: watch::Sender<bool>,
     slots: Arc<Semaphore>,
 }
 
-/// The events agents want. Limited by the table of subscriptions.
+/// The events that clients want. Bounded by the table of subscriptions.
 #[derive(Debug, Clone, Default)]
 struct WantedEvents {
     uris: BTreeSet<String>,
-    /// Tasks of the server, with the number of clients that listen for each; limited by how many a
-    /// client may name and by the number of clients.
+    /// Tasks of the server, with the number of clients that listen for each; bounded by the tasks a client may
+    /// name and by the number of clients.
     tasks: BTreeMap<String, usize>,
-    /// Counts changes.
+    /// The number of changes so far.
     revision: u64,
 }
 
-/// What the server answered to the changes up to this one.
+/// The revision up to which the server has answered, with the outcome.
 #[derive(Debug, Clone, Default)]
 struct AnsweredRevision {
     revision: u64,
@@ -96,28 +96,32 @@ impl Default for ListenState {
 }
 
 impl ListenState {
-    /// The connection is over.
+    /// Closes the listen state with the connection.
     pub(super) fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// The server acknowledged a listen; `params` as sent.
+    /// Records that the server acknowledged a listen; `params` as sent.
     pub(super) fn record_acknowledged(&self, ids: &RequestIds, params: Option<&str>) {
-        let Ok(said) = mcp::parse_params::<Acknowledged<'_>>(params) else {
+        let Ok(acknowledged) = mcp::parse_params::<Acknowledged<'_>>(params) else {
             return;
         };
-        if let Some(id) = said.meta.and_then(|meta| listen_number(ids, meta.get())) {
-            self.acknowledged.send_replace((id, said.notifications));
+        if let Some(id) = acknowledged
+            .meta
+            .and_then(|meta| listen_number(ids, meta.get()))
+        {
+            self.acknowledged
+                .send_replace((id, acknowledged.notifications));
         }
     }
 
-    /// True for a message of a listen that has been replaced.
+    /// True for a message of a replaced listen.
     pub(super) fn is_superseded(&self, ids: &RequestIds, params: &str) -> bool {
         let of = member(params, "_meta").and_then(|meta| listen_number(ids, meta));
         of.is_some_and(|of| of < self.acknowledged.borrow().0)
     }
 
-    /// Changes what is wanted; returns the number of the change.
+    /// Changes the wanted events; returns the revision.
     fn update_wanted(&self, change: impl FnOnce(&mut WantedEvents)) -> u64 {
         let mut number = 0;
         self.wanted.send_modify(|wanted| {
@@ -128,18 +132,15 @@ impl ListenState {
         number
     }
 
-    fn publish_outcome(&self, wish: u64, outcome: Result<Arc<BTreeSet<String>>, Refusal>) {
+    fn publish_outcome(&self, revision: u64, outcome: Result<Arc<BTreeSet<String>>, Refusal>) {
         let outcome = Some(outcome);
-        self.answered.send_replace(AnsweredRevision {
-            revision: wish,
-            outcome,
-        });
+        self.answered
+            .send_replace(AnsweredRevision { revision, outcome });
     }
 }
 
 impl Link {
-    /// Keeps a listen open to a modern server until the connection is over. From the start it covers
-    /// changes of the lists.
+    /// Keeps a listen open to a stateless server until the connection ends. It always covers list changes.
     pub(crate) fn start_listening(self: &Arc<Self>) {
         if self.peer_for(ProtocolFamily::Stateless).is_some() {
             drop(
@@ -153,13 +154,13 @@ impl Link {
         }
     }
 
-    /// True for a server that tells its news to a listen, false for one that is asked for each kind.
+    /// True if the server delivers events on a listen; false if each resource is subscribed by itself.
     #[must_use]
     pub fn has_listen(&self) -> bool {
         self.peer_for(ProtocolFamily::Stateless).is_some()
     }
 
-    /// Resolves when the connection is over.
+    /// Resolves when the connection has ended.
     pub async fn wait_until_closed(&self) {
         let mut over = self.listen_state.closed.subscribe();
         let _ = over.wait_for(|over| *over).await;
@@ -170,39 +171,39 @@ impl Link {
         if self.peer_for(ProtocolFamily::Stateless).is_none() {
             return;
         }
-        let mut heard = self.listen_state.answered.subscribe();
-        let first = heard.wait_for(|heard| heard.outcome.is_some());
+        let mut answers = self.listen_state.answered.subscribe();
+        let first = answers.wait_for(|answers| answers.outcome.is_some());
         let _ = tokio::time::timeout(START_ACK_TIMEOUT, first).await;
     }
 
-    /// Follows a resource of a modern server; the returned future resolves when the server agreed, or
-    /// with the reason why it refused.
+    /// Subscribes to a resource of a stateless server. The returned future resolves when the server agreed, or
+    /// with its refusal.
     pub fn follow(
         self: &Arc<Self>,
         uri: &str,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + use<> {
         let (link, uri) = (self.clone(), uri.to_owned());
-        let mut heard = self.listen_state.answered.subscribe();
-        let wish = self.listen_state.update_wanted(|wanted| {
+        let mut answers = self.listen_state.answered.subscribe();
+        let revision = self.listen_state.update_wanted(|wanted| {
             wanted.uris.insert(uri.clone());
         });
         let mut over = self.listen_state.closed.subscribe();
         async move {
-            let told = heard.wait_for(|heard| heard.revision >= wish);
+            let settled = answers.wait_for(|answers| answers.revision >= revision);
             let outcome = tokio::select! {
-                told = told => told.ok().and_then(|heard| heard.outcome.clone()),
+                settled = settled => settled.ok().and_then(|answers| answers.outcome.clone()),
                 _ = over.wait_for(|over| *over) => None,
             };
             let refusal = match outcome {
                 Some(Ok(agreed)) if agreed.contains(&uri) => return Ok(()),
                 Some(Ok(_)) => Refusal::BadRequest(format!(
-                    "server {} does not tell when {uri} changes",
+                    "server {} does not report changes of {uri}",
                     link.server
                 )),
                 Some(Err(refusal)) => refusal,
                 None => return Err(link.lost_refusal("its connection was closed")),
             };
-            // What the server refused is not requested again.
+            // A resource that the server refused is not requested again.
             if refusal.is_answer() || matches!(refusal, Refusal::BadRequest(_)) {
                 link.unfollow(&uri);
             }
@@ -210,14 +211,14 @@ impl Link {
         }
     }
 
-    /// Ends following a resource.
+    /// Ends the subscription to a resource.
     pub fn unfollow(&self, uri: &str) {
         self.listen_state.update_wanted(|wanted| {
             wanted.uris.remove(uri);
         });
     }
 
-    /// Follows a task of this server for one more client.
+    /// Adds a client that listens for a task of this server.
     pub(crate) fn follow_task(&self, own: &str) {
         if matches!(self.wire, Wire::Node(_)) {
             return self.listen_state.agent_listens.follow(own);
@@ -227,7 +228,7 @@ impl Link {
         });
     }
 
-    /// Ends that for one client.
+    /// Removes a client that listens for a task of this server.
     pub(crate) fn unfollow_task(&self, own: &str) {
         if matches!(self.wire, Wire::Node(_)) {
             return self.listen_state.agent_listens.unfollow(own);
@@ -245,11 +246,13 @@ impl Link {
 
     /// Resolves when the server has answered all changes so far.
     pub(crate) async fn wait_until_answered(&self) {
-        let wish = self.listen_state.wanted.borrow().revision;
-        let mut heard = self.listen_state.answered.subscribe();
+        let revision = self.listen_state.wanted.borrow().revision;
+        let mut answers = self.listen_state.answered.subscribe();
         let mut over = self.listen_state.closed.subscribe();
         let answered = async {
-            let _ = heard.wait_for(|heard| heard.revision >= wish).await;
+            let _ = answers
+                .wait_for(|answers| answers.revision >= revision)
+                .await;
             self.listen_state.agent_listens.wait_until_answered().await;
         };
         tokio::select! {
@@ -279,10 +282,10 @@ impl Link {
     }
 }
 
-/// The number of the listen a message belongs to; later ones have higher numbers.
+/// The number of the listen that a message belongs to; later ones have higher numbers.
 fn listen_number(ids: &RequestIds, meta: &str) -> Option<u64> {
-    let said = RequestId::from_response_id(member(meta, SUBSCRIPTION_ID)?)?;
-    ids.decode(said.as_number()?)
+    let id = RequestId::from_response_id(member(meta, SUBSCRIPTION_ID)?)?;
+    ids.decode(id.as_number()?)
 }
 
 /// One open listen; dropping it ends it at the server too.
@@ -300,7 +303,7 @@ impl Drop for OpenListen {
 
 impl OpenListen {
     async fn open(link: &Arc<Link>, filter: &Filter) -> Result<Self, Refusal> {
-        let place = link.listen_state.slots.clone().acquire_owned().await;
+        let slot = link.listen_state.slots.clone().acquire_owned().await;
         let (answer, settled) = oneshot::channel();
         let in_flight = InFlight {
             answer,
@@ -325,7 +328,7 @@ impl OpenListen {
         );
         let link = link.clone();
         let task = task::spawn_supervised("listening.request", async move {
-            let _place = place;
+            let _slot = slot;
             let _forget = RegisteredCall { link: &link, id };
             let mirror = MetadataHeaders {
                 method: Listen::METHOD,
@@ -341,17 +344,17 @@ impl OpenListen {
         Ok(Self { id, task })
     }
 
-    /// Resolves when the server has acknowledged it, with the events it agreed to.
+    /// Resolves when the server has acknowledged it, with the events it agreed to send.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason for a refusal.
     async fn wait_acknowledged(&mut self, link: &Link) -> Result<Filter, Refusal> {
         let mut acknowledged = link.listen_state.acknowledged.subscribe();
         let id = self.id;
-        let said = acknowledged.wait_for(|(acknowledged, _)| *acknowledged == id);
+        let outcome = acknowledged.wait_for(|(acknowledged, _)| *acknowledged == id);
         tokio::select! {
-            said = tokio::time::timeout(ACK_TIMEOUT, said) => match said {
-                Ok(Ok(said)) => Ok(said.1.clone()),
+            outcome = tokio::time::timeout(ACK_TIMEOUT, outcome) => match outcome {
+                Ok(Ok(outcome)) => Ok(outcome.1.clone()),
                 Ok(Err(_)) | Err(_) => Err(link.lost_refusal("a listen was not acknowledged")),
             },
             ended = self.wait_ended(link) => Err(ended),
@@ -370,7 +373,7 @@ impl OpenListen {
         self.task.is_finished()
     }
 
-    /// Closes it after a while, because it was replaced.
+    /// Closes it after a delay, because it was replaced.
     fn retire(self) {
         task::spawn_detached("listening.former", async move {
             tokio::time::sleep(CLOSE_DELAY).await;
@@ -379,7 +382,7 @@ impl OpenListen {
     }
 }
 
-/// The task that keeps listening; it ends with the connection.
+/// Runs the listen task until the connection ends.
 async fn run(link: Arc<Link>) {
     let mut over = link.listen_state.closed.subscribe();
     tokio::select! {
@@ -396,24 +399,26 @@ async fn run_listen_loop(link: &Arc<Link>) {
     let mut gap = false;
     loop {
         let now = wanted.borrow_and_update().clone();
-        let (filter, wish) = (link.build_filter(&now), now.revision);
+        let (filter, revision) = (link.build_filter(&now), now.revision);
         if filter == Filter::default() {
             current = None;
-            link.listen_state.publish_outcome(wish, Ok(Arc::default()));
+            link.listen_state
+                .publish_outcome(revision, Ok(Arc::default()));
             if wanted.changed().await.is_err() {
                 return;
             }
             continue;
         }
         match open_acknowledged(link, &filter).await {
-            Ok((standing, agreed)) => {
+            Ok((listen, agreed)) => {
                 wait = REOPEN_BACKOFF.0;
                 if std::mem::take(&mut gap) {
                     report_possible_changes(link, &agreed);
                 }
                 let uris = agreed.resource_subscriptions.into_iter().collect();
-                link.listen_state.publish_outcome(wish, Ok(Arc::new(uris)));
-                if let Some(before) = current.replace(standing) {
+                link.listen_state
+                    .publish_outcome(revision, Ok(Arc::new(uris)));
+                if let Some(before) = current.replace(listen) {
                     before.retire();
                 }
             }
@@ -421,7 +426,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 log_refusal(link, &refusal);
                 gap |= current.as_ref().is_none_or(OpenListen::is_finished);
                 let refused = refusal.is_answer();
-                link.listen_state.publish_outcome(wish, Err(refusal));
+                link.listen_state.publish_outcome(revision, Err(refusal));
                 back_off(&mut wait).await;
                 if refused {
                     let _ = tokio::time::timeout(REFUSED_RETRY_INTERVAL, wanted.changed()).await;
@@ -429,7 +434,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 continue;
             }
         }
-        let Some(standing) = &mut current else {
+        let Some(listen) = &mut current else {
             continue;
         };
         let opened = monotonic_now();
@@ -440,7 +445,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
                 }
                 tokio::time::sleep(COALESCE_DELAY).await;
             }
-            ended = standing.wait_ended(link) => {
+            ended = listen.wait_ended(link) => {
                 log_refusal(link, &ended);
                 (current, gap) = (None, true);
                 tokio::time::sleep(pace.next_wait(monotonic_now().duration_since(opened), None)).await;
@@ -449,7 +454,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
     }
 }
 
-/// Only noted: it is reopened by itself.
+/// Logs a refused listen; it is retried automatically.
 fn log_refusal(link: &Link, why: &Refusal) {
     let why = if let Refusal::ServerLost { reason, .. } = why {
         reason.clone()
@@ -463,9 +468,9 @@ async fn open_acknowledged(
     link: &Arc<Link>,
     filter: &Filter,
 ) -> Result<(OpenListen, Filter), Refusal> {
-    let mut standing = OpenListen::open(link, filter).await?;
-    let agreed = standing.wait_acknowledged(link).await?;
-    Ok((standing, agreed))
+    let mut listen = OpenListen::open(link, filter).await?;
+    let agreed = listen.wait_acknowledged(link).await?;
+    Ok((listen, agreed))
 }
 
 async fn back_off(wait: &mut Duration) {
@@ -473,8 +478,8 @@ async fn back_off(wait: &mut Duration) {
     *wait = (*wait * 2).min(REOPEN_BACKOFF.1);
 }
 
-/// The lists may have changed while no listen was open, so they are fetched again. What is followed at another node may
-/// have changed while that restarted, so it is read again.
+/// Reports possible changes after a gap: lists may have changed while no listen was open, and followed resources
+/// of another node may have changed while it restarted.
 fn report_possible_changes(link: &Link, agreed: &Filter) {
     for (may, list) in [
         (agreed.tools_list_changed, List::Tools),
@@ -502,16 +507,16 @@ mod tests {
 
     const TOOLS: &str = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{}}"#;
 
-    fn acknowledge(it: &ScriptedServer, listen: &Value, notifications: &Value) {
-        it.send(&json!({
+    fn acknowledge(server: &ScriptedServer, listen: &Value, notifications: &Value) {
+        server.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
             "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "notifications": notifications},
         }));
     }
 
-    async fn next_listen(it: &mut ScriptedServer) -> (Value, Value) {
-        let listen = it.next_message().await;
+    async fn next_listen(server: &mut ScriptedServer) -> (Value, Value) {
+        let listen = server.next_message().await;
         assert_eq!(listen["method"], "subscriptions/listen");
         let version = &listen["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
         assert_eq!(*version, "2026-07-28");
@@ -519,26 +524,26 @@ mod tests {
         (listen, wanted)
     }
 
-    fn updated(it: &ScriptedServer, listen: &Value, uri: &str) {
-        it.send(&json!({
+    fn updated(server: &ScriptedServer, listen: &Value, uri: &str) {
+        server.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/resources/updated",
             "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "uri": uri},
         }));
     }
 
-    /// A change opens another listen; the old one is closed only when the new one is in force, and an
-    /// event sent on both is delivered once.
+    /// A change opens a new listen; the old one is closed once the new one is acknowledged, and an event sent on
+    /// both is delivered once.
     #[tokio::test]
-    async fn a_wish_leaves_no_gap() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (first, wanted) = next_listen(&mut it).await;
+    async fn changed_subscription_leaves_no_gap() {
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (first, wanted) = next_listen(&mut server).await;
         assert_eq!(wanted, json!({"toolsListChanged": true}));
-        acknowledge(&it, &first, &wanted);
-        it.link.wait_until_listening().await;
-        let mut granted = Box::pin(it.link.follow("a:b"));
-        let (second, wanted) = next_listen(&mut it).await;
+        acknowledge(&server, &first, &wanted);
+        server.link.wait_until_listening().await;
+        let mut granted = Box::pin(server.link.follow("a:b"));
+        let (second, wanted) = next_listen(&mut server).await;
         let all = json!({"toolsListChanged": true, "resourceSubscriptions": ["a:b"]});
         assert_eq!(wanted, all);
         tokio::select! {
@@ -546,81 +551,81 @@ mod tests {
             granted = &mut granted => panic!("{granted:?} before it was acknowledged"),
             () = std::future::ready(()) => {}
         }
-        updated(&it, &first, "a:b");
-        acknowledge(&it, &second, &wanted);
+        updated(&server, &first, "a:b");
+        acknowledge(&server, &second, &wanted);
         granted.await.unwrap();
-        updated(&it, &first, "a:b");
-        updated(&it, &second, "a:b");
-        let heard = [r#"a:b {"uri":"a:b"}"#; 2];
-        assert_eq!(*it.received.0.lock().unwrap(), heard);
-        let cancelled = it.next_message().await;
+        updated(&server, &first, "a:b");
+        updated(&server, &second, "a:b");
+        let expected = [r#"a:b {"uri":"a:b"}"#; 2];
+        assert_eq!(*server.received.0.lock().unwrap(), expected);
+        let cancelled = server.next_message().await;
         assert_eq!(cancelled["method"], "notifications/cancelled");
         assert_eq!(cancelled["params"]["requestId"], first["id"]);
     }
 
-    /// A listen that ends is reopened, and lists that may have changed meanwhile are fetched.
+    /// A listen that ends is reopened, and lists that may have changed are fetched.
     #[tokio::test]
-    async fn a_listen_that_ends_is_opened_again() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (first, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &first, &wanted);
-        it.link.wait_until_listening().await;
-        it.answer(&first, "result", &json!({"resultType": "complete"}));
-        let (second, again) = next_listen(&mut it).await;
+    async fn ended_listen_is_reopened() {
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (first, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &first, &wanted);
+        server.link.wait_until_listening().await;
+        server.answer(&first, "result", &json!({"resultType": "complete"}));
+        let (second, again) = next_listen(&mut server).await;
         assert_eq!(again, wanted);
-        acknowledge(&it, &second, &wanted);
-        let granted = tokio::spawn(it.link.follow("a:b"));
-        let (third, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &third, &wanted);
+        acknowledge(&server, &second, &wanted);
+        let granted = tokio::spawn(server.link.follow("a:b"));
+        let (third, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &third, &wanted);
         granted.await.unwrap().unwrap();
-        assert_eq!(*it.received.0.lock().unwrap(), ["Tools"]);
+        assert_eq!(*server.received.0.lock().unwrap(), ["Tools"]);
     }
 
-    /// A listen that its server ends at once is opened ever more rarely.
+    /// A listen that the server ends at once is reopened with growing delays.
     #[tokio::test]
-    async fn listens_that_end_at_once_are_opened_ever_more_rarely() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
+    async fn listens_that_end_at_once_back_off() {
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
         let begun = monotonic_now();
         for _ in 0..6 {
-            let (listen, wanted) = next_listen(&mut it).await;
-            acknowledge(&it, &listen, &wanted);
-            it.link.wait_until_listening().await;
-            it.answer(&listen, "result", &json!({"resultType": "complete"}));
+            let (listen, wanted) = next_listen(&mut server).await;
+            acknowledge(&server, &listen, &wanted);
+            server.link.wait_until_listening().await;
+            server.answer(&listen, "result", &json!({"resultType": "complete"}));
         }
         let took = monotonic_now().duration_since(begun);
         assert!(took > Duration::from_millis(1500), "{took:?}");
     }
 
-    /// What a server refused is not promised to clients, and not requested again.
+    /// A subscription that the server did not acknowledge is refused to clients, and not requested again.
     #[tokio::test]
-    async fn what_is_not_acknowledged_is_refused() {
-        let mut it = ScriptedServer::stateless(r#"{"resources":{}}"#);
-        it.link.start_listening();
-        it.link.wait_until_listening().await;
-        let granted = tokio::spawn(it.link.follow("a:b"));
-        let (listen, _) = next_listen(&mut it).await;
-        acknowledge(&it, &listen, &json!({}));
+    async fn unacknowledged_subscription_is_refused() {
+        let mut server = ScriptedServer::stateless(r#"{"resources":{}}"#);
+        server.link.start_listening();
+        server.link.wait_until_listening().await;
+        let granted = tokio::spawn(server.link.follow("a:b"));
+        let (listen, _) = next_listen(&mut server).await;
+        acknowledge(&server, &listen, &json!({}));
         let refusal = granted.await.unwrap().unwrap_err();
         assert!(refusal.to_string().contains("a:b"), "{refusal}");
-        let cancelled = it.next_message().await;
+        let cancelled = server.next_message().await;
         assert_eq!(cancelled["method"], "notifications/cancelled");
-        assert_eq!(it.link.in_flight(), 0);
+        assert_eq!(server.link.in_flight(), 0);
     }
 
-    /// A listen is no call: a connection with nothing else under way is idle.
+    /// A listen is not a call: a connection with only a listen is idle.
     #[tokio::test]
-    async fn a_listen_is_no_call() {
-        let mut it = ScriptedServer::stateless(TOOLS);
-        it.link.start_listening();
-        let (listen, wanted) = next_listen(&mut it).await;
-        acknowledge(&it, &listen, &wanted);
-        it.link.wait_until_listening().await;
-        assert_eq!(it.link.in_flight(), 0);
-        assert!(it.link.drain(Duration::from_secs(5)).await);
-        it.link.fail_pending_calls("it was stopped");
-        let lost = it.link.follow("a:b").await.unwrap_err();
+    async fn listen_does_not_count_as_call() {
+        let mut server = ScriptedServer::stateless(TOOLS);
+        server.link.start_listening();
+        let (listen, wanted) = next_listen(&mut server).await;
+        acknowledge(&server, &listen, &wanted);
+        server.link.wait_until_listening().await;
+        assert_eq!(server.link.in_flight(), 0);
+        assert!(server.link.drain(Duration::from_secs(5)).await);
+        server.link.fail_pending_calls("it was stopped");
+        let lost = server.link.follow("a:b").await.unwrap_err();
         assert!(matches!(lost, Refusal::ServerLost { .. }), "{lost}");
     }
 }

@@ -1,4 +1,4 @@
-//! `_meta` of modern requests, and the codes of their errors.
+//! `_meta` of stateless requests, and the codes of their errors.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use serde::Deserialize;
 
 use crate::negotiation;
 
-/// The error for headers that differ from the body.
+/// The error code for headers that differ from the body.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 
 const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// `_meta` of the kernel's own requests. There is no client to be asked questions, but tasks are
-/// declared, because the kernel listens for its clients' tasks.
+/// `_meta` of the kernel's own requests. The kernel accepts no callbacks, but declares tasks, because it listens
+/// for its clients' tasks.
 pub(super) fn kernel_meta(version: &str, offers_mgp: bool) -> String {
     format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
@@ -27,20 +27,20 @@ pub(super) fn kernel_meta(version: &str, offers_mgp: bool) -> String {
     )
 }
 
-/// Adds this `_meta` to `params` that have none.
+/// Adds this `_meta` to `params` without one.
 pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
     let params = members(params.unwrap_or("{}")).unwrap_or_default();
     let params = params.iter().map(|(name, value)| (&**name, value.get()));
     render_object([("_meta", meta)].into_iter().chain(params))
 }
 
-/// `params` of a modern request that the kernel of this version sends for itself.
+/// Renders `params` of the kernel's own stateless request.
 #[must_use]
 pub fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
     add_meta(params, &kernel_meta(version, offers_mgp))
 }
 
-/// `params` of a subscription's message without `_meta`; those of other messages unchanged.
+/// The `params` of a subscription message without `_meta`; other params unchanged.
 pub(super) fn strip_meta(params: &str) -> Cow<'_, str> {
     let tagged = member(params, "_meta").and_then(|meta| member(meta, SUBSCRIPTION_ID));
     if tagged.is_none() {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_modern_request_says_its_version_and_what_its_client_can_do() {
+    fn stateless_meta_has_version_and_client_capabilities() {
         let whole = add_meta(Some(r#"{"cursor":"a\"b"}"#), &kernel_meta("1.0", false));
         let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["cursor"], "a\"b");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_subscription_adds_is_taken_away() {
+    fn subscription_meta_is_stripped() {
         let tagged = format!(r#"{{"uri":"a","_meta":{{"{SUBSCRIPTION_ID}":7}},"x":1.0}}"#);
         assert_eq!(strip_meta(&tagged), r#"{"uri":"a","x":1.0}"#);
         let own = r#"{"uri":"a","_meta":{"x":1}}"#;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_read_or_not_there() {
+    fn error_code_is_parsed_if_present() {
         assert_eq!(
             error_code(r#"{"code":-32020,"message":""}"#),
             Some(HEADER_MISMATCH)

@@ -1,4 +1,4 @@
-//! A link whose server is the test itself.
+//! A link to a scripted server, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,25 +27,25 @@ use mgp_callers::request::{Caller, CallerSession, Outcome};
 use mgp_callers::{CallRound, CallRounds, InFlightCall, Outlet, ReplyPath};
 use mgp_runtime::EventSink;
 
-/// What the server of a link says unasked.
+/// The events that a link emitted, as text.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedEvents(pub(crate) Mutex<Vec<String>>);
 
 impl ReceivedEvents {
-    /// Where a link tells it what the server says.
+    /// A sink that records the events of a link.
     pub(crate) fn sink(self: &Arc<Self>) -> EventSink<LinkEvent> {
-        let heard = self.clone();
-        EventSink::new(move |event| heard.record(event))
+        let events = self.clone();
+        EventSink::new(move |event| events.record(event))
     }
 
     fn record(&self, event: LinkEvent) {
-        let said = match event {
+        let text = match event {
             LinkEvent::ListChanged(what) => format!("{what:?}"),
             LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
             LinkEvent::LifecycleReported { params, .. } => params,
             LinkEvent::EventReported(event) => format!("{} {}", event.channel, event.data),
             LinkEvent::Broken(_, why) => why,
-            // Of a request the way to answer is dropped.
+            // The reply of a request is dropped.
             LinkEvent::McplReceived(message) => format!("{} {}", message.method, message.params),
             LinkEvent::McplConnected(_) => "met in MCPL".to_owned(),
             LinkEvent::RootsRequested(reply) => return reply.send(None),
@@ -70,11 +70,11 @@ impl ReceivedEvents {
             | LinkEvent::Logged(_)
             | LinkEvent::Unusable(_) => return,
         };
-        self.0.lock().unwrap().push(said);
+        self.0.lock().unwrap().push(text);
     }
 }
 
-/// A link over a child's pipes, with the other end of them.
+/// A link over the pipes of a child process, with the server's end of the pipes.
 pub(crate) struct ScriptedServer {
     pub(crate) link: Arc<Link>,
     pub(crate) received: Arc<ReceivedEvents>,
@@ -86,28 +86,28 @@ impl ScriptedServer {
         Self::open(ServerLimits::default(), CallbackAttribution::ByTurn)
     }
 
-    /// The same with other bounds.
-    pub(crate) fn with_limits(bounds: ServerLimits) -> Self {
-        Self::open(bounds, CallbackAttribution::ByTurn)
+    /// Creates one with these limits.
+    pub(crate) fn with_limits(limits: ServerLimits) -> Self {
+        Self::open(limits, CallbackAttribution::ByTurn)
     }
 
-    /// The same with a server whose questions are told apart in this way.
-    pub(crate) fn with_attribution(asking: CallbackAttribution) -> Self {
-        Self::open(ServerLimits::default(), asking)
+    /// Creates one with this attribution of callbacks.
+    pub(crate) fn with_attribution(attribution: CallbackAttribution) -> Self {
+        Self::open(ServerLimits::default(), attribution)
     }
 
-    fn open(bounds: ServerLimits, asking: CallbackAttribution) -> Self {
-        let limits = QueueLimits {
+    fn open(limits: ServerLimits, attribution: CallbackAttribution) -> Self {
+        let queue_limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
         };
-        let (sink, writer) = lines::line_channel(limits);
+        let (sink, writer) = lines::line_channel(queue_limits);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(writer.run(ours, std::time::Duration::from_secs(60)));
         let received = Arc::new(ReceivedEvents::default());
         let link = Link::new(
             ServerId::parse("it").unwrap(),
-            bounds,
+            limits,
             Wire::Child(sink),
             ServerLog::new(),
             received.sink(),
@@ -115,7 +115,7 @@ impl ScriptedServer {
             LinkSettings {
                 offer_mgp: true,
                 offer_mcpl: true,
-                attribution: asking,
+                attribution,
             },
         );
         let lines = BufReader::new(theirs).lines();
@@ -126,24 +126,24 @@ impl ScriptedServer {
         }
     }
 
-    /// The same with a server that has been met as a modern one with these capabilities.
+    /// Creates one after a stateless handshake with these capabilities.
     pub(crate) fn stateless(capabilities: &str) -> Self {
         Self::with_handshake(Version::STATELESS, capabilities)
     }
 
-    /// The same with a legacy one.
+    /// Creates one after a legacy handshake.
     pub(crate) fn legacy(capabilities: &str) -> Self {
         Self::with_handshake(Version::LATEST_LEGACY, capabilities)
     }
 
-    /// The same with a server that has been met in this version.
+    /// Creates one after a handshake in this version.
     pub(crate) fn with_handshake(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
         it.complete_handshake(version, capabilities);
         it
     }
 
-    /// It is met in this version.
+    /// Completes the handshake in this version.
     pub(crate) fn complete_handshake(&self, version: Version, capabilities: &str) {
         self.link.set_peer(Peer {
             version,
@@ -162,17 +162,17 @@ impl ScriptedServer {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// The server says this.
+    /// Sends a message of the server.
     pub(crate) fn send(&self, message: &Value) {
         self.link.receive(&Bytes::from(message.to_string()), None);
     }
 
-    /// The server answers a request.
+    /// Sends the server's answer to a request.
     pub(crate) fn answer(&self, request: &Value, outcome: &str, value: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], outcome: value}));
     }
 
-    /// A call of a stateless client that can be asked for forms, URLs, messages and roots.
+    /// Starts a call of a stateless client that supports forms, URLs, sampling and roots.
     pub(crate) fn call(&self, client: u64) -> (Arc<InFlightCall>, JoinHandle<Outcome>) {
         let capabilities = ClientCapabilities {
             elicitation_form: true,
@@ -184,7 +184,7 @@ impl ScriptedServer {
         self.call_as(client, CallerSession::Stateless, capabilities)
     }
 
-    /// A call of a client that can be asked for so much.
+    /// Starts a call of a client with these capabilities.
     pub(crate) fn call_as(
         &self,
         client: u64,
@@ -211,9 +211,9 @@ impl ScriptedServer {
             log_level: None,
             answered_at: None,
         };
-        let exchange =
+        let in_flight =
             InFlightCall::new(ReplyPath::Rounds(Box::new(CallRounds::new(attempt, true))));
-        let (link, own) = (self.link.clone(), exchange.clone());
+        let (link, own) = (self.link.clone(), in_flight.clone());
         let calling = tokio::spawn(async move {
             let call = Call {
                 caller: Some(&caller),
@@ -234,10 +234,10 @@ impl ScriptedServer {
             let frame = |id: WireId| jsonrpc::request(&id.to_string(), "tools/call", None);
             link.call(call, frame).await
         });
-        (exchange, calling)
+        (in_flight, calling)
     }
 
-    /// The server asks for a form, with this id and this `_meta`.
+    /// Sends a form elicitation with this id and this `_meta`.
     pub(crate) fn request_form_with(&self, id: &str, meta: &Value) {
         let schema = json!({"type": "object"});
         let params = json!({"message": id, "requestedSchema": schema, "_meta": meta});
@@ -245,17 +245,17 @@ impl ScriptedServer {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
-    /// The server asks for a form, with this id.
+    /// Sends a form elicitation with this id.
     pub(crate) fn request_form(&self, id: &str) {
         self.request_form_with(id, &json!({}));
     }
 
-    /// The server asks in a call, without saying in which: from then on there are turns.
+    /// Sends a callback that does not name its call; calls are serialized from then on.
     pub(crate) async fn serialize_calls(&mut self) {
-        let (exchange, calling) = self.call(9);
+        let (in_flight, calling) = self.call(9);
         let request = self.next_message().await;
         self.request_form("first");
-        let rounds = exchange.rounds().unwrap();
+        let rounds = in_flight.rounds().unwrap();
         rounds.wait_for_callbacks().await;
         rounds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
         assert_eq!(self.next_message().await["id"], "first");

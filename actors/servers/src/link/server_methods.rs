@@ -1,4 +1,4 @@
-//! The table of every method a server may send, with its handler.
+//! The table of all methods a server may send, with their handlers.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use self::MethodRequirement::{Mcpl, Mgp};
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
 pub enum MethodHandler {
-    /// A notification: its `params`, and the call on whose stream it came, where the transport tells.
+    /// A notification: its `params`, and the call on whose stream it came, if the transport knows it.
     Notification(fn(&Arc<Link>, Option<&str>, Option<u64>)),
     /// A request that the kernel answers itself: its id and `params`.
     Request(fn(&Arc<Link>, RequestId, Option<&str>)),
-    /// A request that is passed to a client.
+    /// A request that is forwarded to a client.
     ClientCallback(Callback),
 }
 
-/// The questions a server may ask a client.
+/// The requests a server may send to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callback {
     /// `sampling/createMessage`.
@@ -35,7 +35,7 @@ pub enum Callback {
 }
 
 impl Callback {
-    /// Its method.
+    /// The method of this callback.
     #[must_use]
     pub fn method(self) -> &'static str {
         match self {
@@ -46,38 +46,37 @@ impl Callback {
     }
 }
 
-/// What must have been negotiated before a method is taken.
+/// What must have been negotiated before a method is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodRequirement {
     /// Nothing.
     Nothing,
-    /// These parts of MGP.
+    /// These MGP features.
     Mgp(Features),
-    /// MCPL, and what is checked before it does something.
+    /// MCPL, with a check before the method is carried out.
     Mcpl(McplCheck),
 }
 
-/// What is checked of a method of MCPL.
+/// The check of an MCPL method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McplCheck {
-    /// The feature set that it names is enabled, and uses this.
+    /// The named feature set is enabled and uses this capability.
     FeatureSet(Capability),
-    /// The feature set that it names is enabled, and a person or a pattern opened the scope.
+    /// The named feature set is enabled, and a person or a pattern approved the scope.
     Scope,
-    /// The channel is registered, and an enabled feature set lets it through.
+    /// The channel is registered, and an enabled feature set permits it.
     Channel,
-    /// The server declares channels; the channels are its own.
+    /// The server declares channels, and the channels are its own.
     Declared,
-    /// It is about the server's own channels or sets, or about nothing of anybody else.
+    /// The method concerns only the server's own channels and feature sets.
     OwnResources,
 }
 
 /// For methods that need no extension.
 const NO_REQUIREMENT: MethodRequirement = MethodRequirement::Nothing;
 
-/// Method, the extension that must have been negotiated, handler. Without the extension a notification
-/// is dropped and a request is answered with "method not found". Notifications that stand in no line:
-/// `inbound/notifications.rs`.
+/// Method, required extension, handler. Without the extension a notification is dropped and a request is
+/// answered with "method not found". Notifications that are not in this table: `inbound/notifications.rs`.
 #[rustfmt::skip]
 pub const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
     ("notifications/progress", NO_REQUIREMENT, Notification(|link, params, _| link.handle_progress(params))),
@@ -116,26 +115,26 @@ pub const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
     ("roots/list", NO_REQUIREMENT, ClientCallback(Callback::Roots)),
 ];
 
-/// The extension and the handler of this method.
+/// The requirement and the handler of this method.
 pub(super) fn find_method(method: &str) -> Option<(MethodRequirement, MethodHandler)> {
     let found = SERVER_METHODS.iter().find(|(known, ..)| *known == method);
     found.map(|(_, needs, taken)| (*needs, *taken))
 }
 
-/// The question this method asks a client, if any.
+/// The callback with this method, if any.
 pub(super) fn find_callback(method: &str) -> Option<Callback> {
     match find_method(method)?.1 {
-        ClientCallback(asked) => Some(asked),
+        ClientCallback(callback) => Some(callback),
         Notification(_) | Request(_) => None,
     }
 }
 
-/// True for the methods that ask a client, and for names some readers could take for them.
+/// True for callback methods, and for names that some parsers could confuse with them.
 pub(super) fn is_callback_like(method: &str) -> bool {
-    let mut questions = SERVER_METHODS
+    let mut callbacks = SERVER_METHODS
         .iter()
         .filter(|(.., taken)| matches!(taken, ClientCallback(_)));
-    questions.any(|(known, ..)| are_alike(method, known))
+    callbacks.any(|(known, ..)| are_alike(method, known))
 }
 
 #[cfg(test)]
@@ -150,7 +149,7 @@ mod tests {
 
     /// Each method is listed once, under the name of its protocol type where it has one.
     #[test]
-    fn each_method_has_one_line() {
+    fn methods_are_listed_once() {
         let all: BTreeSet<&str> = SERVER_METHODS.iter().map(|(method, ..)| *method).collect();
         assert_eq!(all.len(), SERVER_METHODS.len());
         for typed in [
@@ -175,13 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_like_a_question_is_found_in_every_spelling() {
+    fn lookalikes_of_callback_methods_are_detected() {
         assert_eq!(find_callback("roots/list"), Some(Callback::Roots));
-        let asked = SERVER_METHODS
+        let callbacks = SERVER_METHODS
             .iter()
             .filter_map(|(name, ..)| Some((*name, find_callback(name)?)));
-        assert!(asked.clone().all(|(name, asked)| asked.method() == name));
-        assert_eq!(asked.count(), 3);
+        assert!(
+            callbacks
+                .clone()
+                .all(|(name, callback)| callback.method() == name)
+        );
+        assert_eq!(callbacks.count(), 3);
         assert_eq!(find_callback("Roots/list"), None);
         assert!(is_callback_like("Roots/list") && is_callback_like("roots/list"));
         assert!(!is_callback_like("ping"));

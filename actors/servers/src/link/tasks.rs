@@ -1,5 +1,5 @@
-//! The tasks that a connection's server made of calls. A connection that is replaced without a gap stays for
-//! them: nobody else knows them.
+//! Tasks that a server created on this connection. A connection replaced by a rolling restart stays open for
+//! them: no other connection knows them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,18 +15,18 @@ use super::Link;
 use mgp_callers::request::Outcome;
 use mgp_runtime::time::monotonic_now;
 
-/// Tasks of one connection that are remembered. A replaced connection does not wait for those beyond.
+/// The maximum of remembered tasks of one connection. A replaced connection does not wait for more.
 const MAX_OPEN: usize = 10_000;
-/// Longest id of a task, in bytes; no client can be given a longer one.
+/// The longest task id, in bytes; clients are not given longer ones.
 const MAX_ID: usize = 1024;
 
-/// The tasks whose end their clients have not seen.
+/// Tasks whose end their clients have not seen.
 #[derive(Debug, Default)]
 pub(super) struct LinkTasks {
-    /// By the server's own id, with the time when the server may forget it.
+    /// By the server's own id, with the time when the server may discard it.
     open: Mutex<HashMap<Box<str>, Option<MonotonicTime>>>,
     changed: watch::Sender<()>,
-    /// Requests about them are taken while the connection drains.
+    /// True if requests about tasks are accepted while the connection drains.
     accepts_while_draining: AtomicBool,
 }
 
@@ -39,13 +39,13 @@ impl LinkTasks {
         self.accepts_while_draining.load(Ordering::Relaxed) && method.starts_with("tasks/")
     }
 
-    /// The connection is over, and they with it.
+    /// Removes all tasks at the end of the connection.
     pub(super) fn clear(&self) {
         self.open().clear();
         self.changed.send_replace(());
     }
 
-    /// Takes out those that the server may have forgotten; when that is so of the next one, if any is left.
+    /// Removes the expired tasks. Returns the expiry of the next one, if any task is left.
     fn take_expired(&self, now: MonotonicTime) -> Option<Option<MonotonicTime>> {
         let mut open = self.open();
         open.retain(|_, until| until.is_none_or(|until| until > now));
@@ -54,14 +54,14 @@ impl LinkTasks {
 }
 
 impl Link {
-    /// Notes the task that a call became, if this is the answer that says so.
+    /// Records the task that a call became, if this answer announces one.
     pub(crate) fn record_created_task(&self, outcome: &Outcome) {
         let Ok(result) = outcome else { return };
         if can_contain_string(result, "\"taskId\"") {
-            let told = std::str::from_utf8(result)
+            let created = std::str::from_utf8(result)
                 .ok()
                 .and_then(parse_created_task);
-            if let Some((id, ttl)) = told {
+            if let Some((id, ttl)) = created {
                 self.add_task(id, ttl);
             }
         }
@@ -79,8 +79,8 @@ impl Link {
         }
     }
 
-    /// A request about a task was answered. With `last` that is all its client can want of it; any other answer
-    /// is that if it shows a task without a result.
+    /// Removes a task after the answer to a request about it, if it failed, was cancelled or is unknown to the
+    /// server. `last` says that the client needs nothing more of a completed one.
     pub(crate) fn record_task_answer(&self, id: &str, outcome: &Outcome, last: bool) {
         let over = match outcome {
             Ok(result) => {
@@ -91,7 +91,7 @@ impl Link {
                     Some(TaskStatus::Working | TaskStatus::InputRequired) => false,
                 }
             }
-            // It does not know the task.
+            // The server does not know the task.
             Err(refusal) => refusal.is_answer(),
         };
         if over && self.tasks.open().remove(id).is_some() {
@@ -99,20 +99,20 @@ impl Link {
         }
     }
 
-    /// Whether a task is one of this connection, and its client has not seen its end.
+    /// True for a task of this connection whose end the client has not seen.
     #[must_use]
     pub(crate) fn has_task(&self, id: &str) -> bool {
         self.tasks.open().contains_key(id)
     }
 
-    /// From now on requests about tasks are taken although the connection drains.
+    /// Accepts requests about tasks from now on although the connection drains.
     pub(crate) fn accept_task_requests(&self) {
         self.tasks
             .accepts_while_draining
             .store(true, Ordering::Relaxed);
     }
 
-    /// Resolves when no task is open: each was seen to its end by its client, or may be forgotten.
+    /// Resolves when no task is open: each was seen to its end by its client, or has expired.
     pub(crate) async fn wait_for_tasks(&self) {
         let mut changed = self.tasks.changed.subscribe();
         while let Some(next) = self.tasks.take_expired(monotonic_now()) {
@@ -130,7 +130,7 @@ impl Link {
     }
 }
 
-/// The id of the task that a result announces, in either era, and how long the server keeps it.
+/// The id and TTL of the task that a result announces, in either protocol family.
 fn parse_created_task(result: &str) -> Option<(String, Option<Duration>)> {
     let of_extension = member(result, "resultType") == Some("\"task\"");
     let (task, ttl) = if of_extension {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_announcement_is_read_in_both_eras() {
+    fn created_task_is_parsed_in_both_families() {
         let modern = r#"{"resultType":"task","taskId":"a","status":"working","ttlMs":2000}"#;
         assert_eq!(
             parse_created_task(modern),

@@ -1,4 +1,4 @@
-//! The transport of messages to a server.
+//! The transports for messages to a server.
 
 pub(super) mod http;
 pub(super) mod lite;
@@ -27,9 +27,9 @@ pub enum Wire {
     Http(Arc<HttpWire>),
     /// HTTP+SSE of 2024-11-05: each message is a POST, answers come on one stream.
     Sse(Arc<SseWire>),
-    /// Another node runs it: each request is a stream of the link to that node.
+    /// A server on another node: each request is a stream of the link to that node.
     Node(Arc<NodeWire>),
-    /// MCP-lite: each call is a request of its own.
+    /// MCP-lite: each call is a separate request.
     Lite(Arc<LiteWire>),
 }
 
@@ -51,29 +51,29 @@ impl Wire {
         !matches!(self, Self::Child(_))
     }
 
-    /// Sends the call `id` and never resolves: the answer, or a failure here, settles the call in the
-    /// pending table.
+    /// Sends the call `id` and never resolves: the answer, or a failure here, settles the call in the pending
+    /// table.
     pub(super) async fn send_call(
         &self,
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         mirror: MetadataHeaders<'_>,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Infallible {
         link.tap_sent(&frame);
-        let sent = match (self, era) {
+        let sent = match (self, family) {
             (Self::Child(sink), _) => sink
                 .send(frame)
                 .map_err(|e| refusal_from_send_error(link, e)),
-            (Self::Http(http), ProtocolFamily::Legacy) => http.call(link, id, frame, beside).await,
+            (Self::Http(http), ProtocolFamily::Legacy) => http.call(link, id, frame, context).await,
             (Self::Http(http), ProtocolFamily::Stateless) => {
-                http.call_stateless(link, id, frame, mirror, beside).await
+                http.call_stateless(link, id, frame, mirror, context).await
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
-            (Self::Lite(lite), _) => lite.call(link, id, &frame, beside).await,
+            (Self::Lite(lite), _) => lite.call(link, id, &frame, context).await,
         };
         if let Err(refusal) = sent {
             link.settle_call(id, Err(refusal));
@@ -81,8 +81,8 @@ impl Wire {
         std::future::pending().await
     }
 
-    /// Sends a message that has no answer. Dropped if it cannot be sent: then the link is broken, and its
-    /// calls learn that.
+    /// Sends a message without an answer. Dropped if it cannot be sent: the link is then broken, and its calls
+    /// fail.
     pub(super) fn send_message(&self, link: &Arc<Link>, frame: Bytes) {
         link.tap_sent(&frame);
         match self {
@@ -97,9 +97,9 @@ impl Wire {
     }
 
     /// True where a call is cancelled with a message, not by dropping its response.
-    pub(super) fn should_send_cancel(&self, era: ProtocolFamily) -> bool {
+    pub(super) fn should_send_cancel(&self, family: ProtocolFamily) -> bool {
         !matches!(
-            (self, era),
+            (self, family),
             (Self::Http(_), ProtocolFamily::Stateless) | (Self::Node(_) | Self::Lite(_), _)
         )
     }
@@ -110,7 +110,7 @@ impl Wire {
             Self::Child(sink) => sink.close(),
             Self::Http(http) => http.close(),
             Self::Sse(sse) => sse.close(),
-            // The link is the node's, and stays; to a lite server there is none.
+            // The link belongs to the node and stays open; a lite server has no connection.
             Self::Node(_) | Self::Lite(_) => {}
         }
     }
@@ -128,7 +128,7 @@ fn refusal_from_send_error(link: &Link, error: SendError) -> Refusal {
     }
 }
 
-/// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
+/// Removes a leading byte order mark (RFC 8259, section 8.1).
 pub(super) fn strip_bom(frame: Bytes) -> Bytes {
     if frame.starts_with(b"\xef\xbb\xbf") {
         frame.slice(3..)

@@ -1,4 +1,4 @@
-//! Where a browser comes back to: an address of this machine that is open while one login waits.
+//! The OAuth redirect endpoint: a loopback listener that is open while a login waits for the browser.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,15 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use url::{Host, Url};
 
-/// Longest head of a request, in bytes: a code and a state have a few hundred.
+/// The longest head of a request, in bytes: a code and a state have a few hundred.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a connection may take to say something; browsers open some ahead.
+/// How long a connection may stay silent; browsers open some ahead.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a browser may take with the page that says what came of it: the login goes on without it.
+/// How long a browser may take to read the result page; the login continues without it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections at once; one more waits.
+/// The maximum of simultaneous connections; further ones wait.
 const CONNECTIONS_MAX: usize = 16;
-/// The path, where the entry names none.
+/// The path if the entry names none.
 const DEFAULT_PATH: &str = "/callback";
 
 /// A listener on loopback.
@@ -32,11 +32,11 @@ pub struct CallbackListener {
 }
 
 impl CallbackListener {
-    /// Listens where the entry says; else where the browser came back to the last time, which the client is
+    /// Listens at the address of the entry; else at the previous redirect address, which the client is
     /// registered with, or on a free port.
     ///
     /// # Errors
-    /// The address of the entry is none of this machine's, or taken.
+    /// The address of the entry is not a loopback address, or is in use.
     pub async fn bind(configured: Option<&str>, before: Option<&str>) -> io::Result<Self> {
         if let Some(text) = configured {
             let (url, at) = parse_loopback(text).ok_or_else(|| {
@@ -70,8 +70,8 @@ impl CallbackListener {
         })
     }
 
-    /// From now on the browser comes back to an address for this issuer alone: at another one, a client of this
-    /// kernel is registered with another address (RFC 9700, 4.4).
+    /// Uses a separate redirect URL for this issuer: at another issuer, a client of this kernel is registered
+    /// with another URL (RFC 9700, 4.4).
     pub(crate) fn set_issuer(&mut self, issuer: &str) {
         let digest = blake3::hash(issuer.as_bytes()).to_hex();
         self.path = format!("{DEFAULT_PATH}/{}", &digest[..16]);
@@ -80,27 +80,27 @@ impl CallbackListener {
         self.url.push_str(&self.path);
     }
 
-    /// Where the browser is to come back to.
+    /// The redirect URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Waits for the answer of this login, as `judge` knows it, and tells the browser what came of it. Answers of
-    /// other logins, and whatever else is asked here, end nothing.
+    /// Waits for the response of this login, as `judge` decides, and shows the browser the result. Responses of
+    /// other logins and unrelated requests are answered and ignored.
     ///
     /// # Errors
-    /// What ends the login.
+    /// The error that ends the login.
     pub async fn wait_for_code(
         &self,
-        judge: impl Fn(&str) -> Result<String, SignInError>,
+        parse_response: impl Fn(&str) -> Result<String, SignInError>,
     ) -> Result<String, SignInError> {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if open.len() < CONNECTIONS_MAX => {
                     if let Ok((stream, _)) = accepted {
-                        open.push(self.serve(stream, &judge));
+                        open.push(self.serve(stream, &parse_response));
                     }
                 }
                 Some(served) = open.next() => {
@@ -115,24 +115,24 @@ impl CallbackListener {
     async fn serve(
         &self,
         mut stream: TcpStream,
-        judge: &impl Fn(&str) -> Result<String, SignInError>,
+        parse_response: &impl Fn(&str) -> Result<String, SignInError>,
     ) -> Option<Result<String, SignInError>> {
         let head = timeout(READ_TIMEOUT, read_head(&mut stream)).await.ok()??;
         let query = self.parse_query(&head);
-        let verdict = query.map(judge);
+        let verdict = query.map(parse_response);
         let (status, words) = match &verdict {
             None => ("404 Not Found", "There is nothing here."),
             Some(Err(SignInError::UnknownState)) => (
                 "400 Bad Request",
-                "This answer belongs to no login that is under way. Where you began shows the one that is.",
+                "This response belongs to no pending login. The place where you started the login shows the current one.",
             ),
             Some(Err(_)) => (
                 "400 Bad Request",
-                "The login failed; where you began says why.",
+                "The login failed. The reason is shown where you started it.",
             ),
             Some(Ok(_)) => (
                 "200 OK",
-                "mgp has the answer. You can close this tab; where you began says how it went on.",
+                "mgp has the answer. You can close this tab; the result is shown where you started the login.",
             ),
         };
         let answer = format!(
@@ -148,7 +148,7 @@ impl CallbackListener {
         verdict.filter(|verdict| *verdict != Err(SignInError::UnknownState))
     }
 
-    /// The query of a GET of our path.
+    /// The query of a GET for the redirect path.
     fn parse_query<'h>(&self, head: &'h str) -> Option<&'h str> {
         let mut words = head.lines().next()?.split(' ');
         let (method, target) = (words.next()?, words.next()?);
@@ -157,7 +157,7 @@ impl CallbackListener {
     }
 }
 
-/// The head of a request; `None` for one that is too long, or broken off.
+/// The head of a request; `None` if it is too long or incomplete.
 async fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     let mut part = [0; 2048];
@@ -199,7 +199,7 @@ mod tests {
         answer
     }
 
-    fn judge(query: &str) -> Result<String, SignInError> {
+    fn parse_response(query: &str) -> Result<String, SignInError> {
         match query {
             "code=c&state=s" => Ok("c".to_owned()),
             "error=x&state=s" => Err(SignInError::Rejected("x".into())),
@@ -208,11 +208,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_answer_of_this_login_ends_the_wait() {
+    async fn only_response_of_this_login_ends_wait() {
         let listener = CallbackListener::bind(None, None).await.unwrap();
         let url = listener.url().to_owned();
-        let asks = async {
-            // One that says nothing, as browsers open ahead, holds up nobody.
+        let requests = async {
+            // A silent connection, which browsers open ahead, does not block others.
             let _silent = TcpStream::connect(parse_loopback(&url).unwrap().1)
                 .await
                 .unwrap();
@@ -235,16 +235,19 @@ mod tests {
                 );
             }
         };
-        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(parse_response), requests);
         assert_eq!(code.unwrap(), "c");
         let failing = ask(&url, "GET /callback?error=x&state=s HTTP/1.1\r\n\r\n");
-        let (code, answer) = tokio::join!(listener.wait_for_code(judge), failing);
+        let (code, answer) = tokio::join!(listener.wait_for_code(parse_response), failing);
         assert_eq!(code, Err(SignInError::Rejected("x".into())));
-        assert!(answer.contains("where you began says why"), "{answer}");
+        assert!(
+            answer.contains("reason is shown where you started"),
+            "{answer}"
+        );
     }
 
     #[tokio::test]
-    async fn each_issuer_has_a_way_back_of_its_own() {
+    async fn issuers_have_separate_redirect_urls() {
         let mut listener = CallbackListener::bind(None, None).await.unwrap();
         let plain = listener.url().to_owned();
         listener.set_issuer("https://one");
@@ -261,14 +264,14 @@ mod tests {
                 .1
                 .to_owned()
         };
-        let asks = async {
+        let requests = async {
             for (path, want) in [(path(&one), "404"), (path(&two), "200")] {
                 let request = format!("GET /{path}?code=c&state=s HTTP/1.1\r\n\r\n");
                 let answer = ask(&plain, &request).await;
                 assert!(answer.starts_with(&format!("HTTP/1.1 {want}")), "{answer}");
             }
         };
-        let (code, ()) = tokio::join!(listener.wait_for_code(judge), asks);
+        let (code, ()) = tokio::join!(listener.wait_for_code(parse_response), requests);
         assert_eq!(code.unwrap(), "c");
         drop(listener);
         let mut again = CallbackListener::bind(None, Some(&two)).await.unwrap();
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_way_back_is_of_this_machine_and_the_same_again() {
+    async fn redirect_url_is_loopback_and_reused() {
         for bad in [
             "http://0.0.0.0:1/x",
             "https://127.0.0.1:1/x",

@@ -1,4 +1,4 @@
-//! Finds out who signs the tokens of a server, by the rules of every version of MCP.
+//! Discovers the authorization server of a server, by the rules of all MCP versions.
 
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::discovery::{
@@ -10,20 +10,20 @@ use url::Url;
 use super::LoginError;
 use super::http_client::LoginHttpClient;
 
-/// What was found.
+/// The result of discovery.
 #[derive(Debug)]
 pub(super) struct DiscoveredIssuer {
-    /// The name of the server in requests for tokens; `None` for one that publishes none.
+    /// The resource name for token requests; `None` if the server publishes none.
     pub(super) resource: Option<String>,
-    /// The scopes it lists.
+    /// The scopes that the server lists.
     pub(super) scopes: Vec<String>,
-    /// Who signs.
+    /// The authorization server.
     pub(super) server: AuthorizationServer,
-    /// It was found at the server's own origin, as in 2025-03-26.
+    /// True if it was found at the server's own origin, as in 2025-03-26.
     pub(super) is_from_origin: bool,
 }
 
-/// Asks the server, then its authorization server.
+/// Discovers the authorization server: from the server's metadata, then from the issuer's.
 pub(super) async fn discover(
     fetch: &LoginHttpClient,
     server: &Url,
@@ -70,7 +70,7 @@ pub(super) async fn discover(
     })
 }
 
-/// The first document counts: one of another issuer ends the search.
+/// The first document decides: one of another issuer ends the search.
 async fn fetch_issuer(
     fetch: &LoginHttpClient,
     issuer: &str,

@@ -1,5 +1,4 @@
-//! Requests to those who guard a server: each with its bounds, and none further than the address that a person
-//! wrote reaches.
+//! HTTP requests to authorization servers, limited in size, time and reachable addresses.
 
 use std::time::Duration;
 
@@ -18,32 +17,32 @@ use super::prover::{PROOF_HEADER, Prover, USE_NONCE_ERROR, read_nonce};
 
 /// How long each answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer taken, in bytes; documents and tokens have a few thousand.
+/// The longest answer, in bytes; documents and tokens have a few thousand.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Asks for documents and tokens. Redirects are not followed, and nothing is sent along but what is said here.
+/// Fetches documents and tokens. Redirects are not followed, and only the given headers are sent.
 #[derive(Debug)]
 pub(super) struct LoginHttpClient {
-    /// To what a person wrote down.
+    /// For addresses that a person configured.
     trusted: Client,
-    /// To what documents name.
+    /// For addresses that documents name.
     untrusted: Client,
     trusted_origins: Vec<Origin>,
 }
 
-/// One answer, whole.
+/// A complete response.
 struct LoginResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// What came of asking for a token.
+/// Why a token request failed.
 #[derive(Debug)]
 pub(super) enum TokenFailure {
-    /// No, in so many words.
+    /// The server sent an OAuth error.
     Refused(TokenErrorResponse),
-    /// Nothing that could be understood.
+    /// There was no valid answer.
     NoAnswer(LoginError),
 }
 
@@ -57,7 +56,7 @@ impl From<TokenFailure> for LoginError {
 }
 
 impl LoginHttpClient {
-    /// For a server at this address; `written` are other addresses of its entry.
+    /// Creates the client for a server at this address; `written` are further addresses of its entry.
     pub(super) async fn new<'w>(
         outbound: &Outbound,
         server: &Url,
@@ -76,7 +75,7 @@ impl LoginHttpClient {
         }
     }
 
-    /// A document; `None` where there is none at this address.
+    /// Fetches a document; `None` if there is none at this address.
     pub(super) async fn fetch_document(
         &self,
         what: &'static str,
@@ -91,14 +90,14 @@ impl LoginHttpClient {
             StatusCode::OK => Ok(Some(answer.body)),
             status if status.is_client_error() || status.is_success() => Ok(None),
             status => Err(LoginError::NoAnswer(format!(
-                "{what} at {} could not be had: HTTP {status}",
+                "{what} at {} could not be fetched: HTTP {status}",
                 quote_foreign_text(url)
             ))),
         }
     }
 
-    /// A token, or its revocation: the body of the answer. With a prover each request has a proof, once more where
-    /// the server wants its nonce in it.
+    /// Sends a token or revocation request and returns the body of the answer. With a prover each request has a
+    /// proof, and is repeated once if the server requires its nonce.
     pub(super) async fn request_token(
         &self,
         endpoint: &str,
@@ -109,10 +108,10 @@ impl LoginHttpClient {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);
-        let shown = request
+        let authorization = request
             .authorization
             .and_then(|it| HeaderValue::try_from(it).ok());
-        if let Some(mut value) = shown {
+        if let Some(mut value) = authorization {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -124,14 +123,14 @@ impl LoginHttpClient {
                 headers.insert(PROOF_HEADER, proof);
             }
             let what = "the token address";
-            let asked = self.send_request(
+            let response = self.send_request(
                 what,
                 endpoint,
                 Method::POST,
                 headers.clone(),
                 Some(body.clone()),
             );
-            let answer = asked.await.map_err(TokenFailure::NoAnswer)?;
+            let answer = response.await.map_err(TokenFailure::NoAnswer)?;
             if answer.status.is_success() {
                 return Ok(answer.body);
             }
@@ -147,20 +146,20 @@ impl LoginHttpClient {
         }
     }
 
-    /// The registration of a client.
+    /// Registers a client.
     pub(super) async fn register(&self, endpoint: &str, body: String) -> Result<Bytes, LoginError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Some(Bytes::from(body));
-        let asked = self.send_request(
+        let response = self.send_request(
             "the registration address",
             endpoint,
             Method::POST,
             headers,
             body,
         );
-        let answer = asked.await?;
+        let answer = response.await?;
         if answer.status.is_success() {
             Ok(answer.body)
         } else {
@@ -178,7 +177,7 @@ impl LoginHttpClient {
         body: Option<Bytes>,
     ) -> Result<LoginResponse, LoginError> {
         let failed = |why: &dyn std::fmt::Display| {
-            LoginError::NoAnswer(format!("{what} could not be asked: {why}"))
+            LoginError::NoAnswer(format!("{what} could not be reached: {why}"))
         };
         let safe = parse_safe_url(what, url)?;
         let client = if self.trusted_origins.contains(&safe.origin()) {
@@ -187,7 +186,7 @@ impl LoginHttpClient {
             &self.untrusted
         };
         let uri = parse_url(safe.as_str()).map_err(|e| failed(&e))?;
-        let asking = async {
+        let request_and_body = async {
             let answer = client.request(method, &uri, headers, body).await;
             let answer = answer.map_err(|e| failed(&e))?;
             let body = read_json(answer.body, ANSWER_BYTES_MAX).await;
@@ -203,7 +202,7 @@ impl LoginHttpClient {
                 ANSWER_TIMEOUT.as_secs()
             ))
         };
-        tokio::time::timeout(ANSWER_TIMEOUT, asking)
+        tokio::time::timeout(ANSWER_TIMEOUT, request_and_body)
             .await
             .map_err(late)?
     }

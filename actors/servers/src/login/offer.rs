@@ -1,5 +1,5 @@
-//! A login that is offered because an agent called: where each agent has its own, the person behind it is shown the
-//! address (MCP 2025-11-25, elicitation in URL mode), and the browser comes back to the kernel.
+//! Sign-in offers for agents with separate logins: a call shows the person the address (MCP 2025-11-25,
+//! elicitation in URL mode), and the browser is redirected to the kernel.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,20 +20,21 @@ use tokio::sync::Semaphore;
 use super::offers::{LoginOffers, OpenOffer, SignInOffer};
 use super::{CallbackListener, LoginError, ServerLogin, SignIn};
 
-/// How long a person may take with the browser.
+/// How long a person may take in the browser.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(600);
-/// After one that could not begin, the next call of its agent is told the same for so long: trying again would ask
-/// the same of others.
+/// How long a failure to begin is reported to further calls of the agent: a retry would repeat the same
+/// requests.
 const FAILURE_RETENTION: Duration = Duration::from_secs(60);
-/// Logins that wait for a browser at once: each holds a port. One more is refused, with the command to type.
+/// The maximum of logins that wait for a browser, because each uses a port. Further ones are refused with a
+/// command to run instead.
 static PENDING_SIGN_INS: Semaphore = Semaphore::const_new(16);
 
 impl ServerLogin {
-    /// Where a person can sign in for the agent that called: what is open already, or a new one. `client` is told
-    /// once it is done.
+    /// The address where a person can sign in for the calling agent: of an open offer, or of a new one. `client`
+    /// is notified on completion.
     ///
     /// # Errors
-    /// [`LoginError`]: why no login can begin, the same for a minute.
+    /// [`LoginError`] if no login can begin; repeated for a minute.
     pub(crate) async fn offer_sign_in(
         self: &Arc<Self>,
         client: Option<&Arc<Agent>>,
@@ -55,13 +56,13 @@ impl ServerLogin {
         match self.open_offer().await {
             Ok(open) => {
                 open.add_client(client);
-                let shown = open.offer.clone();
-                self.set_sign_in_url(&shown.url);
+                let offer = open.offer.clone();
+                self.set_sign_in_url(&offer.url);
                 *offers = LoginOffers {
                     open: Some(open),
                     failed: None,
                 };
-                Ok(shown)
+                Ok(offer)
             }
             Err(error) => {
                 offers.failed = Some((monotonic_now(), error.clone()));
@@ -72,7 +73,7 @@ impl ServerLogin {
 
     async fn open_offer(self: &Arc<Self>) -> Result<OpenOffer, LoginError> {
         let none = || LoginError::NoAnswer("too many logins wait for a browser already".into());
-        let place = PENDING_SIGN_INS.try_acquire().map_err(|_| none())?;
+        let permit = PENDING_SIGN_INS.try_acquire().map_err(|_| none())?;
         let before = self.record();
         let before = before.as_ref().and_then(|it| it.client.callback.as_deref());
         let bound = CallbackListener::bind(self.rules.callback.as_deref(), before).await;
@@ -84,38 +85,38 @@ impl ServerLogin {
             requires_dpop: wanted.bound,
         });
         let under_way = SignIn::begin(self, challenge, &mut listener).await?;
-        let shown = SignInOffer {
+        let offer = SignInOffer {
             url: under_way.url().to_owned(),
             id: URL_SAFE_NO_PAD.encode(randomness::random_bytes::<16>()),
         };
-        let told: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
-        let (login, clients, id) = (self.clone(), told.clone(), shown.id.clone());
+        let clients_to_notify: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
+        let (login, clients, id) = (self.clone(), clients_to_notify.clone(), offer.id.clone());
         let waiting = task::spawn_supervised("login.offer", async move {
-            let _place = place;
+            let _permit = permit;
             let code = tokio::select! {
                 code = listener.wait_for_code(|query| under_way.parse_code(query)) => code,
                 () = tokio::time::sleep(BROWSER_TIMEOUT) => return,
             };
             let done = match code {
                 Ok(code) => under_way.finish(&login, &code).await.map(drop),
-                Err(no) => Err(no.into()),
+                Err(error) => Err(error.into()),
             };
             match done {
                 Ok(()) => notify_complete(&clients, &id),
                 Err(error) => {
-                    tracing::warn!(server = %login.id, %error, "a login did not come about")
+                    tracing::warn!(server = %login.id, %error, "a login failed")
                 }
             }
         });
         Ok(OpenOffer {
-            offer: shown,
-            clients: told,
+            offer,
+            clients: clients_to_notify,
             browser_task: waiting,
         })
     }
 }
 
-/// `notifications/elicitation/complete` to those who were shown the address.
+/// Sends `notifications/elicitation/complete` to the clients that got the address.
 fn notify_complete(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
     let clients = std::mem::take(
         &mut *clients

@@ -1,4 +1,4 @@
-//! A login that was offered to a person, and waits for a browser.
+//! Sign-in offers that wait for a browser.
 
 use std::sync::{Arc, Weak};
 
@@ -8,49 +8,49 @@ use mgp_runtime::task::SupervisedTask;
 
 use super::LoginError;
 
-/// Clients that are told when one is complete; the oldest finds out by calling again.
+/// The maximum of clients notified on completion; the oldest notices with its next call.
 const CLIENTS_MAX: usize = 16;
 
-/// What was offered for one login.
+/// The offers of one login.
 #[derive(Debug, Default)]
 pub(super) struct LoginOffers {
     pub(super) open: Option<OpenOffer>,
-    /// Why the last one could not begin, and when that was.
+    /// When and why the last offer could not begin.
     pub(super) failed: Option<(MonotonicTime, LoginError)>,
 }
 
 #[derive(Debug)]
 pub(super) struct OpenOffer {
     pub(super) offer: SignInOffer,
-    /// Whom to tell once it is done.
+    /// The clients to notify on completion.
     pub(super) clients: Arc<std::sync::Mutex<Vec<Weak<Agent>>>>,
     /// Waits for the browser.
     pub(super) browser_task: SupervisedTask<()>,
 }
 
-/// Where a person signs in.
+/// An address where a person can sign in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignInOffer {
     /// The address.
     pub url: String,
-    /// Its `elicitationId`.
+    /// The `elicitationId` of the offer.
     pub id: String,
 }
 
 impl OpenOffer {
-    /// This client is told, too.
+    /// Adds a client to notify.
     pub(super) fn add_client(&self, client: Option<&Arc<Agent>>) {
         let Some(client) = client.map(Arc::downgrade) else {
             return;
         };
-        let mut told = self
+        let mut clients = self
             .clients
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        told.retain(|known| !known.ptr_eq(&client) && known.strong_count() > 0);
-        if told.len() == CLIENTS_MAX {
-            told.remove(0);
+        clients.retain(|known| !known.ptr_eq(&client) && known.strong_count() > 0);
+        if clients.len() == CLIENTS_MAX {
+            clients.remove(0);
         }
-        told.push(client);
+        clients.push(client);
     }
 }

@@ -1,4 +1,4 @@
-//! Signs a proof for each request of a login whose tokens are bound to a key.
+//! DPoP proofs for the requests of a login whose tokens are bound to a key.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,17 +14,17 @@ use super::LoginError;
 /// The header of a proof.
 pub(super) const PROOF_HEADER: HeaderName = HeaderName::from_static("dpop");
 const NONCE_HEADER: HeaderName = HeaderName::from_static("dpop-nonce");
-/// What a server says that wants its nonce in the proof.
+/// The error of a server that requires its nonce in the proof.
 pub(super) const USE_NONCE_ERROR: &str = "use_dpop_nonce";
 
-/// The key of one login, and the nonce that its server gave last.
+/// The key of one login, and the last nonce of its server.
 pub(super) struct Prover {
     key: DpopKey,
     random: SystemRandom,
     nonce: Mutex<Option<String>>,
 }
 
-/// Shows nothing of it.
+/// Prints no key.
 impl std::fmt::Debug for Prover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Prover(…)")
@@ -32,17 +32,17 @@ impl std::fmt::Debug for Prover {
 }
 
 impl Prover {
-    /// With a new key.
+    /// Creates a prover with a new key.
     pub(super) fn new() -> Result<Arc<Self>, LoginError> {
         let chance = SystemRandom::new();
         let key = DpopKey::new(&chance)?;
         Ok(Self::with_key(key, chance))
     }
 
-    /// With a key that was kept.
-    pub(super) fn from_stored(kept: &str) -> Result<Arc<Self>, LoginError> {
+    /// Creates a prover with a stored key.
+    pub(super) fn from_stored(stored: &str) -> Result<Arc<Self>, LoginError> {
         let chance = SystemRandom::new();
-        let key = DpopKey::decode(kept, &chance)?;
+        let key = DpopKey::decode(stored, &chance)?;
         Ok(Self::with_key(key, chance))
     }
 
@@ -54,12 +54,12 @@ impl Prover {
         })
     }
 
-    /// The key, to be kept with the tokens.
+    /// The key, for storage with the tokens.
     pub(super) fn to_stored(&self) -> String {
         self.key.encoded().to_owned()
     }
 
-    /// The proof of one request, with the last nonce of its server.
+    /// Signs the proof of one request, with the last nonce of its server.
     pub(super) fn prove(
         &self,
         method: &str,
@@ -83,7 +83,7 @@ impl Prover {
         Some(value)
     }
 
-    /// The nonce that the server gave last.
+    /// The last nonce of the server.
     pub(super) fn nonce(&self) -> Option<String> {
         self.nonce
             .lock()
@@ -91,7 +91,7 @@ impl Prover {
             .clone()
     }
 
-    /// Takes note of the nonce in an answer.
+    /// Stores the nonce of an answer.
     pub(super) fn record_nonce(&self, headers: &HeaderMap) {
         if let Some(nonce) = read_nonce(headers) {
             *self.nonce.lock().unwrap_or_else(PoisonError::into_inner) = Some(nonce);
@@ -99,7 +99,7 @@ impl Prover {
     }
 }
 
-/// The nonce in an answer.
+/// The nonce of an answer.
 pub(super) fn read_nonce(headers: &HeaderMap) -> Option<String> {
     let nonce = headers.get(NONCE_HEADER)?.to_str().ok()?;
     (!nonce.is_empty() && nonce.len() <= NONCE_MAX).then(|| nonce.to_owned())

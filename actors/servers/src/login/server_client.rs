@@ -1,4 +1,4 @@
-//! Requests to one server, with the token of its login where it has one.
+//! An HTTP client for one server, which adds the token of the server's login.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
@@ -10,8 +10,7 @@ use std::sync::Arc;
 use super::prover::{PROOF_HEADER, Prover, USE_NONCE_ERROR};
 use super::server_login::ServerLogin;
 
-/// Tokens tried for one request: the one at hand, the one that was got in its place, and the one that a person
-/// got meanwhile.
+/// The maximum of tokens tried for one request: the current one, its renewal, and one from a sign-in meanwhile.
 const TOKEN_ATTEMPTS_MAX: usize = 3;
 
 /// Sends requests to one server.
@@ -31,15 +30,15 @@ impl From<Client> for ServerClient {
 }
 
 impl ServerClient {
-    /// With the tokens of this login.
+    /// Creates a client with the tokens of this login.
     #[must_use]
     pub fn new(client: Client, login: Option<Arc<ServerLogin>>) -> Self {
         Self { client, login }
     }
 
-    /// Sends one request and waits for the head of its answer. One that is refused for its token, and so was not
-    /// carried out, is sent again with another one; when there is none, the refusal is the answer, and
-    /// [`ServerClient::park_reason`] and [`ServerClient::sign_in_hint`] say what to do.
+    /// Sends a request and waits for the head of its response. A request refused for its token was not executed,
+    /// and is sent again with another token. If there is none, the refusal is returned, and
+    /// [`ServerClient::park_reason`] and [`ServerClient::sign_in_hint`] explain what to do.
     ///
     /// # Errors
     /// [`ClientError`], as [`Client::request`].
@@ -85,13 +84,13 @@ impl ServerClient {
         }
     }
 
-    /// Why the server takes no calls before a person has signed in.
+    /// The reason for parking the server until a person has signed in.
     #[must_use]
     pub(crate) fn park_reason(&self) -> Option<String> {
         self.login.as_ref()?.park_reason()
     }
 
-    /// What a person can do about a refusal, to stand behind it.
+    /// What a person can do about a refusal, to append to its text.
     #[must_use]
     pub(crate) fn sign_in_hint(&self, status: StatusCode) -> Option<String> {
         let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -100,7 +99,7 @@ impl ServerClient {
     }
 }
 
-/// The challenge of an answer that wants another token.
+/// The challenge of a response that requires another token.
 fn token_challenge(response: &Response) -> Option<LoginChallenge> {
     let values = response.headers.get_all(WWW_AUTHENTICATE).iter();
     let challenge = LoginChallenge::parse(values.filter_map(|value| value.to_str().ok()));

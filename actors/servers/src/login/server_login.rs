@@ -1,4 +1,4 @@
-//! The login at one server: the tokens at hand, one renewal for any number of calls, and what waits for a person.
+//! The login at one server: current tokens, renewal shared by all calls, and the pending sign-in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,28 +25,28 @@ use super::{LoginBackend, LoginError, unattended};
 /// The login at one server.
 pub struct ServerLogin {
     pub(super) id: ServerId,
-    /// Whose it is, where each agent has its own.
+    /// The agent, if each has a login of its own.
     agent: Option<AgentId>,
-    /// As written in the entry.
+    /// The URL as written in the entry.
     entry_url: String,
     pub(super) url: Url,
     pub(super) rules: LoginConfig,
     pub(super) backend: LoginBackend,
-    /// One renewal at a time: whoever waited finds the token that it came to.
+    /// Allows one renewal at a time; waiting calls use its token.
     renewal_permit: Semaphore,
     state: Mutex<LoginState>,
-    /// What was offered to a person because an agent called.
+    /// Sign-in offers for calls of agents.
     pub(super) offers: tokio::sync::Mutex<LoginOffers>,
-    /// Its agent is gone: nothing is sent or kept any more.
+    /// True once the agent is removed: nothing is sent or stored any more.
     ended: AtomicBool,
 }
 
 #[derive(Default)]
 struct LoginState {
     record: Option<Arc<LoginRecord>>,
-    /// The key that its tokens are bound to.
+    /// The key that the tokens are bound to.
     prover: Option<Arc<Prover>>,
-    /// The store was read.
+    /// True once the store was read.
     is_loaded: bool,
     /// Why the store could not be read.
     load_error: Option<String>,
@@ -57,7 +57,7 @@ impl LoginState {
     fn set(&mut self, record: Option<Arc<LoginRecord>>) {
         let key = |record: &Arc<LoginRecord>| record.proof_key.clone();
         let key = record.as_ref().and_then(key);
-        // The same key keeps the nonce that its server gave.
+        // An unchanged key keeps its server's nonce.
         if self.prover.as_ref().map(|it| it.to_stored()) != key {
             self.prover = key.and_then(|key| Prover::from_stored(&key).ok());
         }
@@ -74,15 +74,15 @@ impl std::fmt::Debug for ServerLogin {
 }
 
 impl ServerLogin {
-    /// The login of an entry at its address; nothing is read yet.
+    /// Creates the login of an entry at its address, without reading the store.
     ///
     /// # Errors
-    /// The address is not one that tokens may be sent to.
+    /// The address is not one to which tokens may be sent.
     pub fn new(
         (id, agent): &(ServerId, Option<AgentId>),
         url: &str,
         rules: LoginConfig,
-        place: LoginBackend,
+        backend: LoginBackend,
     ) -> Result<Self, SignInError> {
         Ok(Self {
             id: id.clone(),
@@ -90,7 +90,7 @@ impl ServerLogin {
             entry_url: url.to_owned(),
             url: parse_safe_url("the address of the server", url)?,
             rules,
-            backend: place,
+            backend,
             renewal_permit: Semaphore::new(1),
             state: Mutex::default(),
             offers: tokio::sync::Mutex::default(),
@@ -102,7 +102,7 @@ impl ServerLogin {
         self.entry_url == url && self.rules == *rules
     }
 
-    /// What is asked for documents and tokens.
+    /// A client for documents and tokens.
     pub(super) async fn http_client(&self) -> LoginHttpClient {
         let rules = [&self.rules.issuer, &self.rules.exchange_endpoint];
         LoginHttpClient::new(
@@ -113,8 +113,7 @@ impl ServerLogin {
         .await
     }
 
-    /// Reads what is kept. What was wanted is wanted no more where that is another token than before; a life
-    /// begins with this.
+    /// Reads the stored record. A pending sign-in is dropped if the token has changed.
     pub async fn reload(&self) {
         let before = self.lock_state().record.clone();
         let name = self.name();
@@ -122,52 +121,52 @@ impl ServerLogin {
             .with_store(move |store| store.get(Namespace::Oauth, &name))
             .await;
         let read = read.map(|text| text.flatten().and_then(|text| parse_record(&text)));
-        let mut held = self.lock_state();
-        held.is_loaded = true;
+        let mut state = self.lock_state();
+        state.is_loaded = true;
         match read {
             Ok(record) => {
                 let token = |record: Option<&LoginRecord>| record.and_then(|it| it.access.clone());
                 if token(record.as_ref()) != token(before.as_deref()) {
-                    held.wanted_login = None;
+                    state.wanted_login = None;
                 }
-                held.set(record.map(Arc::new));
-                held.load_error = None;
+                state.set(record.map(Arc::new));
+                state.load_error = None;
             }
-            Err(error) => held.load_error = Some(error.to_string()),
+            Err(error) => state.load_error = Some(error.to_string()),
         }
     }
 
-    /// A life begins: what is kept is read, and nothing is wanted until the server says so.
+    /// Prepares for a new generation of the server: reads the store and drops a pending sign-in.
     pub(crate) async fn begin_generation(&self) {
         self.reload().await;
         self.lock_state().wanted_login = None;
     }
 
-    /// What is kept.
+    /// The stored record.
     #[must_use]
     pub fn record(&self) -> Option<Arc<LoginRecord>> {
         self.lock_state().record.clone()
     }
 
-    /// What signs the proofs of its requests, where its tokens are bound to a key.
+    /// The prover, if the tokens are bound to a key.
     pub(super) fn prover(&self) -> Option<Arc<Prover>> {
         self.lock_state().prover.clone()
     }
 
-    /// The login that it wants.
+    /// The pending sign-in.
     #[must_use]
     pub(crate) fn wanted_login(&self) -> Option<PendingLogin> {
         self.lock_state().wanted_login.clone()
     }
 
-    /// Why it takes no calls before a person has signed in.
+    /// The reason for parking the server until a person has signed in.
     #[must_use]
     pub(crate) fn park_reason(&self) -> Option<String> {
         let wanted = self.wanted_login().filter(|wanted| wanted.parked)?;
         Some(wanted.why)
     }
 
-    /// The token to send; a new one where the last one is about to expire.
+    /// The token to send; renewed if it is about to expire.
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
         if self.ended.load(Ordering::Relaxed) {
             return None;
@@ -182,19 +181,19 @@ impl ServerLogin {
         }
         let (this, late) = (self.clone(), token.clone());
         let renewal = async move {
-            let _turn = this.renewal_permit.acquire().await;
+            let _permit = this.renewal_permit.acquire().await;
             match this.newer_token(Some(&late)) {
                 Some(newer) => Some(newer),
                 None => this.renew(&record).await.ok(),
             }
         };
-        // A token that is late may still be good; the server says so.
+        // An expiring token may still be valid; the server decides.
         run_to_completion(Box::pin(renewal)).await.or(Some(token))
     }
 
-    /// The server refused this token: the next one to try, or `None`, and then [`Self::wanted`] says what a person
-    /// can do. A `first` refusal of a request may lead to one renewal; however many calls are refused at once,
-    /// there is one.
+    /// The next token after the server refused this one, or `None` if a person has to act as
+    /// [`Self::wanted_login`] describes. A `first` refusal of a request may cause one renewal, shared by all
+    /// calls refused at the same time.
     pub(super) async fn next_token_after_refusal(
         self: &Arc<Self>,
         used: Option<&str>,
@@ -216,7 +215,7 @@ impl ServerLogin {
         challenge: &LoginChallenge,
         first: bool,
     ) -> Option<String> {
-        let _turn = self.renewal_permit.acquire().await;
+        let _permit = self.renewal_permit.acquire().await;
         if let Some(newer) = self.newer_token(used) {
             return Some(newer);
         }
@@ -249,13 +248,13 @@ impl ServerLogin {
         None
     }
 
-    /// A token at hand that is not the one that was sent.
+    /// A current token other than the one that was sent.
     fn newer_token(&self, used: Option<&str>) -> Option<String> {
         let token = self.record()?.access.clone()?;
         (Some(&*token) != used).then_some(token)
     }
 
-    /// Gets the next token with the refresh token, which is good once where the server rotates them. A refusal
+    /// Renews the token with the refresh token, which can be used once if the server rotates them. A refusal
     /// ends the login.
     async fn renew(&self, record: &LoginRecord) -> Result<String, LoginError> {
         let refresh = record.refresh.as_deref().unwrap_or_default();
@@ -268,12 +267,12 @@ impl ServerLogin {
             assertion.as_deref(),
         );
         let prover = self.prover();
-        let asked = self
+        let response = self
             .http_client()
             .await
             .request_token(&record.token_endpoint, request, prover.as_deref())
             .await;
-        match asked {
+        match response {
             Ok(json) => {
                 let given = IssuedTokens::parse(&json, unix_ms(), prover.is_some())?;
                 let renewed = record.with_tokens(given);
@@ -291,8 +290,8 @@ impl ServerLogin {
         }
     }
 
-    /// Gets a token that nobody has to be asked for. What refuses is not asked again for this request, nor by
-    /// another grant.
+    /// Obtains a token without a person. After a refusal, neither this grant nor another is tried for this
+    /// request.
     async fn try_obtain(&self, challenge: &LoginChallenge, first: bool) -> Option<String> {
         let failed = if first {
             match self.obtain(challenge).await {
@@ -304,10 +303,10 @@ impl ServerLogin {
                 Err(error) => error.to_string(),
             }
         } else {
-            "it refuses the token that was got for it".to_owned()
+            "it rejected the new token".to_owned()
         };
         self.lock_state().wanted_login = Some(PendingLogin {
-            why: format!("no token was got for it: {failed}"),
+            why: format!("no token could be obtained for it: {failed}"),
             command: format!("mgp servers start {}", self.id),
             parked: !challenge.is_insufficient_scope(),
             ..PendingLogin::default()
@@ -321,22 +320,22 @@ impl ServerLogin {
 
     fn require_login(&self, challenge: &LoginChallenge, again: bool) {
         let command = self.command();
-        let mut held = self.lock_state();
-        let why = match (&held.load_error, again) {
+        let mut state = self.lock_state();
+        let why = match (&state.load_error, again) {
             (Some(trouble), _) => {
-                format!("it wants a login, and what is kept cannot be read: {trouble}")
+                format!("it wants a login, and the stored login cannot be read: {trouble}")
             }
             (None, false) => format!("it wants a login: `{command}`"),
-            (None, true) => format!("its login is over, and it wants another one: `{command}`"),
+            (None, true) => format!("its login has ended, and it requires a new one: `{command}`"),
         };
-        held.wanted_login = Some(build_wanted_login(why, command, true, challenge));
+        state.wanted_login = Some(build_wanted_login(why, command, true, challenge));
     }
 
     fn require_scopes(&self, record: Option<&LoginRecord>, challenge: &LoginChallenge) {
         let command = self.command();
-        let asked = record.is_some_and(|record| record.asked.covers(&challenge.scope));
-        let why = match asked && !challenge.scope.is_empty() {
-            // Another login would ask for the same.
+        let already_requested = record.is_some_and(|record| record.asked.covers(&challenge.scope));
+        let why = match already_requested && !challenge.scope.is_empty() {
+            // Another login would request the same scopes.
             true => format!(
                 "it wants rights that the login already asked for ({}): another login does not change that; \
                  ask who runs it",
@@ -350,7 +349,7 @@ impl ServerLogin {
         self.lock_state().wanted_login = Some(build_wanted_login(why, command, false, challenge));
     }
 
-    /// What the client signs, where that is how it shows who it is.
+    /// The client assertion, if the client authenticates with a signature.
     pub(super) fn client_assertion(
         &self,
         client: &mgp_engine::servers::login::client_identity::ClientIdentity,
@@ -359,7 +358,7 @@ impl ServerLogin {
         unattended::sign_client_assertion(&self.rules, client, issuer)
     }
 
-    /// Keeps a login in the place of the one before.
+    /// Stores a login, replacing the previous one.
     ///
     /// # Errors
     /// [`LoginError::Store`].
@@ -370,35 +369,36 @@ impl ServerLogin {
         let text = serde_json::to_string(&record).expect("a record is always JSON");
         let (name, text) = (self.name(), SecretString::from(text));
         {
-            let mut held = self.lock_state();
-            held.set(Some(Arc::new(record)));
-            held.wanted_login = None;
+            let mut state = self.lock_state();
+            state.set(Some(Arc::new(record)));
+            state.wanted_login = None;
         }
-        let kept = self
+        let saved = self
             .with_store(move |store| store.set(Namespace::Oauth, &name, &text))
             .await?;
-        kept.map(drop)
+        saved
+            .map(drop)
             .ok_or_else(|| LoginError::Store("there is no home to keep it in; set HOME".into()))
     }
 
-    /// The same while calls wait for the token: they go on with it, kept or not.
+    /// Stores a login for waiting calls, which use it even if storing fails.
     async fn save_or_log(&self, record: LoginRecord) {
         if let Err(error) = self.save(record).await {
             tracing::warn!(server = %self.id, %error, "its token could not be kept: it wants a login after the next start");
         }
     }
 
-    /// Has its tokens taken back where it was got, and forgets it; the second is why nobody took them back.
+    /// Revokes the tokens and removes the login. The second value is the reason why they were not revoked.
     ///
     /// # Errors
-    /// [`LoginError::Store`]: it is still kept.
+    /// [`LoginError::Store`] if it could not be removed.
     pub async fn forget(&self) -> Result<(bool, Option<String>), LoginError> {
         self.reload().await;
         if let Some(trouble) = self.lock_state().load_error.clone() {
             return Err(LoginError::Store(trouble));
         }
         let record = self.record();
-        let told = match &record {
+        let not_revoked = match &record {
             Some(record) => self.revoke(record).await,
             None => None,
         };
@@ -407,10 +407,10 @@ impl ServerLogin {
             .with_store(move |store| store.remove(Namespace::Oauth, &name))
             .await?;
         self.lock_state().set(None);
-        Ok((removed == Some(true), told))
+        Ok((removed == Some(true), not_revoked))
     }
 
-    /// The refresh token first: with it go those that came of it.
+    /// Revokes the refresh token first, which also revokes the tokens obtained with it.
     async fn revoke(&self, record: &LoginRecord) -> Option<String> {
         let tokens = [
             (record.refresh.as_deref(), "refresh_token"),
@@ -449,7 +449,7 @@ impl ServerLogin {
         )
     }
 
-    /// What a person types for it.
+    /// The sign-in command for a person.
     pub(super) fn command(&self) -> String {
         match &self.agent {
             None => format!("mgp logins add {}", self.id),
@@ -461,20 +461,20 @@ impl ServerLogin {
         }
     }
 
-    /// Its agent is gone: what is at hand is sent no more, and nothing is kept for it.
+    /// Ends the login of a removed agent: tokens are neither sent nor stored any more.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.lock_state().set(None);
     }
 
-    /// Where a person can sign in for it now.
+    /// Sets the address where a person can sign in now.
     pub(super) fn set_sign_in_url(&self, url: &str) {
         if let Some(wanted) = &mut self.lock_state().wanted_login {
             wanted.url = Some(url.to_owned());
         }
     }
 
-    /// Does something with the store, which waits for the disk; `None` without one.
+    /// Runs an operation on the store, which waits for the disk; `None` without a store.
     async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SecretStore) -> Result<T, SecretsError> + Send + 'static,
@@ -492,9 +492,8 @@ impl ServerLogin {
     }
 }
 
-/// Carries a renewal through, whoever still waits for it: a refresh token that was sent is good no more, and the
-/// one that comes for it must not be lost with a call that was taken back. Boxed by who calls, as requests are many
-/// and renewals few.
+/// Completes a renewal even if its caller is cancelled: the sent refresh token is used up, and its replacement
+/// must not be lost. The caller boxes the future, because requests are many and renewals few.
 async fn run_to_completion(
     renewal: impl Future<Output = Option<String>> + Send + 'static,
 ) -> Option<String> {
@@ -522,7 +521,7 @@ fn build_wanted_login(
     }
 }
 
-/// One of another version of this program is none: a person signs in again.
+/// Parses a record; one of another program version is ignored, and a person signs in again.
 fn parse_record(text: &SecretString) -> Option<LoginRecord> {
     serde_json::from_str(text.expose_secret()).ok()
 }

@@ -1,4 +1,4 @@
-//! One login by a person: everything before the browser is opened, and everything after it came back.
+//! One login by a person: the steps before the browser opens, and those after its redirect.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,16 +28,16 @@ use super::http_client::LoginHttpClient;
 use super::prover::Prover;
 use super::{CallbackListener, LoginError, ServerLogin};
 
-/// How long the server may take to say what login it wants.
+/// How long the server may take to send its login challenge.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A login that waits for its browser. Its verifier and state are in memory only, and end with it.
+/// A login that waits for its browser. Its verifier and state are only in memory.
 pub struct SignIn {
     fetch: LoginHttpClient,
     discovered: DiscoveredIssuer,
     client: ClientIdentity,
     scopes: ScopeSet,
-    /// Where its tokens are to be bound to a key.
+    /// Set if the tokens will be bound to a key.
     prover: Option<Arc<Prover>>,
     verifier: CodeVerifier,
     state: String,
@@ -46,12 +46,11 @@ pub struct SignIn {
 }
 
 impl SignIn {
-    /// Asks the server and its authorization server, becomes a client there, and makes the address for the
-    /// browser, which is to come back to `listener`. `challenge` is what the server said to the kernel; without
-    /// it the server is asked.
+    /// Runs discovery and client registration, and creates the address for the browser, which will be redirected
+    /// to `listener`. `challenge` is the challenge that the kernel received; without one the server is probed.
     ///
     /// # Errors
-    /// [`LoginError`]; no browser is to be opened then.
+    /// [`LoginError`]; the browser must not be opened then.
     pub async fn begin(
         login: &ServerLogin,
         challenge: Option<LoginChallenge>,
@@ -71,12 +70,12 @@ impl SignIn {
         let found = discover(&fetch, &login.url, rules, Some(&challenge)).await?;
         found.server.check_pkce(found.is_from_origin)?;
         found.server.check_sign_in_page(rules.issuer.is_some())?;
-        // A client that was registered by a person comes back where that person said.
+        // A client registered by a person uses the redirect URL of its registration.
         if rules.client_id.is_none() && rules.callback.is_none() {
             listener.set_issuer(&found.server.issuer);
         }
         let callback = listener.url();
-        // What was given by one issuer is not shown to another one.
+        // Client data of one issuer is not sent to another.
         let before = login
             .record()
             .filter(|record| record.issuer == found.server.issuer);
@@ -129,25 +128,25 @@ impl SignIn {
         })
     }
 
-    /// Where a person signs in.
+    /// The address where a person signs in.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The authorization server whose page that is.
+    /// The authorization server of that address.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.discovered.server.issuer
     }
 
-    /// Where the code goes.
+    /// The endpoint that receives the code.
     #[must_use]
     pub fn token_endpoint(&self) -> &str {
         &self.discovered.server.token_endpoint
     }
 
-    /// The code in the query that a browser came back with.
+    /// The code in the query of a redirect.
     ///
     /// # Errors
     /// As [`ExpectedResponse::parse_code`].
@@ -160,10 +159,10 @@ impl SignIn {
         awaited.parse_code(query)
     }
 
-    /// Gets the tokens for a code, and keeps them.
+    /// Exchanges a code for tokens and stores them.
     ///
     /// # Errors
-    /// [`LoginError`]; the login before is still kept, but for [`LoginError::Store`].
+    /// [`LoginError`]; the previous login stays stored, except after [`LoginError::Store`].
     pub async fn finish(self, login: &ServerLogin, code: &str) -> Result<LoginRecord, LoginError> {
         let server = &self.discovered.server;
         let signed = login.client_assertion(&self.client, &server.issuer)?;
@@ -202,7 +201,7 @@ impl SignIn {
     }
 }
 
-/// Asks the server without a token, for what it says then.
+/// Sends a request without a token to get the server's challenge.
 async fn probe_challenge(login: &ServerLogin) -> Option<LoginChallenge> {
     let params = format!(
         r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{{"name":"mgp","version":"{}"}}}}"#,
@@ -216,8 +215,8 @@ async fn probe_challenge(login: &ServerLogin) -> Option<LoginChallenge> {
     headers.insert(ACCEPT, both);
     let url = parse_url(login.url.as_str()).ok()?;
     let client = Client::new(login.backend.outbound.clone());
-    let asked = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
-    let answer = tokio::time::timeout(PROBE_TIMEOUT, asked)
+    let request = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, request)
         .await
         .ok()?
         .ok()?;

@@ -1,4 +1,4 @@
-//! Tokens that nobody has to be asked for: the client shows who it is, or an assertion from elsewhere.
+//! Grants without a person: client credentials, or an assertion of another identity provider.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use super::discovery::{DiscoveredIssuer, discover};
 use super::http_client::LoginHttpClient;
 use super::prover::Prover;
 
-/// Gets a token by the rules of the entry, once.
+/// Obtains a token once, by the rules of the entry.
 pub(super) async fn obtain_token(
     rules: &LoginConfig,
     server: &Url,
@@ -43,7 +43,7 @@ pub(super) async fn obtain_token(
         resource: &found.scopes,
         issuer: &[],
     });
-    let shown = || {
+    let assertion = || {
         rules
             .assertion
             .as_deref()
@@ -51,9 +51,9 @@ pub(super) async fn obtain_token(
     };
     let assertion = match rules.grant {
         LoginGrant::Browser | LoginGrant::ClientCredentials => None,
-        LoginGrant::Assertion => Some(Cow::Borrowed(shown()?)),
+        LoginGrant::Assertion => Some(Cow::Borrowed(assertion()?)),
         LoginGrant::Exchange => Some(Cow::Owned(
-            exchange_assertion(fetch, rules, &found, shown()?).await?,
+            exchange_assertion(fetch, rules, &found, assertion()?).await?,
         )),
     };
     let grant = match &assertion {
@@ -80,7 +80,7 @@ pub(super) async fn obtain_token(
     })
 }
 
-/// An assertion for the issuer of the server, in exchange for the identity token of a person.
+/// Exchanges a person's identity token for an assertion to the server's issuer.
 async fn exchange_assertion(
     fetch: &LoginHttpClient,
     rules: &LoginConfig,
@@ -108,7 +108,7 @@ async fn exchange_assertion(
     )?)
 }
 
-/// What a client with a key signs for one request.
+/// Signs a client assertion for one request.
 pub(super) fn sign_client_assertion(
     rules: &LoginConfig,
     client: &ClientIdentity,

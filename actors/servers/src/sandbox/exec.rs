@@ -1,5 +1,5 @@
-//! The process that becomes the server: applies the last restrictions, inside its namespaces where it has
-//! them, and then executes the program.
+//! The process that becomes the server: applies the last restrictions, inside its namespaces if there are any,
+//! and executes the program.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,17 +22,18 @@ use nix::unistd::{AccessFlags, access, setsid};
 use super::step::environment;
 use super::{mount_view, nofollow, privileges, seccomp};
 
-/// Message queues in the IPC namespace; each may hold 16 KiB.
+/// The maximum of message queues in the IPC namespace; each may hold 16 KiB.
 const MESSAGE_QUEUES_MAX: &str = "16";
-/// Semaphores per set, in all, operations at once, sets: some hundred bytes of kernel memory each.
+/// Limits of semaphores per set, in total, of operations at once, and of sets: some hundred bytes of kernel
+/// memory each.
 const SEMAPHORE_LIMITS: &str = "250 1024 32 32";
 /// Bytes per page; System V shared memory is counted in pages.
 const PAGE: u64 = 4096;
-/// Processes in the server's user namespace that are not the server's: leader and init.
+/// The processes in the server's user namespace that belong to the launcher: leader and init.
 const LAUNCHER_PROCESSES: u64 = 2;
 
-/// Returns only if it did not become the server; says why in words. Without a program nothing is
-/// executed and the process exits with success.
+/// Executes the server and returns only on failure, with the reason. Without a program nothing is executed, and
+/// the process exits with success.
 pub(super) fn become_server(
     policy: &SandboxPolicy,
     program: &OsStr,
@@ -53,12 +54,12 @@ pub(super) fn become_server(
     format!("{}: {}", PathBuf::from(program).display(), server.exec())
 }
 
-/// Applies all of it or fails, because the restrictions were already reported as holding.
+/// Applies all restrictions or fails, because they were already reported as applied.
 fn confine(policy: &SandboxPolicy) -> Result<(), String> {
-    let words = |e: nix::Error| e.to_string();
-    SigSet::all().thread_unblock().map_err(words)?;
-    // A session of its own, so that its processes cannot join another process group.
-    setsid().map_err(words)?;
+    let describe_error = |e: nix::Error| e.to_string();
+    SigSet::all().thread_unblock().map_err(describe_error)?;
+    // Its own session prevents its processes from joining other process groups.
+    setsid().map_err(describe_error)?;
     let processes = process_limit(policy);
     let namespaces = policy.machine.namespaces;
     let mut own_ipc = false;
@@ -69,14 +70,14 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     }
     set_limits(policy, processes)?;
     privileges::drop_privileges(policy.user)?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(describe_error)?;
     restrict_files(policy)?;
     if policy.machine.seccomp {
         let open = seccomp::AllowedCalls {
             programs: policy.programs,
             outbound: policy.outbound,
             listen: policy.listen,
-            // In a namespace only its own files can be reached.
+            // In a mount namespace only its own files are reachable.
             modes: namespaces,
             other_processes: namespaces,
             ipc: own_ipc,
@@ -86,7 +87,7 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     Ok(())
 }
 
-/// Shared memory, semaphores and messages are bounded by no other limits.
+/// Limits shared memory, semaphores and messages, which no other limits cover.
 fn limit_ipc(policy: &SandboxPolicy) -> std::io::Result<()> {
     let pages = (policy.limits.memory / PAGE).to_string();
     fs::write("/proc/sys/kernel/shmall", pages)?;
@@ -104,7 +105,7 @@ fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
         (Resource::RLIMIT_NPROC, processes),
     ];
     for (resource, most) in all {
-        // A limit that is lower already is kept.
+        // A lower existing limit stays.
         let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
         let most = most.min(hard);
         setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
@@ -112,8 +113,8 @@ fn set_limits(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit of processes and threads. The system counts all processes of the user; in a user namespace
-/// only those inside, since Linux 5.14.
+/// The limit of processes and threads. The system counts all processes of the user; in a user namespace only
+/// those inside, since Linux 5.14.
 fn process_limit(policy: &SandboxPolicy) -> u64 {
     let namespaces = policy.machine.namespaces;
     let used = if namespaces && policy.user.is_none() && is_counted_per_namespace() {
@@ -149,7 +150,7 @@ fn count_processes(table: &Path, user: u32) -> u64 {
     threads.map(|count| count as u64).sum()
 }
 
-/// Checks that the program can be started by a user other than root.
+/// Checks that a user other than root can start the program.
 fn check_reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
     let Some(user) = policy.user else {
         return Ok(());
@@ -191,7 +192,7 @@ fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
     if !scopes.is_empty() {
         ruleset = ruleset.scope(scopes).map_err(failed)?;
     }
-    let held = ruleset
+    let enforced = ruleset
         .create()
         .and_then(|rules| rules.add_rules(path_rules(&policy.read, read, abi)))
         .and_then(|rules| {
@@ -200,17 +201,17 @@ fn restrict_files(policy: &SandboxPolicy) -> Result<(), String> {
         .and_then(|rules| rules.add_rules(path_rules(&policy.write, write, abi)))
         .and_then(RulesetCreated::restrict_self)
         .map_err(failed)?;
-    match held.ruleset {
-        RulesetStatus::FullyEnforced if held.no_new_privs => Ok(()),
+    match enforced.ruleset {
+        RulesetStatus::FullyEnforced if enforced.no_new_privs => Ok(()),
         RulesetStatus::FullyEnforced
         | RulesetStatus::PartiallyEnforced
         | RulesetStatus::NotEnforced => {
-            Err("Landlock holds less than it did when it was tried".into())
+            Err("Landlock enforces fewer restrictions than when this machine was probed".into())
         }
     }
 }
 
-/// A rule for each path that exists; files have fewer rights than folders.
+/// A rule for each existing path; files have fewer rights than folders.
 fn path_rules(
     paths: &[PathBuf],
     access: BitFlags<AccessFs>,
@@ -231,7 +232,7 @@ fn path_rules(
     })
 }
 
-/// Rights to make things other than files in a folder.
+/// The rights to create anything but regular files in a folder.
 fn special_file_rights() -> BitFlags<AccessFs> {
     AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev
 }

@@ -1,5 +1,5 @@
-//! Shuts in a process of the kernel's own that needs nothing but its three pipes: no files, no network,
-//! no processes. Done before it reads any input.
+//! Confines a process of the kernel that needs only its three pipes: no files, no network, no child processes.
+//! Applied before it reads any input.
 
 use std::fs;
 
@@ -8,19 +8,19 @@ use nix::sys::signal::Signal;
 
 use super::{privileges, seccomp};
 
-/// The user it becomes where the kernel runs as root: a number that neither systems nor servers use.
+/// The user of the process if the kernel runs as root; an id that neither systems nor servers use.
 const CONFINED_UID: u32 = 65_520;
 /// When memory runs out, this process is killed first.
 const OOM_SCORE_ADJ: &str = "1000";
 
-/// Leaves this process only computing, its pipes and this much private memory; it dies with the thread
-/// that started it. Must be called before other threads exist. Returns, in words, what could not be
-/// restricted; the rest is restricted all the same.
+/// Restricts this process to computing, its pipes and this much private memory; it dies with the thread that
+/// started it. Must be called before other threads exist. Returns a description of restrictions that failed; the
+/// others are applied.
 pub fn confine_kernel_process(memory: u64) -> String {
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     let user = nix::unistd::geteuid().is_root().then_some(CONFINED_UID);
     let steps = [
-        // Where the user does not exist, root's rights are dropped all the same.
+        // If the user does not exist, root's rights are dropped anyway.
         privileges::drop_privileges(user)
             .or_else(|why| privileges::drop_privileges(None).and(Err(why))),
         set_limits(memory),
@@ -37,11 +37,11 @@ fn set_limits(memory: u64) -> Result<(), String> {
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_DATA, memory),
         (Resource::RLIMIT_FSIZE, 0),
-        // Files that are open already stay open.
+        // Open files stay open.
         (Resource::RLIMIT_NOFILE, 0),
     ];
     for (resource, most) in all {
-        // A limit that is lower already is kept.
+        // A lower existing limit stays.
         let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
         let most = most.min(hard);
         setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;

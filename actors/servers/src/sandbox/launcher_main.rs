@@ -1,7 +1,7 @@
-//! The main function of a sandboxed server's launcher: this program, started again with a hidden argument. It has no
-//! async runtime, because what one thread gives up its other threads would keep.
+//! The main function of the launcher of sandboxed servers: the kernel's program, started with a hidden argument.
+//! It has no async runtime, because restrictions of one thread do not apply to others.
 //!
-//! Between fork and exec no safe code can run, so each step is a process of its own:
+//! Between fork and exec no safe code can run, so each step is a separate process:
 //!
 //! ```text
 //! leader   stays above the server, starts it and reports its end                leader.rs
@@ -17,11 +17,10 @@ use mgp_engine::servers::sandbox::SandboxPolicy;
 use super::step::Step;
 use super::{POLICY_VAR, exec, init, leader};
 
-/// Starts the server in its sandbox: path of the program, its name, its arguments; with an empty path
-/// nothing is started after the restrictions are in place. Returns the exit code once the server ended.
-///
+/// Starts the server in its sandbox: path of the program, its name, its arguments. With an empty path nothing is
+/// started after the restrictions are applied. Returns the exit code of the server.
 /// # Errors
-/// Why the server was not started, in words.
+/// The reason why the server was not started, as text.
 pub fn launch(command: &[OsString]) -> Result<u8, String> {
     let policy = env::var(POLICY_VAR).map_err(|_| "it has no policy".to_owned());
     let policy = policy.and_then(|text| {
@@ -34,7 +33,7 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
         (Step::Inside, [program, name, args @ ..]) => {
             Err(exec::become_server(&policy, program, name, args))
         }
-        (Step::Leader | Step::Inside, _) => Err("it wants a program and its name".into()),
+        (Step::Leader | Step::Inside, _) => Err("it requires a program and its name".into()),
     });
     done.map_err(|why| format!("the sandbox cannot be closed, so the server is not started: {why}"))
 }

@@ -1,9 +1,9 @@
-//! The process above a sandboxed server. It starts the server in namespaces of its own where the machine
-//! supports it, passes on signals, and ends as the server ended, but only after nothing of the server
-//! runs any more. When the kernel dies, it ends the server.
+//! The process above a sandboxed server. It starts the server, in separate namespaces if the machine supports
+//! them, and forwards signals. It ends like the server, after all processes of the server have ended. If the
+//! kernel dies, it ends the server.
 //!
-//! In a process namespace all processes end with the first. Without one the leader is a subreaper:
-//! orphans become its children, and it kills children until there are none left.
+//! In a PID namespace all processes end with the first. Without one the leader is a subreaper: orphans become
+//! its children, and it kills children until none are left.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -31,24 +31,24 @@ use super::mount_view::{self, MountView};
 use super::step::Step;
 use super::{KERNEL_PID_VAR, POLICY_VAR, privileges};
 
-/// How long what a server left behind may take to end when asked.
+/// How long leftover processes may take to end after SIGTERM.
 const GRACE_TIME: Duration = Duration::from_millis(500);
-/// How long all of it may take when the kernel is dead: less than the guard allows.
+/// How long they may take if the kernel is dead: less than the guard allows.
 const ORPHAN_TIMEOUT: Duration = Duration::from_millis(300);
 /// How often SIGKILL is repeated.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
-/// Rounds of stopping before killing: a stopped process starts no others. Each round finds what was
-/// started before the last one took effect.
+/// Rounds of SIGSTOP before SIGKILL: a stopped process starts no others. Each round finds what was started
+/// before the last one took effect.
 const STOP_ROUNDS: usize = 50;
 
-/// Signals by which the kernel, the guard and terminals ask it to end.
+/// The termination signals of the kernel, the guard and terminals.
 const TERMINATION_SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
 pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, String> {
     let kernel = open_kernel_pidfd()?;
     let signals = open_signalfd().map_err(|e| format!("signals: {e}"))?;
     if geteuid().is_root() && policy.user.is_none() {
-        return Err("what root starts needs a user to become".into());
+        return Err("a server started by root requires a user to switch to".into());
     }
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|e| format!("/dev/null: {e}"))?;
@@ -74,14 +74,14 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
         deadline: None,
         is_killing: false,
     };
-    // What cannot be held must not run: the processes below end with this one.
+    // A server that cannot be contained must not run: the processes below end with this one.
     release_pipes(&null)?;
     privileges::retain_kill_capability()?;
     let status = watch.wait_for_all(&kernel, &signals);
     Ok(exit_like(status))
 }
 
-/// A pidfd of the kernel's process, to notice its end.
+/// A pidfd of the kernel's process, to detect its end.
 fn open_kernel_pidfd() -> Result<OwnedFd, String> {
     let parent = getppid();
     let expected = std::env::var(KERNEL_PID_VAR)
@@ -101,25 +101,26 @@ fn open_kernel_pidfd() -> Result<OwnedFd, String> {
 }
 
 fn open_signalfd() -> nix::Result<SignalFd> {
-    let mut heard = SigSet::empty();
-    heard.add(Signal::SIGCHLD);
-    heard.add(Signal::SIGQUIT);
+    let mut blocked = SigSet::empty();
+    blocked.add(Signal::SIGCHLD);
+    blocked.add(Signal::SIGQUIT);
     TERMINATION_SIGNALS
         .iter()
-        .for_each(|signal| heard.add(*signal));
-    heard.thread_block()?;
-    SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .for_each(|signal| blocked.add(*signal));
+    blocked.thread_block()?;
+    SignalFd::with_flags(&blocked, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
-/// Without root these need a user namespace, in which this user is mapped to itself only.
+/// Enters the namespaces. Without root this needs a user namespace, in which this user is mapped to itself only.
 fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (user, group) = (geteuid(), getegid());
-    let mut wanted = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
-    wanted.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
+    let mut clone_flags =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    clone_flags.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
     let none = !policy.outbound && !policy.listen;
-    wanted.set(CloneFlags::CLONE_NEWNET, none);
-    unshare(wanted).map_err(|e| failed("namespaces", &e))?;
+    clone_flags.set(CloneFlags::CLONE_NEWNET, none);
+    unshare(clone_flags).map_err(|e| failed("namespaces", &e))?;
     if policy.user.is_some() {
         return Ok(());
     }
@@ -148,7 +149,7 @@ fn start_init(exe: &Path, null: &File) -> Result<Child, String> {
     init.spawn().map_err(|e| format!("its first process: {e}"))
 }
 
-/// The pipes belong to the server, so that the kernel sees their end.
+/// Releases the pipes to the server alone, so that the kernel sees their end.
 fn release_pipes(null: &File) -> Result<(), String> {
     let closed = dup2_stdin(null)
         .and_then(|()| dup2_stdout(null))
@@ -156,11 +157,11 @@ fn release_pipes(null: &File) -> Result<(), String> {
     closed.map_err(|e| e.to_string())
 }
 
-/// How the server and all it started are kept from escaping.
+/// How the server's processes are prevented from escaping.
 enum Containment {
-    /// By the first process of its namespace.
+    /// The first process of a PID namespace.
     Namespace(Child),
-    /// By this process, as subreaper.
+    /// This process, as subreaper.
     Subreaper,
 }
 
@@ -168,7 +169,7 @@ struct ServerWatch {
     containment: Containment,
     server: Pid,
     status: Option<ExitStatus>,
-    /// When asking ends and killing starts.
+    /// When SIGTERM is followed by SIGKILL.
     deadline: Option<Instant>,
     is_killing: bool,
 }
@@ -191,8 +192,8 @@ impl ServerWatch {
                 self.kill_all();
             }
             self.wait_for_event(kernel, signals, orphaned);
-            while let Ok(Some(heard)) = signals.read_signal() {
-                self.handle_signal(Signal::try_from(heard.ssi_signo.cast_signed()));
+            while let Ok(Some(info)) = signals.read_signal() {
+                self.handle_signal(Signal::try_from(info.ssi_signo.cast_signed()));
             }
             if !orphaned && has_ended(kernel) {
                 orphaned = true;
@@ -213,15 +214,15 @@ impl ServerWatch {
         } else {
             left
         };
-        // At least a millisecond, or it would poll in a busy loop.
+        // At least a millisecond, to avoid a busy loop.
         let most = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
-        let mut heard = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         if !orphaned {
-            heard.push(PollFd::new(kernel.as_fd(), PollFlags::POLLIN));
+            sources.push(PollFd::new(kernel.as_fd(), PollFlags::POLLIN));
         }
-        let _ = poll(&mut heard, most);
+        let _ = poll(&mut sources, most);
     }
 
     fn handle_signal(&mut self, signal: nix::Result<Signal>) {
@@ -232,7 +233,7 @@ impl ServerWatch {
         }
     }
 
-    /// The server leads its own process group, but may have left it.
+    /// Sends SIGTERM to the server's process group, and to the server in case it has left the group.
     fn terminate_server(&self) {
         if self.status.is_none() {
             let _ = killpg(self.server, Signal::SIGTERM);
@@ -254,8 +255,8 @@ impl ServerWatch {
         }
     }
 
-    fn set_deadline(&mut self, patience: Duration) {
-        let due = Instant::now() + patience;
+    fn set_deadline(&mut self, grace: Duration) {
+        let due = Instant::now() + grace;
         self.deadline = Some(self.deadline.map_or(due, |at| at.min(due)));
     }
 
@@ -281,17 +282,17 @@ impl ServerWatch {
         }
     }
 
-    /// Reaps ended processes; true when there is none left.
+    /// Reaps ended processes; true if none is left.
     fn reap(&mut self) -> bool {
         loop {
-            let (who, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(who, code)) => (who, code << 8),
-                Ok(WaitStatus::Signaled(who, signal, _)) => (who, signal as i32),
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, code << 8),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, signal as i32),
                 Ok(WaitStatus::StillAlive) => return false,
                 Err(Errno::ECHILD) => return true,
                 Ok(_) | Err(_) => continue,
             };
-            if who == self.server {
+            if pid == self.server {
                 self.status = Some(ExitStatus::from_raw(status));
             }
         }
@@ -303,8 +304,8 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut ended, PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
-/// The server's exit code, or death by the same signal. A signal this program cannot die of is reported
-/// as shells do: 128 plus its number.
+/// Exits with the server's code, or dies of the same signal. A signal this program cannot die of is reported as
+/// shells do: 128 plus its number.
 fn exit_like(status: ExitStatus) -> u8 {
     let Some(number) = status.signal() else {
         return status
@@ -315,7 +316,7 @@ fn exit_like(status: ExitStatus) -> u8 {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     if let Ok(signal) = Signal::try_from(number) {
         let _ = SigSet::all().thread_unblock();
-        // If a handler was in place, the first only removes it.
+        // If a handler was in place, the first signal only removes it.
         let _ = raise(signal).and_then(|()| raise(signal));
     }
     u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128))

@@ -1,6 +1,5 @@
-//! The file tree of a sandboxed server: only what its policy opens, each path at its usual place. What it
-//! may not write is mounted read-only, so that neither contents nor mode, owner, times or attributes can
-//! change.
+//! The file tree of a sandboxed server: only what its policy opens, each path at its usual place. Paths that are
+//! not writable are mounted read-only, so that neither contents nor metadata can change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,9 +18,9 @@ use super::nofollow;
 const TREE_BASE: &str = "/proc";
 /// The machine's own tree, until the new one is complete.
 const OLD_ROOT: &str = "/.outside";
-/// Options of the tree itself: folders, links and empty files to mount on, some for each path.
+/// Options of the tree itself: folders, links and empty mount points, some for each path.
 const ROOT_OPTIONS: &str = "mode=0755,size=4m,nr_inodes=65536";
-/// Options of the shared memory of a server's processes; the size most containers get.
+/// Options of the shared memory of a server's processes; the default size of containers.
 const SHM_OPTIONS: &str = "mode=1777,size=64m";
 const SHM_PATH: &str = "/dev/shm";
 /// Links that programs expect in `/dev`.
@@ -32,17 +31,17 @@ const DEV_LINKS: &[(&str, &str)] = &[
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// What is mounted.
+/// The paths to mount.
 #[derive(Debug, Default)]
 pub(super) struct MountView {
-    /// Files and folders without links, and whether they may be written.
+    /// Files and folders without links, and whether they are writable.
     opened: BTreeMap<PathBuf, bool>,
-    /// Links on the way to them.
+    /// Links in the paths to them.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl MountView {
-    /// The view of this policy.
+    /// Creates the view of a policy.
     pub(super) fn from_policy(policy: &SandboxPolicy) -> Self {
         let mut view = Self {
             opened: BTreeMap::new(),
@@ -53,7 +52,7 @@ impl MountView {
             view.open(path, false);
         }
         for path in &policy.write {
-            // A device can be written although its mount is read-only.
+            // A device is writable although its mount is read-only.
             view.open(path, !path.starts_with("/dev"));
         }
         view
@@ -69,14 +68,13 @@ impl MountView {
         }
     }
 
-    /// Whether this path may be written, by the folder it is in.
+    /// True if this path is writable, by its nearest opened folder.
     fn is_writable(&self, path: &Path) -> bool {
         let around = path.ancestors().filter_map(|above| self.opened.get(above));
         around.copied().any(|writable| writable)
     }
 
-    /// Makes it the root of this process. The machine's own tree stays reachable until
-    /// [`finish`].
+    /// Makes the view the root of this process. The machine's own tree stays reachable until [`finish`].
     pub(super) fn build(&self, cwd: &Path) -> Result<(), String> {
         let usual = umask(Mode::from_bits_truncate(0o022));
         let built = self.mount_all(cwd);
@@ -108,7 +106,7 @@ impl MountView {
         }
         self.create_links();
         self.remount_read_only()?;
-        // The working folder may be one that the policy does not open.
+        // The policy may not open the working folder.
         make_folder(cwd)?;
         std::env::set_current_dir(cwd).map_err(|e| format!("{}: {e}", cwd.display()))
     }
@@ -118,7 +116,7 @@ impl MountView {
             .any(|above| self.opened.contains_key(above))
     }
 
-    /// A link that cannot be made is missing for this server, no more.
+    /// Creates the links; one that fails is only missing for this server.
     fn create_links(&self) {
         let usual = DEV_LINKS
             .iter()
@@ -137,8 +135,7 @@ impl MountView {
         }
     }
 
-    /// Remounts everything, with mounts below: read-only except what may be written, and without set-id
-    /// programs.
+    /// Remounts all mounts: read-only except what is writable, and without set-id programs.
     fn remount_read_only(&self) -> Result<(), String> {
         let table = format!("{OLD_ROOT}/proc/self/mountinfo");
         let table = fs::read(&table).map_err(|e| format!("{table}: {e}"))?;
@@ -162,7 +159,7 @@ impl MountView {
     }
 }
 
-/// Run inside the new namespaces: mounts the server's own `/proc` and removes the machine's tree.
+/// Mounts the server's own `/proc` and removes the machine's tree; runs inside the new namespaces.
 pub(super) fn finish(cwd: &Path) -> Result<(), String> {
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount_new("proc", "/proc", plain, "")?;
@@ -188,7 +185,7 @@ pub(super) fn kernel_program() -> PathBuf {
 fn bind(path: &Path) -> Result<(), String> {
     let below = path.strip_prefix("/").unwrap_or(path);
     let source = Path::new(OLD_ROOT).join(below);
-    // What became a link since it was judged is left out.
+    // A path that became a link since it was resolved is left out.
     let Some(opened) = nofollow::open(&source) else {
         return Ok(());
     };
@@ -228,7 +225,7 @@ fn remount(at: impl AsRef<Path>, flags: MsFlags) -> Result<(), String> {
     changed.map_err(|e| format!("{} cannot be locked: {e}", at.display()))
 }
 
-/// Decodes a path in the table of mounts, where white space and backslashes are octal.
+/// Decodes a path in the mount table, where white space and backslashes are octal.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -255,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_are_kept_and_what_they_lead_to_is_opened() {
+    fn links_are_preserved_and_their_targets_opened() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         fs::create_dir_all(at("real/bin")).unwrap();
@@ -280,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_table_of_mounts_is_read_as_it_was_meant() {
+    fn mount_table_paths_are_unescaped() {
         assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
         assert_eq!(unescape(br"/odd\9"), Path::new(r"/odd\9"));
     }

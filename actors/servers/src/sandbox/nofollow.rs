@@ -1,12 +1,12 @@
-//! Opens the paths of a policy without following links: paths were resolved when they were judged, and
-//! what became a link since is not opened.
+//! Opens the paths of a policy without following links: paths were resolved before, and one that became a link
+//! since is not opened.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
-/// Opens a file or folder whose path has no links; `None` where there is none.
+/// Opens a file or folder whose path has no links; `None` if there is none.
 pub(super) fn open(path: &Path) -> Option<OwnedFd> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = handle | OFlags::DIRECTORY;
@@ -46,7 +46,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn no_link_is_opened_and_none_on_the_way() {
+    fn links_are_not_followed_anywhere_in_path() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         fs::create_dir_all(at("a/b")).unwrap();

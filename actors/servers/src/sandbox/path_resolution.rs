@@ -1,5 +1,5 @@
-//! Resolves paths. Who can write a folder can put links into it, so a link there may lead only to the
-//! same folder or to what every server may read anyway.
+//! Resolves paths safely. A server can put links into folders it can write, so a link there may lead only to the
+//! same folder, or to what every server may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,52 +7,57 @@ use std::path::{Component, Path, PathBuf};
 
 use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_system_path};
 
-/// Links followed in one path: as many as the system follows.
+/// The maximum of links followed in one path, as in the system.
 const LINKS_MAX: usize = 40;
-/// A writable folder may be named through links in another one; resolving is repeated this often.
+/// How often resolving is repeated, because a writable folder may be named through links in another one.
 const ROUNDS_MAX: usize = 8;
 
-/// What a path is opened for.
+/// The access for which a path is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathAccess {
     Read,
     Write,
 }
 
-/// Which links may be followed, and which were.
+/// Resolves paths, with the folders where links are restricted, and records followed links.
 #[derive(Debug, Default)]
 pub(super) struct PathResolver {
-    /// Folders that sandboxed servers write.
+    /// Folders that sandboxed servers can write.
     writable: BTreeSet<PathBuf>,
-    /// Holds each server's own folder.
+    /// The parent of each server's own folder.
     server_folders: PathBuf,
-    /// Links that were followed.
+    /// The followed links.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl PathResolver {
-    /// Starts with all folders that were ever opened for writing, as they are named.
-    pub(super) fn new(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
-        let mut roads = Self {
+    /// Creates a resolver with all folders that were ever opened for writing, as configured.
+    pub(super) fn new(
+        named: &BTreeSet<PathBuf>,
+        paths: &ProgramPaths,
+        server_folders: &Path,
+    ) -> Self {
+        let mut resolver = Self {
             writable: named.clone(),
-            server_folders: owns.to_owned(),
+            server_folders: server_folders.to_owned(),
             links: BTreeMap::new(),
         };
         for _ in 0..ROUNDS_MAX {
-            let led = named
+            let resolved = named
                 .iter()
-                .filter_map(|path| roads.resolve(path, PathAccess::Write).ok());
-            let led: Vec<_> = led.collect();
-            let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
-            // A folder that is never opened is written by nobody.
-            written.retain(|path| !place.is_protected(path));
-            if written == roads.writable {
+                .filter_map(|path| resolver.resolve(path, PathAccess::Write).ok());
+            let resolved: Vec<_> = resolved.collect();
+            let mut written: BTreeSet<_> =
+                resolved.into_iter().chain(named.iter().cloned()).collect();
+            // A protected folder is never opened, so no server writes it.
+            written.retain(|path| !paths.is_protected(path));
+            if written == resolver.writable {
                 break;
             }
-            roads.writable = written;
+            resolver.writable = written;
         }
-        roads.links.clear();
-        roads
+        resolver.links.clear();
+        resolver
     }
 
     /// The innermost folder around this one that a sandboxed server can write.
@@ -72,9 +77,9 @@ impl PathResolver {
     /// The path without symbolic links, as far as it exists.
     ///
     /// # Errors
-    /// Why it is not opened, in words.
+    /// The reason why it is not opened, as text.
     pub(super) fn resolve(&mut self, path: &Path, to: PathAccess) -> Result<PathBuf, String> {
-        // The system's view of each process: other processes would see other files.
+        // `/proc` differs for each process: other processes would see other files.
         if !path.is_absolute() || path.starts_with("/proc") {
             return Ok(path.to_owned());
         }
@@ -118,7 +123,7 @@ impl PathResolver {
         Ok(at)
     }
 
-    /// Leaves only paths without links in the policy, so that none is followed later; returns those removed.
+    /// Removes paths with links from the policy, so that none is followed later; returns them.
     pub(super) fn finish(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
         let mut notes = BTreeSet::new();
         for (paths, to) in [
@@ -141,7 +146,7 @@ impl PathResolver {
     }
 }
 
-/// Whether a link from a writable folder leads to what those who can write there could open anyway.
+/// True if a link from a writable folder leads to what its writers could open anyway.
 pub(super) fn is_within(led_to: &Path, root: &Path, to: PathAccess) -> bool {
     led_to.starts_with(root) || (to == PathAccess::Read && is_system_path(led_to))
 }
@@ -161,7 +166,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_link_where_servers_write_leads_nowhere_else() {
+    fn links_in_writable_folders_stay_inside() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         for name in ["data/sub", "keys", "owns/of-a", "owns/of-b"] {
@@ -174,15 +179,15 @@ mod tests {
         symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
         // One is named through the operator's link, one through a link that a server made.
         let named = BTreeSet::from([at("named"), at("data/planted")]);
-        let place = ProgramPaths::default();
-        let mut roads = PathResolver::new(&named, &place, &at("owns"));
-        assert!(!roads.writable.contains(&at("keys")), "{roads:?}");
+        let paths = ProgramPaths::default();
+        let mut resolver = PathResolver::new(&named, &paths, &at("owns"));
+        assert!(!resolver.writable.contains(&at("keys")), "{resolver:?}");
         assert_eq!(
-            roads.resolve(&at("named/sub"), PathAccess::Write),
+            resolver.resolve(&at("named/sub"), PathAccess::Write),
             Ok(at("data/sub"))
         );
         assert_eq!(
-            roads.resolve(&at("data/within/x"), PathAccess::Write),
+            resolver.resolve(&at("data/within/x"), PathAccess::Write),
             Ok(at("data/sub/x"))
         );
         for (path, to) in [
@@ -191,10 +196,10 @@ mod tests {
             ("owns/of-a/other", PathAccess::Read),
             ("data/systems", PathAccess::Write),
         ] {
-            let why = roads.resolve(&at(path), to).unwrap_err();
+            let why = resolver.resolve(&at(path), to).unwrap_err();
             assert!(why.contains("is a link to"), "{why}");
         }
-        let systems = roads
+        let systems = resolver
             .resolve(&at("data/systems"), PathAccess::Read)
             .unwrap();
         assert!(systems.starts_with("/usr"));

@@ -1,4 +1,4 @@
-//! Gives up rights in the steps of the launcher.
+//! Drops privileges in the steps of the launcher.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -7,7 +7,7 @@ fn describe_error(error: caps::errors::CapsError) -> String {
     format!("capabilities: {error}")
 }
 
-/// Becomes this user, if one is given, with none of root's rights and no way to regain them.
+/// Switches to this user, if one is given, without root's rights and without a way to regain them.
 pub(super) fn drop_privileges(user: Option<u32>) -> Result<(), String> {
     nix::sys::prctl::set_no_new_privs().map_err(|e| format!("no new privileges: {e}"))?;
     let may = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP);
@@ -27,29 +27,27 @@ pub(super) fn drop_privileges(user: Option<u32>) -> Result<(), String> {
         CapSet::Effective,
         CapSet::Permitted,
     ] {
-        // Continues after an error: the sets must all be cleared.
+        // Continues after an error: all sets must be cleared.
         caps::clear(None, set).map_err(describe_error)?;
     }
     Ok(())
 }
 
-/// Lets child processes inherit the rights within a user namespace, which otherwise only root's
-/// would.
+/// Lets child processes inherit the capabilities within a user namespace; otherwise only root's would.
 pub(super) fn inherit_capabilities() -> Result<(), String> {
     let own = caps::read(None, CapSet::Permitted).map_err(describe_error)?;
     caps::set(None, CapSet::Inheritable, &own).map_err(describe_error)?;
     caps::set(None, CapSet::Ambient, &own).map_err(describe_error)
 }
 
-/// Keeps only root's right to signal processes of other users; other processes cannot inspect this
-/// one.
+/// Keeps only the capability to signal processes of other users; other processes cannot inspect this one.
 pub(super) fn retain_kill_capability() -> Result<(), String> {
     let has = caps::read(None, CapSet::Permitted).map_err(describe_error)?;
-    let wanted = CapsHashSet::from_iter([Capability::CAP_KILL]);
+    let allowed = CapsHashSet::from_iter([Capability::CAP_KILL]);
     caps::clear(None, CapSet::Ambient).map_err(describe_error)?;
     caps::clear(None, CapSet::Inheritable).map_err(describe_error)?;
-    let kept: CapsHashSet = has.intersection(&wanted).copied().collect();
-    caps::set(None, CapSet::Effective, &kept).map_err(describe_error)?;
-    caps::set(None, CapSet::Permitted, &kept).map_err(describe_error)?;
+    let retained: CapsHashSet = has.intersection(&allowed).copied().collect();
+    caps::set(None, CapSet::Effective, &retained).map_err(describe_error)?;
+    caps::set(None, CapSet::Permitted, &retained).map_err(describe_error)?;
     nix::sys::prctl::set_dumpable(false).map_err(|e| e.to_string())
 }

@@ -1,4 +1,4 @@
-//! Finds out which restrictions this machine supports, by trying them in a process that ends.
+//! Detects the restrictions this machine supports, by applying them in a short-lived process.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::path_resolution::PathResolver;
 use super::{LAUNCH_ARG, POLICY_VAR, seccomp, users};
 
-/// Starts this program as that process.
+/// Runs this program as the probe process.
 pub(super) async fn run_probe(exe: &Path) -> io::Result<SandboxSupport> {
     let mut command = Command::new(exe);
     command.arg(LAUNCH_ARG).env_clear().stdin(Stdio::null());
@@ -20,11 +20,11 @@ pub(super) async fn run_probe(exe: &Path) -> io::Result<SandboxSupport> {
     serde_json::from_slice(&output.stdout).map_err(io::Error::from)
 }
 
-/// Tries all restrictions and reports which worked. Nothing can be run in this process afterwards.
+/// Applies all restrictions and reports which worked. Nothing can run in this process afterwards.
 #[must_use]
 pub fn probe() -> String {
     let root = nix::unistd::geteuid().is_root();
-    // First, because restrictions applied below are inherited by processes this one starts.
+    // First, because restrictions applied below are inherited by child processes.
     let namespaces = probe_namespaces(root);
     let open = seccomp::AllowedCalls {
         programs: true,
@@ -43,7 +43,7 @@ pub fn probe() -> String {
     serde_json::to_string(&machine).expect("it is always JSON")
 }
 
-/// Whether a whole launch with all namespaces and without a program succeeds.
+/// True if a complete launch with all namespaces and without a program succeeds.
 fn probe_namespaces(root: bool) -> bool {
     let machine = SandboxSupport {
         namespaces: true,
@@ -70,13 +70,13 @@ fn probe_namespaces(root: bool) -> bool {
     launch.status().is_ok_and(|status| status.success())
 }
 
-/// The Landlock version that is in force for this process.
+/// The Landlock ABI version that is in force for this process.
 fn probe_landlock() -> u32 {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
-    let held = ruleset
+    let enforced = ruleset
         .and_then(Ruleset::create)
         .and_then(RulesetCreated::restrict_self);
-    match held.map(|status| status.landlock) {
+    match enforced.map(|status| status.landlock) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => effective_abi as u32,
         Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) | Err(_) => 0,
     }

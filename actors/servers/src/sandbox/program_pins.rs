@@ -1,7 +1,7 @@
-//! Pins, by hash, the programs and files that a server without readable code is started from: only what a
-//! person has approved is started.
+//! Pins the programs and files that a server without readable code is started from, by hash: only what a person
+//! has approved is started.
 //!
-//! What a package runner downloads or an interpreter imports is not covered.
+//! Downloads of package runners and imports of interpreters are not covered.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use mgp_engine::servers::sandbox::PinnedProgram;
 use mgp_transports::child::{self, ChildSpec};
 
-/// Bytes of a file that are hashed; of a longer file the length is hashed as well.
+/// The hashed bytes of a file; for a longer file the length is hashed as well.
 const HASHED_BYTES_MAX: u64 = 1 << 30;
 
-/// The program of this process, and the files its arguments name by absolute paths, as they are now.
-/// Blocks.
+/// Hashes the program of this process and the files that its arguments name by absolute paths. Blocks.
 pub fn pin_programs(spec: &ChildSpec) -> Vec<PinnedProgram> {
-    // The server's own folder may not exist yet, and holds nothing that a person approved.
+    // The server's own folder may not exist yet, and contains nothing that a person approved.
     let spec = ChildSpec {
         cwd: Some("/".into()),
         ..spec.clone()
@@ -32,7 +31,7 @@ pub fn pin_programs(spec: &ChildSpec) -> Vec<PinnedProgram> {
     files.map(pin).collect()
 }
 
-/// What has changed: a path, or what is missing.
+/// The first change: a path, or what is missing.
 pub fn find_change(before: &[PinnedProgram], now: &[PinnedProgram]) -> Option<String> {
     let other = before.iter().find(|pinned| !now.contains(pinned));
     let new = now.iter().find(|pinned| !before.contains(pinned));
@@ -53,11 +52,11 @@ fn hash(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// A program replaced in its place, or shadowed by another one found earlier, is noticed.
+    /// A program that was replaced, or shadowed by one found earlier, is detected.
     #[test]
-    fn another_program_is_not_what_was_looked_at() {
+    fn replaced_or_shadowed_program_is_detected() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str, text: &str| {
+        let write_file = |name: &str, text: &str| {
             use std::os::unix::fs::PermissionsExt;
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,8 +64,8 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             path
         };
-        place("b/server", "one");
-        let data = place("data.jar", "one");
+        write_file("b/server", "one");
+        let data = write_file("data.jar", "one");
         let paths = [folder.path().join("a"), folder.path().join("b")];
         let paths = paths.map(|path| path.display().to_string()).join(":");
         let spec = ChildSpec {
@@ -82,21 +81,21 @@ mod tests {
         let before = pin_programs(&spec);
         assert_eq!(before.len(), 2);
         assert_eq!(find_change(&before, &pin_programs(&spec)), None);
-        place("data.jar", "two");
+        write_file("data.jar", "two");
         assert!(
             find_change(&before, &pin_programs(&spec))
                 .unwrap()
                 .ends_with("data.jar")
         );
-        place("data.jar", "one");
-        place("a/server", "one");
+        write_file("data.jar", "one");
+        write_file("a/server", "one");
         assert!(
             find_change(&before, &pin_programs(&spec))
                 .unwrap()
                 .ends_with("b/server")
         );
         std::fs::remove_file(folder.path().join("a/server")).unwrap();
-        place("b/server", "two");
+        write_file("b/server", "two");
         assert!(find_change(&before, &pin_programs(&spec)).is_some());
         std::fs::remove_file(folder.path().join("b/server")).unwrap();
         assert!(find_change(&before, &pin_programs(&spec)).is_some());

@@ -1,8 +1,8 @@
-//! Seccomp filters: system calls that a sandboxed process is refused. All others are allowed; access to
+//! Seccomp filters: the system calls that are refused to a sandboxed process. All others are allowed; access to
 //! files is decided elsewhere.
 //!
-//! Unix sockets to other programs of the user are never allowed: the kernel's own socket and agents that
-//! hold keys can be reached by such.
+//! Unix sockets to other programs of the user are never allowed: they reach the kernel's own socket and key
+//! agents.
 
 mod compute_only;
 mod external_effects;
@@ -19,7 +19,8 @@ use seccompiler::{
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// For root only, or for other processes' memory, or too new or too broad to be judged by arguments.
+/// Calls for root only, calls on other processes' memory, and calls too new or too broad to be filtered by
+/// arguments.
 const DENIED_CALLS: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -68,7 +69,7 @@ const DENIED_CALLS: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// Programs manage without these when the system does not know them. `clone3` hides its flags behind a
+/// Calls that fail as unknown to the system; programs have fallbacks for them. `clone3` hides its flags behind a
 /// pointer, `openat2` the mode of a new file, and io_uring opens sockets past every filter.
 const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_clone3,
@@ -78,7 +79,7 @@ const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_io_uring_setup,
 ];
 
-/// Namespaces are refused: who makes one is root in it.
+/// Namespaces are refused: their creator is root inside.
 const NAMESPACE_FLAGS: &[i32] = &[
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -91,9 +92,9 @@ const NAMESPACE_FLAGS: &[i32] = &[
 
 /// Masks the type of a socket, without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
-/// Bit in the call numbers of the x32 interface, which x86-64 systems may offer besides their own.
+/// The bit in the call numbers of the x32 interface, which x86-64 systems may offer in addition.
 const X32_BIT: i64 = 0x4000_0000;
-/// Calls with other numbers there.
+/// Calls with other numbers in x32.
 #[cfg(target_arch = "x86_64")]
 const X32_RENUMBERED_CALLS: &[(i64, i64)] = &[
     (libc::SYS_ioctl, 514),
@@ -105,7 +106,7 @@ const X32_RENUMBERED_CALLS: &[(i64, i64)] = &[
     (libc::SYS_process_vm_writev, 540),
 ];
 
-/// What is allowed in addition.
+/// The calls that are allowed in addition.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub(super) struct AllowedCalls {
@@ -117,13 +118,13 @@ pub(super) struct AllowedCalls {
     pub(super) listen: bool,
     /// Changing modes, owners, times and attributes of files.
     pub(super) modes: bool,
-    /// Changing limits and priorities of processes by their numbers.
+    /// Changing limits and priorities of other processes.
     pub(super) other_processes: bool,
     /// System V IPC and POSIX queues.
     pub(super) ipc: bool,
 }
 
-/// Applies the filters to this thread, for good and for all it starts or executes.
+/// Applies the filters to this thread permanently, and to everything it starts or executes.
 pub(super) fn confine(open: AllowedCalls) -> Result<(), String> {
     let mut never = denied_rules(open.programs)?;
     external_effects::restrict_modes(&mut never, open.modes)?;
@@ -176,8 +177,8 @@ fn denied_rules(programs: bool) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Files in memory are on no mount, so neither Landlock nor `noexec` holds for them: without permission to
-/// start programs they can only be made so that nobody can ever execute them, and nothing is executed by its
+/// Rules for memory files, which are on no mount, so that neither Landlock nor `noexec` applies. Without
+/// permission to start programs they can only be created non-executable, and nothing can be executed by
 /// descriptor.
 fn enosys_rules(programs: bool) -> Result<Rules, String> {
     let mut rules = rules_for(ENOSYS_CALLS);
@@ -306,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_without_conditions_is_refused_whatever_it_is_asked() {
+    fn unconditional_rule_refuses_all_arguments() {
         assert!(socket_rules(false, false).unwrap()[&libc::SYS_socket].is_empty());
         assert!(!socket_rules(true, false).unwrap()[&libc::SYS_socket].is_empty());
         assert!(
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_in_memory_are_for_those_who_may_start_programs() {
+    fn memory_files_are_executable_only_with_program_permission() {
         let [shut, open] = [enosys_rules(false).unwrap(), enosys_rules(true).unwrap()];
         assert!(shut[&libc::SYS_execveat].is_empty(), "however it is asked");
         assert_eq!(shut[&libc::SYS_memfd_create].len(), 1);
@@ -336,7 +337,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_second_interface_of_the_system_is_no_way_around() {
+    fn x32_calls_are_refused_too() {
         let plain = denied_rules(false).unwrap();
         let both = also_x32(plain.clone());
         for call in plain.keys() {

@@ -1,4 +1,4 @@
-//! Which step of the launcher this process is, and the variables that are passed on to the server.
+//! The step of the launcher that this process runs, and the variables passed on to the server.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ use super::LAUNCH_ARG;
 /// The variable that names the step.
 const STEP_VAR: &str = "MGP_SANDBOX_STEP";
 
-/// One step of the launcher.
+/// A step of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Stays above the server.
+    /// Supervises the server.
     Leader,
-    /// Is the first process of the namespace.
+    /// The first process of the PID namespace.
     Init,
     /// Becomes the server.
     Inside,
@@ -48,7 +48,7 @@ impl Step {
 pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let own = name.as_bytes().strip_prefix(SERVER_PREFIX.as_bytes());
-        let kept = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
-        Some((std::ffi::OsStr::from_bytes(kept).to_owned(), value))
+        let name_bytes = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
+        Some((std::ffi::OsStr::from_bytes(name_bytes).to_owned(), value))
     })
 }

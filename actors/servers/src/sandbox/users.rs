@@ -1,5 +1,5 @@
-//! Users for sandboxed servers where the kernel runs as root: each server gets its own user, who can
-//! reach nothing but the server's own folder.
+//! Users for sandboxed servers if the kernel runs as root: each server gets a separate user, who can reach only
+//! the server's own folder.
 
 use std::fs;
 use std::io;
@@ -11,35 +11,35 @@ use std::sync::{Mutex, PoisonError};
 use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// Numbers that systems reserve for dynamic users.
+/// User ids that systems reserve for dynamic users.
 pub(super) const UID_RANGE: RangeInclusive<u32> = 61_184..=65_519;
 /// Two servers started at the same time must not get the same user.
 static ASSIGNMENT_LOCK: Mutex<()> = Mutex::new(());
 
-/// Gives the folder to its user and returns that user: the one it had before, else one that owns no other
-/// server's folder and has no name on this system. Without a file tree of its own (`namespaces`) the user
-/// must be able to pass the folders above.
+/// Gives the folder to its user and returns that user: the previous one, else one that owns no other server's
+/// folder and has no name on this system. Without a separate file tree (`namespaces`) the user must be able to
+/// pass the parent folders.
 ///
 /// # Errors
-/// The folder cannot be given away or reached, in words.
-pub(super) fn assign_user(own: &Path, namespaces: bool) -> Result<u32, String> {
+/// The folder cannot be given away or reached, as text.
+pub(super) fn assign_user(folder: &Path, namespaces: bool) -> Result<u32, String> {
     let _one = ASSIGNMENT_LOCK
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let given = owner(own).filter(|user| UID_RANGE.contains(user));
-    let user = given
-        .or_else(|| find_free_user(own))
+    let previous = owner(folder).filter(|user| UID_RANGE.contains(user));
+    let user = previous
+        .or_else(|| find_free_user(folder))
         .ok_or("no user is free for it")?;
-    // Files made by the server are its user's already; only those made by the kernel are not.
-    let deep = given.is_none();
-    change_owner(own, user, deep, 0).map_err(|e| {
+    // Files made by the server already belong to its user; only those made by the kernel do not.
+    let deep = previous.is_none();
+    change_owner(folder, user, deep, 0).map_err(|e| {
         format!(
             "the kernel runs as root and cannot give {} to the user {user}, as whom the server would run: {e}; \
              run the kernel as another user",
-            own.display()
+            folder.display()
         )
     })?;
-    match find_closed_ancestor(own).filter(|_| !namespaces) {
+    match find_closed_ancestor(folder).filter(|_| !namespaces) {
         None => Ok(user),
         Some(folder) => Err(format!(
             "the kernel runs as root, and the user {user}, as whom the server would run, cannot enter {}; run the \
@@ -49,19 +49,20 @@ pub(super) fn assign_user(own: &Path, namespaces: bool) -> Result<u32, String> {
     }
 }
 
-/// The first folder above this one that other users may not pass.
-fn find_closed_ancestor(own: &Path) -> Option<&Path> {
-    let above: Vec<_> = own.ancestors().skip(1).collect();
-    let passes = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
-    above.into_iter().rev().find(|folder| !passes(folder))
+/// The first parent of this folder that other users may not pass.
+fn find_closed_ancestor(folder: &Path) -> Option<&Path> {
+    let above: Vec<_> = folder.ancestors().skip(1).collect();
+    let is_passable =
+        |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
+    above.into_iter().rev().find(|folder| !is_passable(folder))
 }
 
 fn owner(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().map(|found| found.uid())
 }
 
-fn find_free_user(own: &Path) -> Option<u32> {
-    let folders = own.parent().and_then(|folder| fs::read_dir(folder).ok());
+fn find_free_user(folder: &Path) -> Option<u32> {
+    let folders = folder.parent().and_then(|folder| fs::read_dir(folder).ok());
     let folders = folders.into_iter().flatten().flatten();
     let taken: Vec<_> = folders.filter_map(|entry| owner(&entry.path())).collect();
     let named = |user: u32| {
@@ -69,8 +70,8 @@ fn find_free_user(own: &Path) -> Option<u32> {
         let group = Group::from_gid(Gid::from_raw(user));
         person.ok().flatten().is_some() || group.ok().flatten().is_some()
     };
-    // The search starts elsewhere for each folder, so that two kernels on a machine seldom collide.
-    let hash = blake3::hash(own.as_os_str().as_encoded_bytes());
+    // The search starts at a different id for each folder, so that two kernels on a machine rarely collide.
+    let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
     let first = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
     let count = UID_RANGE.end() - UID_RANGE.start() + 1;
     let from = u32::from(first) % count;
@@ -79,12 +80,12 @@ fn find_free_user(own: &Path) -> Option<u32> {
         .find(|user| !taken.contains(user) && !named(*user))
 }
 
-/// How deep folders are given away; the server's own deeper folders already belong to it.
+/// The maximum depth of folders given away; deeper folders made by the server already belong to it.
 const DEPTH_MAX: usize = 64;
 
 fn change_owner(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
-    // A hard link to somebody else's file is not given away.
+    // A hard link to another user's file is not given away.
     let shared = !found.is_dir() && found.nlink() > 1;
     if found.uid() != user && !shared {
         lchown(path, Some(user), Some(user))?;
@@ -97,7 +98,7 @@ fn change_owner(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<
     Ok(())
 }
 
-/// Lets this user read the folder and its files, and nobody else but their owner.
+/// Lets this user read the folder and its files, and nobody else except the owner.
 pub(super) fn grant_read(folder: &Path, user: u32) -> io::Result<()> {
     lchown(folder, None, Some(user))?;
     for entry in fs::read_dir(folder)? {
@@ -106,7 +107,7 @@ pub(super) fn grant_read(folder: &Path, user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Paths that the policy opens and that the user still cannot reach, in words.
+/// Paths that the policy opens but the user cannot reach, as text.
 pub(super) fn find_unreachable(policy: &SandboxPolicy) -> Vec<String> {
     let user = policy.user.unwrap_or_default();
     let opened = [
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_folder_has_a_user_of_its_own_and_keeps_it() {
+    fn each_folder_keeps_its_own_user() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("not run as root: no folder was given away");
             return;
@@ -153,11 +154,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let users: Vec<_> = (0..20)
             .map(|n| {
-                let own = folder.path().join(format!("of-{n}"));
-                fs::create_dir_all(own.join("home/deep")).unwrap();
-                let user = assign_user(&own, true).unwrap();
-                assert_eq!(owner(&own.join("home/deep")), Some(user));
-                assert_eq!(assign_user(&own, true).unwrap(), user);
+                let folder = folder.path().join(format!("of-{n}"));
+                fs::create_dir_all(folder.join("home/deep")).unwrap();
+                let user = assign_user(&folder, true).unwrap();
+                assert_eq!(owner(&folder.join("home/deep")), Some(user));
+                assert_eq!(assign_user(&folder, true).unwrap(), user);
                 user
             })
             .collect();

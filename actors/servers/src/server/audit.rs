@@ -1,4 +1,4 @@
-//! Audit events for a server's connecting and disconnecting (MGP §6.4).
+//! Audit events when a server connects and disconnects (MGP §6.4).
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
@@ -15,11 +15,11 @@ use mgp_runtime::trace::Trace;
 use mgp_store::audit::{kernel_actor, new_event};
 
 impl ServerActor {
-    /// The server takes calls from now on.
+    /// Records that the server takes calls from now on.
     pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers =
-            [ProtocolFamily::Legacy, ProtocolFamily::Stateless].map(|era| link.peer_for(era));
+            [ProtocolFamily::Legacy, ProtocolFamily::Stateless].map(|family| link.peer_for(family));
         let versions = peers
             .into_iter()
             .flatten()
@@ -38,7 +38,7 @@ impl ServerActor {
             .record(self.build_event(EventType::ServerConnected, Outcome::Success, details));
     }
 
-    /// The server takes no more calls, or never will: `how` it ended and what follows.
+    /// Records that the server takes no more calls: `how` it ended, and what follows.
     pub(super) fn audit_disconnected(
         &self,
         exit: &ServerExit,
@@ -62,11 +62,11 @@ impl ServerActor {
             ServerExit::Clean | ServerExit::SessionEnded(_) => Outcome::Success,
             ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
         };
-        let said = self.build_event(EventType::ServerDisconnected, result, details);
-        self.audit.record(said);
+        let event = self.build_event(EventType::ServerDisconnected, result, details);
+        self.audit.record(event);
     }
 
-    /// The life that was to take its place failed: in the audit log, and as an event.
+    /// Records that a replacement generation failed, in the audit log and as an event.
     pub(super) fn audit_replacement_failure(&self, why: &str) {
         let mut details = Map::new();
         details.insert("reason".into(), why.into());

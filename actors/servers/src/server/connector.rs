@@ -1,4 +1,4 @@
-//! What is needed to connect to any server; shared by all supervisors.
+//! The shared resources for connecting to servers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,44 +15,44 @@ use super::spawner::ProcessSpawner;
 use crate::login::Logins;
 use crate::sandbox::Sandboxes;
 
-/// Fixed at construction, but for `hurry`.
+/// Shared by all supervisors; fixed except for `shutdown_drain_timeout`.
 #[derive(Debug)]
 pub struct Connector {
-    /// For servers reached over HTTP.
+    /// The client for HTTP servers.
     pub client: Client,
-    /// Their logins.
+    /// The logins at HTTP servers.
     pub logins: Arc<Logins>,
-    /// Version of this program, told to servers.
+    /// The version of this program, sent to servers.
     pub version: String,
-    /// Marks every process of this kernel.
+    /// Marks all processes of this kernel.
     pub mark: String,
-    /// Working folder of children whose entry names none.
+    /// The working folder of child processes whose entry names none.
     pub folder: PathBuf,
-    /// How long calls under way may take when a server is to stop.
+    /// How long in-flight calls may take when a server stops.
     pub drain_timeout: Duration,
-    /// The time instead, once the whole kernel was told to end within one.
+    /// How long they may take when the whole kernel shuts down.
     pub shutdown_drain_timeout: OnceLock<Duration>,
-    /// How often the health of servers is checked.
+    /// The settings of health checks.
     pub health: HealthCheckConfig,
-    /// The sandboxes of servers that are trusted least.
+    /// The sandboxes of untrusted servers.
     pub sandboxes: Sandboxes,
     /// Starts processes.
     pub spawner: ProcessSpawner,
-    /// What they use.
+    /// Monitors the resource usage of processes.
     pub resource_usage: Arc<ResourceMonitor>,
-    /// The links to other nodes, over which their servers are reached.
+    /// The links to other nodes.
     pub links: Arc<Snapshot<LinkTable>>,
-    /// What other nodes share.
+    /// The servers that other nodes share.
     pub peer_tools: Arc<Snapshot<PeerTools>>,
 }
 
 impl Connector {
-    /// The whole kernel is ending: calls under way may take this long. The first such time counts.
+    /// Sets the drain timeout of the kernel's shutdown. Only the first call counts.
     pub fn set_shutdown_drain_timeout(&self, time: Duration) {
         let _ = self.shutdown_drain_timeout.set(time);
     }
 
-    /// How long calls under way may take when a server is to stop now.
+    /// How long in-flight calls may take if a server stops now.
     pub(super) fn drain_timeout(&self) -> Duration {
         self.shutdown_drain_timeout
             .get()

@@ -1,4 +1,4 @@
-//! Events of servers, for the crates above this one.
+//! Events of servers, for other crates.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,51 +18,51 @@ pub type FetchTimes = [MonotonicTime; 4];
 /// An event of one server. `server` is the server's own id or that of an instance.
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// Its offer changed.
+    /// The server's lists changed.
     Offered {
-        /// Its lists.
+        /// The lists.
         offer: Box<ServerOffer>,
-        /// What it declared.
+        /// The server's declaration.
         peer: Box<Peer>,
-        /// When its lists were fetched.
+        /// When the lists were fetched.
         fetched: FetchTimes,
-        /// Answered when agents can see the offer.
+        /// Answered when the offer is visible to agents.
         published: Reply<()>,
     },
-    /// Its tools as they were listed before, of a server that has not been connected yet.
+    /// The stored lists of a server that has not been connected yet.
     Restored(Box<ServerOffer>),
-    /// Its offer is gone.
+    /// The lists were withdrawn.
     Withdrawn(ServerId),
-    /// It is connected again. A life that it replaces waits for who holds the second.
+    /// The server is connected again. A replaced generation stays until the guard is dropped.
     Connected(ServerId, ResubscriptionGuard),
-    /// It is not connected any more.
+    /// The server is disconnected.
     Disconnected(ServerId),
-    /// It was taken out for good.
+    /// The server was removed from the configuration.
     Removed(ServerId),
-    /// It tells an event.
+    /// The server sent an event.
     Reported {
         /// The server.
         server: ServerId,
-        /// As sent.
+        /// The event as sent.
         event: Box<ReportedEvent>,
     },
-    /// It says something of MCPL.
+    /// The server sent an MCPL message.
     McplReceived {
         /// The server.
         server: ServerId,
-        /// As sent.
+        /// The message as sent.
         message: McplMessage,
     },
-    /// It speaks MCPL, and the handshake is done: nothing was said to it since.
+    /// The handshake with a server that speaks MCPL is complete, and nothing was sent since.
     McplConnected {
         /// The server.
         server: ServerId,
         /// The connection.
         link: Arc<Link>,
     },
-    /// It went from one state to another.
+    /// The state of the server changed.
     StateChanged(Lifecycle),
-    /// One of its resources changed.
+    /// A resource of the server changed.
     ResourceUpdated {
         /// The server.
         server: ServerId,
@@ -73,23 +73,23 @@ pub enum ServerEvent {
     },
 }
 
-/// Held while subscriptions are made again at a new life of a server: the life it replaces goes when nobody
-/// holds this any more, so that no news falls between the two.
+/// Held while subscriptions are restored at a new generation. The replaced generation ends when it is dropped,
+/// so that no notification is lost.
 #[derive(Clone, Debug, Default)]
 pub struct ResubscriptionGuard {
     _sender: Option<mpsc::Sender<Infallible>>,
 }
 
-/// Whether subscriptions are still being made again.
+/// Waits for subscriptions to be restored.
 #[derive(Debug)]
 pub(super) struct PendingResubscriptions(mpsc::Receiver<Infallible>);
 
 impl ResubscriptionGuard {
     pub(super) fn new() -> (Self, PendingResubscriptions) {
-        let (held, renewals) = mpsc::channel(1);
+        let (sender, renewals) = mpsc::channel(1);
         (
             Self {
-                _sender: Some(held),
+                _sender: Some(sender),
             },
             PendingResubscriptions(renewals),
         )
@@ -97,7 +97,7 @@ impl ResubscriptionGuard {
 }
 
 impl PendingResubscriptions {
-    /// Resolves when nobody holds them.
+    /// Resolves when the guard was dropped.
     pub(super) async fn wait(&mut self) {
         let _ = self.0.recv().await;
     }

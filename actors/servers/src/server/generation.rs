@@ -1,4 +1,4 @@
-//! One life of a server, from start to end, as one task.
+//! One generation (run) of a server, as one task.
 
 mod confinement;
 mod early_exit;
@@ -41,21 +41,20 @@ use mgp_policy::{GateLease, PermissionsHandle};
 use mgp_runtime::task::{SupervisedTask, TaskError};
 use mgp_runtime::{EventSink, Mailbox, randomness, task};
 
-/// A child that reads none of its stdin for this long is ended: its pipe is full. Calls have timed out
-/// long before.
+/// A child that does not read its stdin for this long is ended: its pipe is full. Calls time out long before.
 const STDIN_STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long the remaining output of an ended process may take to be read.
+/// How long reading the remaining output of an ended process may take.
 const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Messages that may wait for a child: the calls that two agents may have under way and the cancellation
-/// of each, so that one agent that floods leaves room for others.
+/// Limits of the queue to a child's stdin: room for the calls of two agents and their cancellations, so that one
+/// flooding agent leaves room for others.
 const STDIN_QUEUE_LIMITS: QueueLimits = QueueLimits {
     frames: 4 * mgp_callers::agent::MAX_OPEN,
     bytes: 64 << 20,
 };
 
-/// The supervisor's handle of one life. Dropping it ends that life.
+/// The supervisor's handle of a generation. Dropping it ends the generation.
 #[derive(Debug)]
 pub(super) struct GenerationHandle {
     pub(super) link: Option<Arc<Link>>,
@@ -67,12 +66,12 @@ pub(super) struct GenerationHandle {
 #[derive(Debug, Default)]
 struct GenerationOrders {
     stop: Flag,
-    /// It was replaced: it stays for its tasks, too.
+    /// True once it was replaced: it then also waits for its tasks.
     is_replaced: Flag,
     stop_order: OnceLock<StopOrder>,
-    /// Its end may take no longer than any other's.
+    /// True if it must end as fast as other generations.
     hurry: Flag,
-    /// How long each step of ending its process may take, if its last calls decided that.
+    /// The time for each step of ending its process, if draining decided it.
     grace: OnceLock<Duration>,
     failure: Mutex<Option<String>>,
     kill: Flag,
@@ -80,22 +79,22 @@ struct GenerationOrders {
 }
 
 impl GenerationHandle {
-    /// Starts a life, beside another one or alone; it reports as [`ServerMsg::Connected`] and
+    /// Starts a generation, alone or beside another; it reports with [`ServerMsg::Connected`] and
     /// [`ServerMsg::Ended`].
     pub(super) fn start(
         actor: &ServerActor,
         attempt: u64,
         spec: ServerSpec,
         before: ServerOffer,
-        me: Mailbox<ServerMsg>,
-        beside: Option<&Self>,
+        mailbox: Mailbox<ServerMsg>,
+        current: Option<&Self>,
     ) -> Self {
         let orders = Arc::new(GenerationOrders::default());
         let watch = actor.pin_check(&spec);
-        let gate_lease = beside.map_or_else(Arc::default, |other| other.gate_lease.clone());
+        let gate_lease = current.map_or_else(Arc::default, |other| other.gate_lease.clone());
         let mark = actor.connector.mark.clone();
         let start = StartProgress::begin(&spec, actor.log());
-        let life = ServerGeneration {
+        let generation = ServerGeneration {
             number: attempt,
             spec,
             previous_offer: before,
@@ -104,20 +103,20 @@ impl GenerationHandle {
             guard: actor.guard.clone(),
             handle: actor.handle.clone(),
             log: actor.log().clone(),
-            events: actor.link_event_sink(me.clone()),
-            mailbox: me,
+            events: actor.link_event_sink(mailbox.clone()),
+            mailbox,
             permissions: actor.permissions.clone(),
             pin_check: watch,
             gate_lease: gate_lease.clone(),
-            is_successor: beside.is_some(),
-            mark: match beside {
+            is_successor: current.is_some(),
+            mark: match current {
                 Some(_) => format!("{mark}:{}", u64::from_ne_bytes(randomness::random_bytes())),
                 None => mark,
             },
             grants: Mutex::default(),
             link: Mutex::default(),
         };
-        task::spawn_detached("server.life", life.run());
+        task::spawn_detached("server.life", generation.run());
         Self {
             link: None,
             start,
@@ -126,14 +125,14 @@ impl GenerationHandle {
         }
     }
 
-    /// Ends it; calls under way may finish first.
+    /// Ends it; in-flight calls may finish first.
     pub(super) fn stop(&self, order: StopOrder) {
-        // When a second order comes, the first is being carried out already.
+        // A second order is ignored: the first is already being executed.
         let _ = self.orders.stop_order.set(order);
         self.orders.stop.raise();
     }
 
-    /// Its last calls get no more time than those of any server that ends.
+    /// Limits draining to the time of any server that ends.
     pub(super) fn hurry(&self) {
         self.orders.hurry.raise();
     }
@@ -143,7 +142,7 @@ impl GenerationHandle {
         self.orders.fail(why);
     }
 
-    /// Process id of its child; 0 while there is none.
+    /// The process id of its child; 0 if there is none.
     pub(super) fn process_id(&self) -> Arc<AtomicI32> {
         self.orders.pid.clone()
     }
@@ -162,11 +161,11 @@ impl Drop for GenerationHandle {
     }
 }
 
-/// What one life needs.
+/// The state of one generation.
 pub(super) struct ServerGeneration {
     number: u64,
     pub(super) spec: ServerSpec,
-    /// The offer of the server's last life.
+    /// The lists of the server's previous generation.
     previous_offer: ServerOffer,
     orders: Arc<GenerationOrders>,
     pub(super) connector: Arc<Connector>,
@@ -177,13 +176,13 @@ pub(super) struct ServerGeneration {
     mailbox: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     pin_check: PinCheck,
-    /// The lease of the permission gate, which ends with the last life that has it.
+    /// The lease of the permission gate; ends with the last generation that has it.
     gate_lease: Arc<OnceLock<GateLease>>,
-    /// It is started beside another life, and does not wait for its end.
+    /// True if it starts beside another generation, without waiting for its end.
     is_successor: bool,
-    /// Marks its processes: those of another life are not reached by its end.
+    /// Marks its processes, to tell them apart from those of other generations.
     mark: String,
-    /// The permissions its sandbox was made with.
+    /// The permissions of its sandbox.
     grants: Mutex<SandboxGrants>,
     /// Its connection.
     link: Mutex<Weak<Link>>,
@@ -200,8 +199,8 @@ impl ServerGeneration {
         let _ = self.mailbox.send(ServerMsg::Ended(self.number, exit, how));
     }
 
-    /// The supervising task panicked: pending calls are settled, and the process, which was killed with the
-    /// task, is no longer watched.
+    /// Cleans up after a panic of the supervising task: settles the pending calls, and stops watching the
+    /// process, which was killed with the task.
     fn handle_panic(&self, broken: &TaskError) -> End {
         let end = End::Failed(broken.to_string());
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,17 +214,17 @@ impl ServerGeneration {
         end
     }
 
-    /// Starts when the last life has ended; a supervisor that was restarted has not waited for that.
+    /// Runs after the previous generation has ended; a restarted supervisor has not waited for it.
     async fn run_exclusive(&self) -> End {
         if self.is_successor {
-            // The next life waits for the end of this one, too.
-            let turn = async {
+            // The next generation also waits for the end of this one.
+            let exclusive_run = async {
                 let _alone = self.handle.lock_generation().await;
                 std::future::pending().await
             };
             return tokio::select! {
                 end = self.run_once() => end,
-                end = turn => end,
+                end = exclusive_run => end,
             };
         }
         let _alone = tokio::select! {
@@ -253,7 +252,8 @@ impl ServerGeneration {
         }
     }
 
-    /// Opens the server's permission gate. An instance uses that gate, as it runs only while the server does.
+    /// Opens the server's permission gate. An instance uses the gate of its server, and runs only while that
+    /// runs.
     async fn open_gate(&self) -> Result<(), String> {
         if self.handle.agent().is_none() && self.gate_lease.get().is_none() {
             let (id, rules) = (&self.spec.id, &self.spec.permissions);
@@ -263,12 +263,12 @@ impl ServerGeneration {
         Ok(())
     }
 
-    /// Runs one process, or a second one where the first showed that it must be spoken to in another era:
-    /// that does not count as a failure.
+    /// Runs one process, or a second one if the first showed that it needs another protocol family; that does
+    /// not count as a failure.
     async fn run_child(&self) -> End {
         loop {
             match self.run_process(self.handle.take_families()).await {
-                End::Again => {}
+                End::Retry => {}
                 end @ (End::Stopped
                 | End::ByItself
                 | End::Exited(_)
@@ -311,14 +311,14 @@ impl ServerGeneration {
         });
         let mut reading = task::spawn_supervised("server.stdout", reading);
         let version = &self.connector.version;
-        let shake = Box::pin(handshake::handshake_child(
+        let handshake_future = Box::pin(handshake::handshake_child(
             &link,
             version,
             known,
             &early_exit,
         ));
         let why = tokio::select! {
-            why = self.serve(&link, shake) => why,
+            why = self.serve(&link, handshake_future) => why,
             why = self.wait_for_exit(&mut child, &mut reading, &mut writing) => why,
         };
         let ended_at_question = early_exit.take_assumed();
@@ -327,7 +327,7 @@ impl ServerGeneration {
         self.guard.unwatch(pid);
         if exit.has_leftovers {
             self.log.push_note(&exit.to_string());
-            tracing::warn!(server = %self.spec.id, %exit, "not all of it has ended");
+            tracing::warn!(server = %self.spec.id, %exit, "some of its processes have not ended");
         }
         writing.abort();
         reading.abort();
@@ -336,9 +336,9 @@ impl ServerGeneration {
                 if exit.cause == ExitCause::ByItself && self.handle.record_probe_exit(spoken) =>
             {
                 self.log.push_note(&format!(
-                    "{exit} when it was asked what it speaks; it is started again and asked otherwise"
+                    "{exit} during protocol detection; it is started again with the other protocol version"
                 ));
-                End::Again
+                End::Retry
             }
             (End::ByItself, _) => End::Exited(exit),
             (End::Failed(why), _) if exit.cause == ExitCause::ByItself => {
@@ -350,14 +350,14 @@ impl ServerGeneration {
                 | End::Rejected(_)
                 | End::Stopped
                 | End::Exited(_)
-                | End::Again),
+                | End::Retry),
                 _,
             ) => end,
         }
     }
 
-    /// Resolves when the process has ended or closed a pipe; then it gets a moment to exit and say why. Its
-    /// remaining output is read, but not for as long as other processes keep its stdout open.
+    /// Resolves when the process has ended or closed a pipe; it then gets a moment to exit with a reason. Its
+    /// remaining output is read for a limited time, because other processes may keep its stdout open.
     async fn wait_for_exit(
         &self,
         child: &mut child::Child,
@@ -376,7 +376,7 @@ impl ServerGeneration {
         match tokio::time::timeout(grace, child.wait()).await {
             Ok(()) => End::ByItself,
             Err(_) => End::Failed(match read {
-                Some(Ok(ReadEnd::Runaway)) => "it wrote without end and without a newline".into(),
+                Some(Ok(ReadEnd::Runaway)) => "it wrote too much output without a newline".into(),
                 Some(Err(broken)) => broken.to_string(),
                 Some(Ok(_)) => "it closed its stdout".into(),
                 None => "it does not read its stdin".into(),
@@ -384,7 +384,7 @@ impl ServerGeneration {
         }
     }
 
-    /// The connection is over: it is given out no more, and its pending calls are settled.
+    /// Closes the connection for new calls, and settles the pending ones.
     pub(super) fn close_link(&self, link: &Link, end: &End) {
         self.handle.retire(link.number);
         link.fail_pending_calls(&end.describe());
@@ -394,11 +394,11 @@ impl ServerGeneration {
         &self.log
     }
 
-    /// Which of these permissions it has.
-    pub(super) fn filter_granted(&self, words: &[String]) -> BTreeSet<PermissionType> {
+    /// The permissions of this list that are granted.
+    pub(super) fn filter_granted(&self, permissions: &[String]) -> BTreeSet<PermissionType> {
         match self.gate_lease.get() {
-            Some(keeper) => keeper.granted_among(words),
-            None => self.permissions.granted_among(&self.spec.id, words),
+            Some(keeper) => keeper.granted_among(permissions),
+            None => self.permissions.granted_among(&self.spec.id, permissions),
         }
     }
 
@@ -453,42 +453,42 @@ impl ServerGeneration {
         link
     }
 
-    /// MGP is offered unless the server's configuration says `mgp = false`.
+    /// True unless the server's configuration says `mgp = false`.
     pub(super) fn should_offer_mgp(&self) -> bool {
         !self.spec.mgp.is_disabled
     }
 
-    /// MCPL is offered unless the server's configuration says `mcpl = false`. One with an instance for each agent
-    /// would have as many hosts.
+    /// True unless the server's configuration says `mcpl = false`. A server with an instance for each agent
+    /// would have several hosts, and gets no MCPL.
     pub(super) fn should_offer_mcpl(&self) -> bool {
         self.spec.mcpl && matches!(self.spec.instances, ServerInstances::Shared)
     }
 
-    /// Handshake, first lists, then until told to end.
+    /// Completes the handshake, fetches the first lists, and runs until told to end.
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
-        shake: impl Future<Output = Result<SpokenFamilies, HandshakeError>>,
+        handshake_future: impl Future<Output = Result<SpokenFamilies, HandshakeError>>,
     ) -> End {
-        let patience = self.spec.limits.start_timeout;
+        let start_timeout = self.spec.limits.start_timeout;
         let start = async {
-            let met = tokio::time::timeout(patience, async {
-                let spoken = shake.await?;
+            let outcome = tokio::time::timeout(start_timeout, async {
+                let spoken = handshake_future.await?;
                 self.handle.record_families(spoken);
                 // Before the lists are fetched, so that no change is missed.
                 link.start_listening();
                 link.wait_until_listening().await;
                 Ok::<SpokenFamilies, HandshakeError>(spoken)
             });
-            let spoken = met
+            let spoken = outcome
                 .await
                 .map_err(|_| HandshakeError::Failed(self.startup_timeout_message()))??;
-            // Waiting for a person does not count as the server's start time.
+            // Waiting for a person does not count as start time.
             self.wait_for_permissions(link)
                 .await
                 .map_err(HandshakeError::Rejected)?;
             if self.has_outgrown_sandbox(link) {
-                return Err(HandshakeError::Again(spoken));
+                return Err(HandshakeError::Retry(spoken));
             }
             let before = self
                 .previous_offer
@@ -498,8 +498,10 @@ impl ServerGeneration {
             if self.handle.agent().is_some() {
                 return Ok(FetchedLists::unchanged(before));
             }
-            let lists =
-                tokio::time::timeout(patience, RawLists::fetch(link, before, &self.pin_check));
+            let lists = tokio::time::timeout(
+                start_timeout,
+                RawLists::fetch(link, before, &self.pin_check),
+            );
             let lists = lists
                 .await
                 .unwrap_or_else(|_| Err(self.startup_timeout_message()));
@@ -512,9 +514,9 @@ impl ServerGeneration {
         match lists {
             Err(HandshakeError::Failed(why)) => return End::Failed(why),
             Err(HandshakeError::Rejected(why)) => return End::Rejected(why),
-            Err(HandshakeError::Again(spoken)) => {
+            Err(HandshakeError::Retry(spoken)) => {
                 self.handle.record_families(spoken);
-                return End::Again;
+                return End::Retry;
             }
             Ok(lists) => {
                 let connected = ServerMsg::Connected(self.number, link.clone(), Box::new(lists));
@@ -540,8 +542,7 @@ impl ServerGeneration {
         end
     }
 
-    /// Resolves when all permissions it declares or its configuration names are decided
-    /// (MGP-277).
+    /// Resolves when all permissions of the declaration and the configuration are decided (MGP-277).
     async fn wait_for_permissions(&self, link: &Arc<Link>) -> Result<(), String> {
         let Some(keeper) = self.gate_lease.get() else {
             return Ok(());
@@ -556,32 +557,32 @@ impl ServerGeneration {
         settled.map_err(|rejected| rejected.to_string())
     }
 
-    /// The permissions that its configuration and its own declaration name.
+    /// The permissions named by the configuration and the declaration.
     fn declared_permissions(&self, link: &Link) -> Vec<String> {
-        let said = link.mgp().as_active();
-        let said = said.map_or(&[][..], |active| &active.peer.permissions_required);
-        let all = self.spec.mgp.permissions_required.iter().chain(said);
+        let declared = link.mgp().as_active();
+        let declared = declared.map_or(&[][..], |active| &active.peer.permissions_required);
+        let all = self.spec.mgp.permissions_required.iter().chain(declared);
         let all: std::collections::BTreeSet<&String> = all.collect();
         all.into_iter().cloned().collect()
     }
 
-    /// How long each step of ending its process may take.
+    /// The time for each step of ending the process.
     fn stop_grace(&self) -> Duration {
         let configured = self.spec.limits.stop_grace;
         let decided = self.orders.grace.get().copied();
-        // A server that is stopped while it starts has no answer to that yet.
+        // A server stopped during its start has not set it yet.
         let early = || self.orders.stop_order.get();
         let early = || early().map(|order| order.step_timeout(configured, false));
         decided.or_else(early).unwrap_or(configured)
     }
 
-    /// Resolves when its last calls have had the time of any server that ends.
+    /// Resolves when draining is limited to the time of any server that ends.
     async fn wait_until_hurried(&self) {
         self.orders.hurry.wait_until_raised().await;
         tokio::time::sleep(self.connector.drain_timeout()).await;
     }
 
-    /// Resolves when this life is to end.
+    /// Resolves when this generation is to end.
     pub(super) async fn wait_for_stop(&self) -> End {
         tokio::select! {
             () = self.orders.kill.wait_until_raised() => End::Failed(self.failure_message()),

@@ -1,4 +1,4 @@
-//! What calls and reports use of one server, without asking its supervisor.
+//! The shared handle of a server, for calls and reports that do not involve its supervisor.
 
 mod instances;
 mod readiness;
@@ -40,99 +40,100 @@ use mgp_runtime::{AskError, Mailbox};
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;
 
-/// One server, as all but its supervisor see it. Outlives every supervisor and connection of the server.
+/// A server as seen by everything except its supervisor. Outlives supervisors and connections of the server.
 #[derive(Debug)]
 pub struct ServerHandle {
-    /// Its id.
+    /// The id of the server.
     pub id: ServerId,
-    /// What it wrote to stderr, and what the kernel noticed.
+    /// Its stderr output and the kernel's notes.
     pub log: ServerLog,
     link: Slot<Link>,
     tenancy: Mutex<Option<FillToken>>,
-    /// The connection of a life that was replaced and finishes its calls and tasks.
+    /// The connection of a replaced generation that finishes its calls and tasks.
     draining_link: Mutex<Weak<Link>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
-    /// The result of the last health check of this connection.
+    /// The result of the last health check on this connection.
     health: Mutex<Option<Health>>,
-    /// Its own names of the tools it offered last.
+    /// The server's own names of its last listed tools.
     tools: Mutex<Arc<[Arc<str>]>>,
-    /// All it offered last, in any life under the same configuration.
+    /// Its last lists, of any generation under the same configuration.
     last_offer: Mutex<Option<ServerOffer>>,
-    /// Calls that wait until it is connected.
+    /// The calls that wait until it is connected.
     waiting_calls: CallSlots,
-    /// Agents could see what it offers, under the present configuration.
+    /// True once its offer was visible to agents under the current configuration.
     was_connected: AtomicBool,
     generation_lock: Arc<tokio::sync::Mutex<()>>,
-    /// Set for an agent's instance; `None` for the server itself.
+    /// Set for an instance; `None` for the server itself.
     instance: Option<InstanceState>,
     instances: InstanceTable,
-    /// The eras it spoke when it was last connected.
+    /// The protocol families of its last connection.
     last_families: Mutex<Option<SpokenFamilies>>,
-    /// Since its last connection it exited at the question about its era and was restarted, uncounted.
+    /// True if, since its last connection, it exited during the probe and was restarted without counting a
+    /// failure.
     early_exit_excused: AtomicBool,
-    /// It declared less trust than its configuration gives.
+    /// True if it declared less trust than its configuration grants.
     trust_lowered: AtomicBool,
-    /// The sandbox of its process, since its last start.
+    /// The sandbox of its process, since the last start.
     sandbox: Mutex<Option<Sandbox>>,
 }
 
-/// What the supervisor publishes.
+/// The status that the supervisor publishes.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// The MGP state.
     pub state: LifecycleState,
     /// The reason for the state.
     pub reason: String,
-    /// Since when it holds.
+    /// The start of the state.
     pub since: MonotonicTime,
-    /// When it is started next.
+    /// The time of the next start.
     pub next_start: Option<MonotonicTime>,
-    /// Restarts within the time that is counted.
+    /// The number of restarts within the counted period.
     pub restarts: u32,
-    /// Process id of the child; 0 while there is none.
+    /// The process id of the child; 0 if there is none.
     pub pid: Option<Arc<AtomicI32>>,
-    /// What was odd about its lists; what was left out comes first.
+    /// Remarks on its lists, with omissions first.
     pub(crate) remarks: Vec<String>,
-    /// What agents do not see of it, with the reasons.
+    /// What agents do not see of it, with reasons.
     pub(crate) omitted: Vec<String>,
-    /// What of it had slips that were mended.
+    /// Mistakes in its definitions that were repaired.
     pub(crate) repaired: Vec<String>,
-    /// The trust that the operator gave it.
+    /// The trust level granted by the operator.
     pub(crate) trust: TrustLevel,
     /// Its command line or URL.
     pub(crate) command_or_url: Arc<[String]>,
     /// The MGP settings of its configuration.
     pub declared: Arc<MgpConfig>,
-    /// It waits for the operator; calls do not wait for it.
+    /// True if it waits for the operator; calls then do not wait for it.
     pub awaits_operator: bool,
-    /// It is started without an operator: for the first time, or again after it has stopped.
+    /// True if it starts without an operator: for the first time, or again after it has stopped.
     pub starts_automatically: bool,
-    /// How many calls may wait for it.
+    /// The maximum of calls that may wait for it.
     pub(crate) waiting_calls_max: usize,
-    /// The operator marked it as one of several that are alike.
+    /// The replica mark set by the operator.
     pub(crate) mark: Option<ReplicaSpec>,
-    /// It is remote, and could not be reached or went away.
+    /// True if it is remote and unreachable.
     pub(crate) unreachable: bool,
-    /// Its last rolling restart.
+    /// The status of its last rolling restart.
     pub roll: RollStatus,
-    /// Two lives of it may run at once.
+    /// True if two of its generations may run at once.
     pub can_roll: bool,
-    /// The current life.
+    /// The start of the current generation.
     pub start: Option<StartProgress>,
-    /// The line of the last life's output that best explains its end, if it ended by itself: only for the
+    /// The output line that best explains why the previous generation ended, if it ended by itself; only for the
     /// operator.
     pub(crate) last_output: Option<Arc<str>>,
 }
 
 impl Status {
-    /// Process id of its child, if there is one.
+    /// The process id of its child, if there is one.
     fn process(&self) -> Option<u32> {
         let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
-    /// Why the server is in its state, and the part of its output that explains it.
+    /// The reason for the state, and the output line that explains it.
     fn describe(&self, log: &ServerLog) -> (String, Option<String>) {
         let starts = matches!(
             self.state,
@@ -149,7 +150,7 @@ impl Status {
 }
 
 impl ServerHandle {
-    /// The handle of a server that has no supervisor yet.
+    /// Creates the handle of a server without a supervisor.
     #[must_use]
     pub fn new(id: ServerId, log: ServerLog) -> Arc<Self> {
         Arc::new(Self::build(id, log, None, Arc::default()))
@@ -207,7 +208,7 @@ impl ServerHandle {
         }
     }
 
-    /// The handle of a server that is started as soon as its id is free.
+    /// Creates the handle of a server that is started as soon as its id is free.
     #[must_use]
     pub fn new_due(id: ServerId, log: ServerLog) -> Arc<Self> {
         let handle = Self::new(id, log);
@@ -222,7 +223,7 @@ impl ServerHandle {
         });
     }
 
-    /// The handle of a server that cannot be run as configured.
+    /// Creates the handle of a server that cannot run as configured.
     #[must_use]
     pub fn new_misconfigured(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
         let handle = Self::new(id, log);
@@ -234,7 +235,7 @@ impl ServerHandle {
         handle
     }
 
-    /// The handle of a server that may run only after a person has approved it.
+    /// Creates the handle of a server that a person must approve first.
     #[must_use]
     pub fn new_unapproved(
         id: ServerId,
@@ -253,13 +254,13 @@ impl ServerHandle {
         handle
     }
 
-    /// The connection, if there is one now.
+    /// The current connection, if there is one.
     #[must_use]
     pub fn link(&self) -> Option<Arc<Link>> {
         self.link.get()
     }
 
-    /// The connection of a life that was replaced, while it finishes its calls and tasks.
+    /// The connection of a replaced generation that finishes its calls and tasks.
     #[must_use]
     pub(crate) fn draining_link(&self) -> Option<Arc<Link>> {
         let leaving = self
@@ -277,13 +278,13 @@ impl ServerHandle {
         *leaving = Arc::downgrade(link);
     }
 
-    /// The MGP state.
+    /// The MGP lifecycle state.
     #[must_use]
     pub fn state(&self) -> LifecycleState {
         self.status.borrow().state
     }
 
-    /// Its mark as one of several that are alike; of a server of another node its owner tells.
+    /// Its replica mark; for a server on another node, the owner's.
     #[must_use]
     pub fn mark(&self) -> Option<ReplicaSpec> {
         self.status.borrow().mark
@@ -295,37 +296,37 @@ impl ServerHandle {
         self.status.borrow().clone()
     }
 
-    /// Its trust: what the operator gave, or less if the server itself declares less.
+    /// Its trust level: the operator's, or less if the server declares less.
     #[must_use]
     pub fn trust(&self) -> TrustLevel {
         let link = self.link.get();
-        let said = link.as_deref().and_then(|link| link.mgp().as_active());
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.as_deref().and_then(|link| link.mgp().as_active());
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         risk::effective_trust(self.status.borrow().trust, claimed)
     }
 
-    /// Whether it may receive events about all servers from the audit log.
+    /// True if it may receive audit events about all servers.
     #[must_use]
     pub(crate) fn can_audit(&self) -> bool {
         self.trust() != TrustLevel::Sandboxed
     }
 
-    /// Follows the published status.
+    /// A watch on the published status.
     #[must_use]
     pub fn watch_status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Sends to the supervisor.
+    /// Sends a message to the supervisor.
     ///
     /// # Errors
-    /// [`AskError`] when it is gone or overloaded.
+    /// [`AskError`] if the supervisor is gone or overloaded.
     pub fn send(&self, message: ServerMsg) -> Result<(), AskError> {
         self.supervisor()?.send(message)
     }
 
-    /// Has a list fetched again that is no longer fresh. While a fetch is running, any number of requests
-    /// causes one more at most.
+    /// Requests that a stale list is fetched again. During a fetch, any number of requests causes at most one
+    /// more.
     pub fn refetch_list(&self, list: List) {
         let _ = self.send(ServerMsg::ListChanged(list));
     }
@@ -333,7 +334,7 @@ impl ServerHandle {
     /// The supervisor's mailbox.
     ///
     /// # Errors
-    /// [`AskError::Stopped`] when there is none.
+    /// [`AskError::Stopped`] if there is none.
     pub fn supervisor(&self) -> Result<Mailbox<ServerMsg>, AskError> {
         let supervisor = self
             .supervisor
@@ -348,28 +349,28 @@ impl ServerHandle {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its own names of the tools it offered last, connected or not.
+    /// The server's own names of its last listed tools, connected or not.
     #[must_use]
     pub fn tools(&self) -> Arc<[Arc<str>]> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         tools.clone()
     }
 
-    /// What it offers, and what agents are shown of that.
-    pub(super) fn set_offer(&self, offer: &ServerOffer, shown: ServerOffer) {
+    /// Sets the fetched lists, and the part that agents see.
+    pub(super) fn set_offer(&self, offer: &ServerOffer, visible: ServerOffer) {
         let tools = offer.tools().iter();
         let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
-        self.set_last(Some(shown));
+        self.set_last(Some(visible));
     }
 
-    /// The configuration names another server now: earlier offers do not count.
+    /// Clears the lists after the configuration changed to another server.
     pub(super) fn clear_offer(&self) {
         self.set_last(None);
         self.was_connected.store(false, Ordering::Relaxed);
     }
 
-    /// Agents can see what it offers.
+    /// Records that the server's offer is visible to agents.
     pub(super) fn set_connected(&self) {
         self.was_connected.store(true, Ordering::Relaxed);
     }
@@ -381,7 +382,7 @@ impl ServerHandle {
             .unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
-    /// What it offered last, connected or not; `None` before its first offer.
+    /// Its last lists, connected or not; `None` before the first.
     #[must_use]
     pub fn last_offer(&self) -> Option<ServerOffer> {
         let last = self
@@ -391,7 +392,7 @@ impl ServerHandle {
         last.clone()
     }
 
-    /// Whether it has listed what it offers since the kernel started.
+    /// True if it has listed its offer since the kernel started.
     pub(super) fn has_offered(&self) -> bool {
         let last = self
             .last_offer
@@ -408,13 +409,13 @@ impl ServerHandle {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    /// Why it takes no calls now.
+    /// The refusal with the reason why it takes no calls now.
     pub fn not_ready_refusal(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
             server: self.id.clone(),
             state: status.state.as_str(),
-            // Only the operator may read the ids of questions.
+            // Only the operator may read the ids of pending entries.
             reason: Some(if status.awaits_operator {
                 "it waits for the operator's approval".into()
             } else {
@@ -427,11 +428,11 @@ impl ServerHandle {
         }
     }
 
-    /// The server as the operator sees it, with what the look says that it uses.
+    /// The report for the operator, with the resource usage of a snapshot.
     #[must_use]
-    pub fn report(&self, counts: OfferCounts, look: &ResourceSnapshot) -> Server {
+    pub fn report(&self, counts: OfferCounts, snapshot: &ResourceSnapshot) -> Server {
         let status = self.status();
-        let (reason, said) = status.describe(&self.log);
+        let (reason, output) = status.describe(&self.log);
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
         let waiting_turn = link.as_ref().map_or(0, |l| l.queued_calls() as u64);
@@ -444,7 +445,7 @@ impl ServerHandle {
                 0 => reason,
                 calls => describe_waiting(calls),
             }),
-            said,
+            said: output,
             health: link
                 .as_ref()
                 .and(self.health())
@@ -459,7 +460,7 @@ impl ServerHandle {
             runs: status.command_or_url.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status.process(),
-            uses: look.server(&self.id),
+            uses: snapshot.server(&self.id),
             protocol_version: link.as_deref().and_then(Link::render_versions),
             server_info: peer
                 .and_then(|p| p.info.as_deref())
@@ -481,7 +482,7 @@ impl ServerHandle {
                 .and_then(|l| l.mgp().as_active())
                 .map(to_spoken_mgp),
             sandbox: self.sandbox(),
-            instances: self.instance_reports(look),
+            instances: self.instance_reports(snapshot),
             replicas: Vec::new(),
             login: None,
             permissions: Vec::new(),
@@ -489,36 +490,36 @@ impl ServerHandle {
         }
     }
 
-    /// A supervisor was started; the connection of an earlier one is not given out any more.
+    /// Sets the supervisor; the connection of an earlier one is not used any more.
     pub(super) fn set_supervisor(&self, supervisor: Mailbox<ServerMsg>) {
         self.clear_link();
-        let mut place = self
+        let mut mailbox = self
             .supervisor
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(supervisor);
+        *mailbox = Some(supervisor);
     }
 
     pub(super) fn clear_supervisor(&self) {
         self.clear_link();
-        let mut place = self
+        let mut mailbox = self
             .supervisor
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = None;
+        *mailbox = None;
     }
 
     pub(super) fn set_link(&self, link: Arc<Link>) {
         self.set_health(None);
-        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(self.link.fill(link));
+        let mut tenancy = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        *tenancy = Some(self.link.fill(link));
     }
 
-    /// Gives out this connection no more; a newer one stays.
+    /// Stops using this connection; a newer one stays.
     pub(crate) fn retire(&self, number: u64) {
-        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenancy = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         if self.link.get().is_some_and(|link| link.number == number)
-            && let Some(tenancy) = place.take()
+            && let Some(tenancy) = tenancy.take()
         {
             self.link.vacate(tenancy);
         }
@@ -535,14 +536,14 @@ impl ServerHandle {
         }
     }
 
-    /// Held by each life, because the end of a life kills every process with the server's mark and must not
-    /// reach the next one.
+    /// Locked by each generation, because the end of a generation kills all processes with the server's mark and
+    /// must not affect the next one.
     pub(super) async fn lock_generation(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.generation_lock.lock().await
     }
 
-    /// The eras it spoke last. Taking them forgets them, so that after a failed start the server is asked
-    /// again.
+    /// Takes the protocol families of the last connection. They are removed, so that after a failed start the
+    /// server is probed again.
     pub(super) fn take_families(&self) -> Option<SpokenFamilies> {
         let mut spoken = self
             .last_families
@@ -551,28 +552,28 @@ impl ServerHandle {
         spoken.take()
     }
 
-    /// It is connected and speaks these eras.
-    pub(super) fn record_families(&self, eras: SpokenFamilies) {
+    /// Records a connection with these families.
+    pub(super) fn record_families(&self, families: SpokenFamilies) {
         self.early_exit_excused.store(false, Ordering::Relaxed);
-        self.set_families(eras);
+        self.set_families(families);
     }
 
-    /// It exited when asked about its era; next time these eras are assumed. True when it is to be
-    /// restarted at once, which is done only once.
-    pub(super) fn record_probe_exit(&self, eras: SpokenFamilies) -> bool {
-        self.set_families(eras);
+    /// Records that the server exited during the probe; the next start assumes these families. True if it is to
+    /// be restarted at once, which happens only once.
+    pub(super) fn record_probe_exit(&self, families: SpokenFamilies) -> bool {
+        self.set_families(families);
         !self.early_exit_excused.swap(true, Ordering::Relaxed)
     }
 
-    fn set_families(&self, eras: SpokenFamilies) {
+    fn set_families(&self, families: SpokenFamilies) {
         let mut spoken = self
             .last_families
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *spoken = Some(eras);
+        *spoken = Some(families);
     }
 
-    /// It declared the lowest trust: that holds for all its processes until its configuration changes.
+    /// Lowers the trust to what the server declared, for all its processes until its configuration changes.
     pub(super) fn lower_trust(&self) {
         self.trust_lowered.store(true, Ordering::Relaxed);
     }
@@ -589,7 +590,7 @@ impl ServerHandle {
         *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
     }
 
-    /// The sandbox of its process; `None` where there is none.
+    /// The sandbox of its process; `None` without one.
     #[must_use]
     pub fn sandbox(&self) -> Option<Sandbox> {
         let sandbox = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -607,7 +608,7 @@ fn describe_waiting(calls: u64) -> String {
         calls => (format!("{calls} calls"), "wait for their turn"),
     };
     format!(
-        "{calls} {wait}: it asks without saying in which call; see `questions` in docs/upstreams.md"
+        "{calls} {wait}: its callbacks do not name their call; see `questions` in docs/upstreams.md"
     )
 }
 
@@ -624,7 +625,7 @@ fn render_name_version(info: &str) -> String {
 }
 
 fn to_spoken_mgp(active: &Active) -> SpokenMgp {
-    let said = &active.peer;
+    let peer = &active.peer;
     SpokenMgp {
         version: active.version.to_string(),
         extensions: active
@@ -632,8 +633,8 @@ fn to_spoken_mgp(active: &Active) -> SpokenMgp {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        server_id: said.server_id.clone(),
-        permissions_required: said.permissions_required.clone(),
-        trust_level: said.trust_level.clone(),
+        server_id: peer.server_id.clone(),
+        permissions_required: peer.permissions_required.clone(),
+        trust_level: peer.trust_level.clone(),
     }
 }

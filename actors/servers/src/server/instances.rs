@@ -1,5 +1,4 @@
-//! One instance per agent: started when the agent calls, ended after an idle time, never more than the
-//! configuration allows.
+//! Instances per agent: started when the agent calls, stopped when idle, limited in number by the configuration.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,16 +21,16 @@ use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{Reply, task};
 
-/// The reason for stopping the supervisor of an instance that has ended.
+/// The reason for stopping the supervisor of an ended instance.
 const RETIRED_REASON: &str = "retired";
-/// The shortest time between two looks for idle instances.
+/// The shortest time between two checks for idle instances.
 const IDLE_CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// The instances of a server; no more than its configuration allows.
+/// The running instances of a server.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     running: BTreeMap<InstanceOwner, RunningInstance>,
-    /// The timer of the next look; dropped with the supervisor.
+    /// The timer of the next idle check; dropped with the supervisor.
     idle_timer: Option<SupervisedTask<()>>,
 }
 
@@ -44,10 +43,10 @@ struct RunningInstance {
 type SpawnFuture<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
 
 impl ServerActor {
-    /// The caller's instance; started when there is none or the last one has ended.
+    /// Returns the caller's instance; starts it if there is none or the last one has ended.
     pub(super) async fn open_instance(
         &self,
-        me: ActorCell,
+        parent: ActorCell,
         state: &mut ServerState,
         owner: InstanceOwner,
     ) -> Result<Arc<ServerHandle>, Refusal> {
@@ -60,7 +59,7 @@ impl ServerActor {
         if let Some(one) = state.instances.running.get(&owner) {
             let parked = one.handle.state() == LifecycleState::Error;
             let signed_in = match one.handle.agent_login().filter(|_| parked) {
-                // A person may have signed in for it just now.
+                // A person may have signed in for it meanwhile.
                 Some(login) => self.has_signed_in(state, &owner, &login).await,
                 None => false,
             };
@@ -81,7 +80,7 @@ impl ServerActor {
             handle: handle.clone(),
             ..self.clone()
         };
-        let spawned = spawn(actor, spec, me).await;
+        let spawned = spawn(actor, spec, parent).await;
         let supervisor = spawned.map_err(|error| Refusal::Internal(error.to_string()))?;
         let one = RunningInstance {
             handle: handle.clone(),
@@ -95,7 +94,7 @@ impl ServerActor {
         Ok(handle)
     }
 
-    /// What the instance is started by: in its caller's folder, where servers are that have one for each.
+    /// The spec of an instance: in its caller's folder, if instances are per folder.
     async fn spec_for(
         &self,
         spec: &ServerSpec,
@@ -118,22 +117,23 @@ impl ServerActor {
         }
     }
 
-    /// Whether what parked the instance is gone: it has a token, or its agent is another one of the same name.
+    /// True if the reason for parking the instance is gone: it has a token, or its agent was replaced by one
+    /// with the same name.
     async fn has_signed_in(
         &self,
         state: &ServerState,
         owner: &InstanceOwner,
-        held: &Arc<ServerLogin>,
+        login: &Arc<ServerLogin>,
     ) -> bool {
-        held.reload().await;
+        login.reload().await;
         let now = self
             .connector
             .logins
             .login_for(&state.spec, Some(&owner.agent));
-        held.park_reason().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, held))
+        login.park_reason().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, login))
     }
 
-    /// At the limit, ends the instance that has been idle longest.
+    /// At the limit, stops the instance that has been idle longest.
     fn evict_idle(&self, state: &mut ServerState, bounds: PerAgent) -> Result<(), Refusal> {
         if state.instances.running.len() < bounds.max {
             return Ok(());
@@ -160,7 +160,7 @@ impl ServerActor {
         }
     }
 
-    /// Ends instances that have been idle long enough.
+    /// Stops instances that have been idle long enough.
     pub(super) fn stop_idle(&self, state: &mut ServerState) {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return;
@@ -191,16 +191,16 @@ impl ServerActor {
 
     fn schedule_idle_check(&self, state: &mut ServerState, after: Duration) {
         if state.instances.idle_timer.is_none() {
-            let me = state.mailbox.clone();
+            let parent = state.mailbox.clone();
             let clock = task::spawn_supervised("instances.idle", async move {
                 tokio::time::sleep(after.max(IDLE_CHECK_INTERVAL_MIN)).await;
-                let _ = me.send_to_self(ServerMsg::StopIdle);
+                let _ = parent.send_to_self(ServerMsg::StopIdle);
             });
             state.instances.idle_timer = Some(clock);
         }
     }
 
-    /// Ends all of them with the server; the answer to its stop waits for theirs.
+    /// Stops all instances with the server; the reply of its stop waits for them.
     pub(super) fn stop_instances(&self, state: &mut ServerState, order: StopOrder) {
         let all = std::mem::take(&mut state.instances).running;
         if all.is_empty() {
@@ -220,13 +220,13 @@ impl ServerActor {
         });
     }
 
-    /// The supervisor of an instance is gone; the agent's next call starts another one.
-    pub(super) fn remove_lost_instance(&self, state: &mut ServerState, who: ActorId) {
+    /// Removes an instance whose supervisor has ended; the agent's next call starts another one.
+    pub(super) fn remove_lost_instance(&self, state: &mut ServerState, supervisor_id: ActorId) {
         let before = state.instances.running.len();
         state
             .instances
             .running
-            .retain(|_, one| one.supervisor != who);
+            .retain(|_, one| one.supervisor != supervisor_id);
         if state.instances.running.len() < before {
             self.publish_instances(state);
         }
@@ -240,7 +240,7 @@ impl ServerActor {
 }
 
 impl RunningInstance {
-    /// Ends it; the returned receiver resolves when it has ended.
+    /// Stops it; the returned receiver resolves when it has ended.
     fn stop(&self, order: StopOrder) -> oneshot::Receiver<()> {
         let (gone, ended) = oneshot::channel();
         let (reply, stopped) = Reply::new();
@@ -259,7 +259,7 @@ impl RunningInstance {
     }
 }
 
-/// Spawns the supervisor of an instance, below that of its server.
+/// Spawns the supervisor of an instance as a child of its server's supervisor.
 fn spawn(actor: ServerActor, spec: ServerSpec, above: ActorCell) -> SpawnFuture<'static> {
     Box::pin(async move {
         let (actor, _) = Actor::spawn_linked(None, actor, spec, above).await?;

@@ -21,7 +21,7 @@ use mgp_policy::PermissionsHandle;
 use mgp_runtime::{EventSink, Mailbox, Reply, task};
 use mgp_store::audit::AuditHandle;
 
-/// Receives the events of the links of one life.
+/// Receives the events of the links of one generation.
 #[derive(Debug)]
 struct LinkListener {
     handle: Arc<ServerHandle>,
@@ -33,7 +33,7 @@ struct LinkListener {
 }
 
 impl ServerActor {
-    /// The sink for the events of a life's links.
+    /// The sink for the events of a generation's links.
     pub(super) fn link_event_sink(&self, supervisor: Mailbox<ServerMsg>) -> EventSink<LinkEvent> {
         let listener = LinkListener {
             handle: self.handle.clone(),
@@ -56,10 +56,7 @@ impl LinkListener {
                     .record_server_report(&self.handle.id, params.as_deref());
             }
             LinkEvent::ResourceUpdated { uri, params } => self.handle_resource_updated(uri, params),
-            LinkEvent::TaskChanged {
-                family: era,
-                params,
-            } => self.handle_task_changed(era, &params),
+            LinkEvent::TaskChanged { family, params } => self.handle_task_changed(family, &params),
             LinkEvent::LifecycleReported { link, params } => {
                 self.handle_lifecycle_report(link, &params)
             }
@@ -85,16 +82,14 @@ impl LinkListener {
             LinkEvent::PermissionRequested(ask, reply) => {
                 self.handle_permission_request(ask, reply)
             }
-            LinkEvent::ConsentRequested(question, reply) => {
-                self.handle_consent_request(*question, reply)
-            }
+            LinkEvent::ConsentRequested(entry, reply) => self.handle_consent_request(*entry, reply),
             LinkEvent::CallbackRequested(callback, reply) => {
                 reply.send(self.directory.callbacks.open(*callback));
             }
-            LinkEvent::OperatorInputRequested(question, reply) => {
-                self.handle_operator_input_request(*question, reply)
+            LinkEvent::OperatorInputRequested(entry, reply) => {
+                self.handle_operator_input_request(*entry, reply)
             }
-            LinkEvent::ReplayRequested(asked, reply) => self.handle_replay_request(asked, reply),
+            LinkEvent::ReplayRequested(replay, reply) => self.handle_replay_request(replay, reply),
             LinkEvent::Unusable(link) => self.handle.retire(link),
             LinkEvent::Broken(link, why) => {
                 self.handle.retire(link);
@@ -116,7 +111,7 @@ impl LinkListener {
         });
     }
 
-    fn handle_task_changed(&self, era: ProtocolFamily, params: &str) {
+    fn handle_task_changed(&self, family: ProtocolFamily, params: &str) {
         let Some(task) = member(params, "taskId").and_then(|own| serde_json::from_str(own).ok())
         else {
             return;
@@ -126,7 +121,7 @@ impl LinkListener {
             maker,
         };
         let whose = self.handle.agent();
-        match era {
+        match family {
             ProtocolFamily::Stateless => {
                 let task_ref = refer(Maker::Modern { task });
                 self.directory.notify_task_changed(&task_ref, params, whose);
@@ -161,45 +156,42 @@ impl LinkListener {
 
     fn handle_consent_request(
         &self,
-        question: PendingEntry,
+        entry: PendingEntry,
         reply: Reply<Result<Option<bool>, AddEntryError>>,
     ) {
         let approvals = self.permissions.approvals().clone();
         spawn_reply(
             reply,
-            async move { approvals.wait_for_verdict(question).await },
+            async move { approvals.wait_for_verdict(entry).await },
         );
     }
 
     fn handle_operator_input_request(
         &self,
-        question: PendingEntry,
+        entry: PendingEntry,
         reply: Reply<Result<Option<Option<String>>, AddEntryError>>,
     ) {
         let approvals = self.permissions.approvals().clone();
-        spawn_reply(
-            reply,
-            async move { approvals.wait_for_value(question).await },
-        );
+        spawn_reply(reply, async move { approvals.wait_for_value(entry).await });
     }
 
-    fn handle_replay_request(&self, asked: Replay, reply: Reply<Result<Replayed, Refusal>>) {
+    fn handle_replay_request(&self, replay: Replay, reply: Reply<Result<Replayed, Refusal>>) {
         if !self.handle.can_audit() {
-            let words = "a sandboxed server does not read the audit log";
-            return reply.send(Err(Refusal::Forbidden(words.into())));
+            let message = "a sandboxed server does not read the audit log";
+            return reply.send(Err(Refusal::Forbidden(message.into())));
         }
         if !can_read_audit_log(&self.permissions, &self.handle.id) {
-            let words = format!(
-                "{AUDIT_LOG} is not approved for this server; `mgp servers show` shows how it stands"
+            let message = format!(
+                "{AUDIT_LOG} is not approved for this server; `mgp servers show` shows its status"
             );
-            return reply.send(Err(Refusal::Forbidden(words)));
+            return reply.send(Err(Refusal::Forbidden(message)));
         }
         let audit = self.audit.clone();
-        spawn_reply(reply, async move { audit.replay(&asked).await });
+        spawn_reply(reply, async move { audit.replay(&replay).await });
     }
 }
 
-/// Passes on an answer when it comes, unless nobody waits any more.
+/// Forwards an answer when it arrives, unless the receiver is gone.
 fn spawn_reply<T: Send + 'static>(
     mut reply: Reply<T>,
     answer: impl Future<Output = T> + Send + 'static,

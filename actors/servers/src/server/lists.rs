@@ -1,4 +1,4 @@
-//! Fetches a server's lists page by page (MCP-030). A list that fails does not affect the others.
+//! Fetches a server's lists page by page (MCP-030). A failed list does not affect the others.
 
 mod fetching;
 pub(super) mod missing;
@@ -25,12 +25,11 @@ use mgp_callers::Flag;
 use mgp_policy::PinsHandle;
 use mgp_runtime::task;
 
-/// Pages fetched of one list, so that an endless list ends.
+/// The most pages fetched of one list, so that an endless list ends.
 const MAX_PAGES: usize = 1_000;
-/// How long the other lists are waited for after the first one. Slower lists are fetched again
-/// later.
+/// How long the other lists may take after the first one. Slower lists are fetched again later.
 const SLOW_LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Definitions read of one list; the engine keeps no more.
+/// The most definitions read of one list; the engine stores no more.
 const MAX_ITEMS: usize = 10_000;
 
 /// Freshly fetched lists, parsed and compiled.
@@ -38,14 +37,14 @@ const MAX_ITEMS: usize = 10_000;
 pub struct FetchedLists {
     offer: ServerOffer,
     kinds: Vec<ListKind>,
-    /// What was odd about them.
+    /// Problems found in the lists.
     pub(crate) remarks: Vec<String>,
-    /// The lists that were fetched, each with the reason if it is incomplete.
+    /// The fetched lists, each with the reason if it is incomplete.
     pub(super) fetched: Vec<(ListKind, Option<String>)>,
 }
 
 impl FetchedLists {
-    /// No lists fetched.
+    /// Creates a result without fetched lists.
     pub(super) fn unchanged(before: ServerOffer) -> Self {
         Self {
             offer: before,
@@ -70,43 +69,43 @@ impl FetchedLists {
     }
 }
 
-/// Compares tools with their pins before agents see them.
+/// Compares tools with their pinned definitions before agents see them.
 #[derive(Debug, Clone)]
 pub(super) struct PinCheck {
     pub(super) pins: PinsHandle,
     pub(super) rules: PinRules,
 }
 
-/// One list, all its pages together.
+/// One list with all its pages.
 #[derive(Debug)]
 struct FetchedList {
     kind: ListKind,
     definitions: Vec<Arc<str>>,
-    /// How long it may be cached, where the server's era says so.
+    /// How long it may be cached, if the server's protocol version says so.
     freshness: Option<Freshness>,
     remarks: Vec<String>,
-    /// Why it is incomplete.
+    /// The reason if it is incomplete.
     gap: Option<ListGap>,
 }
 
-/// Why a list is incomplete.
+/// The reason why a list is incomplete.
 #[derive(Debug)]
 struct ListGap {
     why: String,
-    /// The server does not have this list: what it offered in an earlier life is dropped.
+    /// True if the server does not have this list: the definitions of earlier generations are dropped.
     is_unsupported: bool,
 }
 
-/// Freshly fetched lists: definitions as the server sent them.
+/// Freshly fetched lists, with definitions as sent.
 #[derive(Debug)]
 pub(super) struct RawLists(Vec<FetchedList>);
 
 impl RawLists {
-    /// Fetches all lists the server declares; definitions equal to those in `before` are not compiled again.
-    /// A list that fails is left out; a slow one is not waited for long once the first is there.
+    /// Fetches all declared lists; definitions equal to those in `before` are not compiled again. A failed list
+    /// is left out; slow lists are awaited only briefly once the first is there.
     ///
     /// # Errors
-    /// Why none of the lists it declares could be fetched, in words.
+    /// The reason why none of the declared lists could be fetched, as text.
     pub(super) async fn fetch(
         link: &Arc<Link>,
         before: ServerOffer,
@@ -123,27 +122,27 @@ impl RawLists {
                 .await;
         }
         let first = Flag::default();
-        let asked = wanted.iter().enumerate().map(|(at, (kind, method))| {
+        let fetches = wanted.iter().enumerate().map(|(at, (kind, method))| {
             let first = &first;
             async move {
-                let whole = FetchedList::fetch(link, *kind, method);
+                let list = FetchedList::fetch(link, *kind, method);
                 if at == 0 {
-                    let whole = whole.await;
+                    let list = list.await;
                     first.raise();
-                    return whole;
+                    return list;
                 }
                 tokio::select! {
-                    whole = whole => whole,
+                    list = list => list,
                     () = async { first.wait_until_raised().await; tokio::time::sleep(SLOW_LIST_TIMEOUT).await } => {
                         FetchedList::failed(*kind, ListGap::new(method, "no answer yet"))
                     }
                 }
             }
         });
-        let mut all = join_all(asked).await;
-        let mut main = all.iter().filter(|whole| whole.kind != ListKind::Templates);
-        if let Some(gap) = main.clone().find_map(|whole| whole.gap.as_ref())
-            && main.all(|whole| whole.gap.is_some() && whole.definitions.is_empty())
+        let mut all = join_all(fetches).await;
+        let mut main = all.iter().filter(|list| list.kind != ListKind::Templates);
+        if let Some(gap) = main.clone().find_map(|list| list.gap.as_ref())
+            && main.all(|list| list.gap.is_some() && list.definitions.is_empty())
         {
             return Err(gap.why.clone());
         }
@@ -157,7 +156,7 @@ impl RawLists {
         Self(all).compile(before, watch).await
     }
 
-    /// Fetches one list again; when that fails the list stays as it was.
+    /// Fetches one list again; if that fails the list stays unchanged.
     pub(super) async fn fetch_one(
         link: &Arc<Link>,
         list: List,
@@ -165,7 +164,7 @@ impl RawLists {
         watch: &PinCheck,
     ) -> FetchedLists {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
-        // Found at its start, though it had not declared them.
+        // Found at the start, though it had not declared them.
         let listed = list == List::Tools && !before.tools().is_empty();
         let fetched = kinds(list).iter().map(|(kind, method)| async move {
             if listed || is_declared(can, list) {
@@ -184,18 +183,17 @@ impl RawLists {
         })
     }
 
-    /// Blocks: compiling schemas takes time and pins are on disk, so this does not run on the threads that
-    /// carry calls.
+    /// Compiles the definitions on a blocking thread, because compiling schemas takes time and pins are on disk.
     async fn compile(self, before: ServerOffer, watch: &PinCheck) -> Result<FetchedLists, String> {
-        let (mut asked, mut notes) = (Vec::new(), Vec::new());
+        let (mut fetched, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
-        for mut whole in self.0 {
-            notes.append(&mut whole.remarks);
-            let why = whole.gap.as_ref().map(|gap| gap.why.clone());
+        for mut list in self.0 {
+            notes.append(&mut list.remarks);
+            let why = list.gap.as_ref().map(|gap| gap.why.clone());
             // Many servers have resources and no templates.
-            let usual = whole.kind == ListKind::Templates && whole.is_unknown();
-            asked.push((whole.kind, why.filter(|_| !usual)));
-            lists.extend(whole.should_replace(&before).then_some(whole));
+            let usual = list.kind == ListKind::Templates && list.is_unknown();
+            fetched.push((list.kind, why.filter(|_| !usual)));
+            lists.extend(list.should_replace(&before).then_some(list));
         }
         let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
         let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
@@ -221,7 +219,7 @@ impl RawLists {
             offer: offer?,
             kinds,
             remarks: notes,
-            fetched: asked,
+            fetched,
         })
     }
 }
@@ -234,7 +232,7 @@ impl ListGap {
         }
     }
 
-    /// A server's own error is shown by its message, not as JSON.
+    /// Describes a refusal; a server's own error is shown by its message, not as JSON.
     fn from_refusal(method: &str, refusal: &Refusal) -> Self {
         let Some(error) = refusal.relayed_error() else {
             return Self::new(method, refusal);
@@ -242,11 +240,11 @@ impl ListGap {
         let code = error_code(error);
         let message = member(error, "message");
         let message: Option<String> = message.and_then(|text| serde_json::from_str(text).ok());
-        let words = message.unwrap_or_else(|| "the server refuses".into());
+        let text = message.unwrap_or_else(|| "the server refuses".into());
         Self {
             why: match code {
-                Some(code) => format!("{method}: {words} ({code})"),
-                None => format!("{method}: {words}"),
+                Some(code) => format!("{method}: {text} ({code})"),
+                None => format!("{method}: {text}"),
             },
             is_unsupported: code == Some(METHOD_NOT_FOUND),
         }
@@ -275,38 +273,37 @@ impl FetchedList {
         self.gap.as_ref().is_some_and(|gap| gap.is_unsupported)
     }
 
-    /// Whether it replaces the list before it: if it is complete, if the server no longer has such a list, or
-    /// if the one before is empty.
+    /// True if it replaces the previous list: it is complete, the server no longer has such a list, or the
+    /// previous one is empty.
     fn should_replace(&self, before: &ServerOffer) -> bool {
         self.gap.is_none() || self.is_unknown() || before.count(self.kind) == 0
     }
 
     /// Fetches all pages, up to the first that fails.
     async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
-        let mut whole = Self::empty(kind);
-        // What other nodes share of their tools is told beforehand, with what searching them needs.
+        let mut list = Self::empty(kind);
+        // The tools of other nodes are announced in advance, with their search data.
         if let (ListKind::Tools, Wire::Node(node)) = (kind, link.wire()) {
-            whole.definitions = node.tools();
-            return whole;
+            list.definitions = node.tools();
+            return list;
         }
-        whole.gap = whole.fetch_pages(link, method).await.err();
-        whole
+        list.gap = list.fetch_pages(link, method).await.err();
+        list
     }
 
-    /// Some servers declare nothing and have tools all the same. Whatever goes wrong when they are asked for, there
-    /// are none.
+    /// Fetches tools from servers that declare no capabilities but have tools. Any failure counts as no tools.
     async fn fetch_undeclared_tools(link: &Arc<Link>) -> Option<Self> {
         if matches!(link.wire(), Wire::Node(_) | Wire::Lite(_)) {
             return None;
         }
-        let asked = Self::fetch(link, ListKind::Tools, "tools/list");
-        let mut whole = tokio::time::timeout(SLOW_LIST_TIMEOUT, asked).await.ok()?;
-        if whole.gap.is_some() || whole.definitions.is_empty() {
+        let fetch = Self::fetch(link, ListKind::Tools, "tools/list");
+        let mut list = tokio::time::timeout(SLOW_LIST_TIMEOUT, fetch).await.ok()?;
+        if list.gap.is_some() || list.definitions.is_empty() {
             return None;
         }
         let note = "the server declares no tools in `capabilities`, and lists some";
-        whole.remarks.push(note.into());
-        Some(whole)
+        list.remarks.push(note.into());
+        Some(list)
     }
 
     async fn fetch_pages(&mut self, link: &Arc<Link>, method: &str) -> Result<(), ListGap> {
@@ -344,8 +341,7 @@ impl FetchedList {
         Ok(())
     }
 
-    /// Reads one page; returns the next cursor as JSON text. The whole list is as fresh as its least fresh
-    /// page.
+    /// Parses one page and returns the next cursor as JSON text. The list's TTL is the shortest of its pages.
     fn add_page(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
         let page = std::str::from_utf8(&page).map_err(|_| "the answer is not UTF-8".to_owned())?;
         let key = self.kind.result_member();
@@ -362,7 +358,7 @@ impl FetchedList {
         self.definitions.extend(items);
         let fresh = Freshness::parse(page);
         self.freshness = Some(self.freshness.map_or(fresh, |before| before.combine(fresh)));
-        // As its server wrote it: some count their pages with numbers.
+        // The cursor as the server wrote it: some use numbers.
         let next = member(page, "nextCursor").filter(|cursor| *cursor != "null");
         Ok(next.map(str::to_owned))
     }
@@ -394,19 +390,19 @@ mod tests {
 
     use super::*;
 
-    /// SEP-2549: a list may be cached as long as the page with the shortest time.
+    /// SEP-2549: a list may be cached as long as its page with the shortest TTL.
     #[test]
-    fn a_list_is_as_fresh_as_its_least_fresh_page() {
-        let mut whole = FetchedList::empty(ListKind::Tools);
+    fn list_ttl_is_shortest_page_ttl() {
+        let mut list = FetchedList::empty(ListKind::Tools);
         let pages = [
             r#"{"tools":[{"name":"a"}],"ttlMs":9000,"cacheScope":"public","nextCursor":""}"#,
             r#"{"tools":[{"name":"b"}],"ttlMs":4000,"cacheScope":"private"}"#,
         ];
-        let next = pages.map(|page| whole.add_page(Bytes::from_static(page.as_bytes())).unwrap());
+        let next = pages.map(|page| list.add_page(Bytes::from_static(page.as_bytes())).unwrap());
         assert_eq!(next, [Some("\"\"".to_owned()), None]);
         let definitions = [r#"{"name":"a"}"#, r#"{"name":"b"}"#].map(Arc::from);
-        assert_eq!(whole.definitions, definitions);
+        assert_eq!(list.definitions, definitions);
         let (ttl_ms, scope) = (4000, CacheScope::Private);
-        assert_eq!(whole.freshness, Some(Freshness { ttl_ms, scope }));
+        assert_eq!(list.freshness, Some(Freshness { ttl_ms, scope }));
     }
 }

@@ -1,12 +1,12 @@
-//! The eras in which a server is spoken to.
+//! The protocol families spoken with a server.
 
-/// The eras a server speaks with us.
+/// The protocol families that a server speaks with the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum SpokenFamilies {
     /// `initialize` only.
     Legacy,
-    /// 2026-07-28 only, or no longer anything else once `initialize` was sent.
-    Modern,
+    /// 2026-07-28 only, or nothing else once `initialize` was sent.
+    Stateless,
     /// Both at once.
     Dual,
 }

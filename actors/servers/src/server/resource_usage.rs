@@ -1,8 +1,7 @@
-//! What the processes of servers and the kernel itself use of the machine (MGP §11.3, §11.4).
+//! Resource usage of servers' processes and the kernel (MGP §11.3, §11.4).
 //!
-//! Nothing is looked up unless somebody asks or a server has limits. However many ask, the process table
-//! is read by one thread at a time, and at most once within [`SNAPSHOT_MAX_AGE`]: a look takes some milliseconds
-//! where a few hundred processes run.
+//! Usage is read only on request or for servers with limits. One thread at a time reads the process table, at
+//! most once within [`SNAPSHOT_MAX_AGE`]: it takes some milliseconds with a few hundred processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +17,10 @@ use tokio::sync::{Semaphore, watch};
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
-/// A look that is younger than this is not repeated, unless a life has begun since.
+/// A younger snapshot is reused, unless a generation has started since.
 const SNAPSHOT_MAX_AGE: Duration = Duration::from_millis(500);
 
-/// The lives that have processes, and what was seen of them last.
+/// The generations with processes, and their last usage.
 #[derive(Debug)]
 pub struct ResourceMonitor {
     /// By the process id of the leader.
@@ -30,25 +29,25 @@ pub struct ResourceMonitor {
     sampling: Semaphore,
 }
 
-/// One life of a server, or of an instance of it.
+/// One generation of a server or instance.
 #[derive(Debug, Clone)]
 struct RunningTree {
     generation: RunningGeneration,
     tree: ProcessTree,
 }
 
-/// Whose processes they are, and what they may use.
+/// The owner of processes, and their limits.
 #[derive(Debug, Clone)]
 pub struct RunningGeneration {
-    /// The server, or the instance of it.
+    /// The id of the server or instance.
     pub key: ServerId,
-    /// Whose instance it is.
+    /// The agent of an instance.
     pub agent: Option<AgentId>,
-    /// What its processes may use.
+    /// The limits of the processes.
     pub limits: ResourceLimits,
 }
 
-/// What was seen at one moment.
+/// Resource usage at one moment.
 #[derive(Debug, Default)]
 pub struct ResourceSnapshot {
     taken_at: Option<MonotonicTime>,
@@ -57,7 +56,7 @@ pub struct ResourceSnapshot {
     servers: BTreeMap<ServerId, ResourceUsage>,
 }
 
-/// Has the processes of a life counted, until it is dropped.
+/// Tracks the processes of a generation until dropped.
 #[derive(Debug)]
 pub(super) struct TrackedGeneration {
     monitor: Arc<ResourceMonitor>,
@@ -65,7 +64,7 @@ pub(super) struct TrackedGeneration {
 }
 
 impl ResourceMonitor {
-    /// Of a kernel without servers.
+    /// Creates a monitor without generations.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -75,21 +74,22 @@ impl ResourceMonitor {
         })
     }
 
-    /// What is used now, or was a moment ago.
+    /// The current usage, or a recent snapshot.
     pub async fn sample(&self) -> Arc<ResourceSnapshot> {
         if let Some(fresh) = self.fresh_snapshot() {
             return fresh;
         }
         let _turn = self.sampling.acquire().await;
-        // Another one may have looked meanwhile.
+        // Another task may have read it meanwhile.
         if let Some(fresh) = self.fresh_snapshot() {
             return fresh;
         }
         let running = self.running_trees();
-        let look = task::run_blocking("resources.look", move || Arc::new(build_snapshot(&running)));
-        let look = look.await.unwrap_or_default();
-        self.latest.send_replace(look.clone());
-        look
+        let snapshot =
+            task::run_blocking("resources.look", move || Arc::new(build_snapshot(&running)));
+        let snapshot = snapshot.await.unwrap_or_default();
+        self.latest.send_replace(snapshot.clone());
+        snapshot
     }
 
     fn running_trees(&self) -> Vec<(i32, RunningTree)> {
@@ -97,41 +97,41 @@ impl ResourceMonitor {
         running.clone().into_iter().collect()
     }
 
-    /// The last look, however old: for who must not wait.
+    /// The last snapshot, however old, without waiting.
     #[must_use]
     pub(crate) fn latest(&self) -> Arc<ResourceSnapshot> {
         self.latest.borrow().clone()
     }
 
-    /// The looks that are taken, by whomever.
+    /// A watch on all new snapshots.
     #[must_use]
     pub fn watch_snapshots(&self) -> watch::Receiver<Arc<ResourceSnapshot>> {
         self.latest.subscribe()
     }
 
-    /// The last look, while it is young and has every life that runs.
+    /// The last snapshot, if it is recent and contains all running generations.
     fn fresh_snapshot(&self) -> Option<Arc<ResourceSnapshot>> {
-        let (now, look) = (monotonic_now(), self.latest());
-        let young = look
+        let (now, snapshot) = (monotonic_now(), self.latest());
+        let young = snapshot
             .taken_at
             .is_some_and(|at| now.duration_since(at) < SNAPSHOT_MAX_AGE);
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = running
             .keys()
-            .all(|life| look.generations.contains_key(life));
-        (young && whole).then_some(look)
+            .all(|generation| snapshot.generations.contains_key(generation));
+        (young && whole).then_some(snapshot)
     }
 
-    /// Counts the processes of a life from now on. Their mark names `marked`.
+    /// Tracks the processes of a generation from now on. `marked` is the name in their mark.
     pub(super) fn track_generation(
         self: &Arc<Self>,
         leader: i32,
-        life: RunningGeneration,
+        generation: RunningGeneration,
         kernel_mark: &str,
         marked: &ServerId,
     ) -> TrackedGeneration {
         let tree = RunningTree {
-            generation: life,
+            generation,
             tree: ProcessTree::new(leader, kernel_mark, marked),
         };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,31 +144,31 @@ impl ResourceMonitor {
 }
 
 impl ResourceSnapshot {
-    /// What the kernel's own process uses.
+    /// The usage of the kernel's own process.
     #[must_use]
     pub fn kernel(&self) -> ResourcesInUse {
         to_protocol_resources(self.kernel)
     }
 
-    /// What the processes of a server use, or those of the instance of this name; `None` where it has none.
+    /// The usage of a server's processes, or of the instance with this id; `None` without processes.
     #[must_use]
     pub fn server(&self, key: &ServerId) -> Option<ResourcesInUse> {
         self.servers.get(key).copied().map(to_protocol_resources)
     }
 
-    /// When it was taken; `None` for none.
+    /// The time of the snapshot; `None` for an empty one.
     #[must_use]
     pub fn taken_at(&self) -> Option<MonotonicTime> {
         self.taken_at
     }
 
-    /// What each life uses, by the process id of its leader.
+    /// The usage of each generation, by the process id of its leader.
     pub fn generations(&self) -> impl Iterator<Item = (i32, &RunningGeneration, ResourceUsage)> {
-        let lives = self.generations.iter();
-        lives.map(|(leader, (life, used))| (*leader, life, *used))
+        let generations = self.generations.iter();
+        generations.map(|(leader, (generation, used))| (*leader, generation, *used))
     }
 
-    /// What each of them uses.
+    /// The usage of each server.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerId, ResourcesInUse)> {
         self.servers
             .iter()
@@ -177,10 +177,13 @@ impl ResourceSnapshot {
 }
 
 impl TrackedGeneration {
-    /// What its processes use now, or did a moment ago.
+    /// The current usage of its processes, or a recent one.
     pub(super) async fn sample(&self) -> Option<ResourceUsage> {
-        let look = self.monitor.sample().await;
-        look.generations.get(&self.leader).map(|(_, used)| *used)
+        let snapshot = self.monitor.sample().await;
+        snapshot
+            .generations
+            .get(&self.leader)
+            .map(|(_, used)| *used)
     }
 }
 
@@ -193,24 +196,31 @@ impl Drop for TrackedGeneration {
 }
 
 fn build_snapshot(running: &[(i32, RunningTree)]) -> ResourceSnapshot {
-    let trees: Vec<_> = running.iter().map(|(_, life)| life.tree.clone()).collect();
-    let mut look = ResourceSnapshot {
+    let trees: Vec<_> = running
+        .iter()
+        .map(|(_, generation)| generation.tree.clone())
+        .collect();
+    let mut snapshot = ResourceSnapshot {
         taken_at: Some(monotonic_now()),
         kernel: to_resource_use(measure_self()),
         ..ResourceSnapshot::default()
     };
-    look.kernel.processes += trees.len() as u64;
-    for ((leader, life), usage) in running.iter().zip(measure_all(&trees)) {
+    snapshot.kernel.processes += trees.len() as u64;
+    for ((leader, generation), usage) in running.iter().zip(measure_all(&trees)) {
         let usage = to_resource_use(usage);
-        look.generations
-            .insert(*leader, (life.generation.clone(), usage));
-        let sum = look.servers.entry(life.generation.key.clone()).or_default();
+        snapshot
+            .generations
+            .insert(*leader, (generation.generation.clone(), usage));
+        let sum = snapshot
+            .servers
+            .entry(generation.generation.key.clone())
+            .or_default();
         sum.memory += usage.memory;
         sum.cpu += usage.cpu;
         sum.descriptors += usage.descriptors;
         sum.processes += usage.processes;
     }
-    look
+    snapshot
 }
 
 fn to_resource_use(usage: ProcessUsage) -> ResourceUsage {

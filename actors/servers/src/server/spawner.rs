@@ -1,5 +1,5 @@
-//! Starts processes on threads of its own, so that no thread that carries calls waits for fork and exec; and
-//! spaces the restarts when many servers keep failing.
+//! Starts processes on separate threads, so that no thread with calls waits for fork and exec. It also spaces
+//! restarts if many servers keep failing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
@@ -11,13 +11,13 @@ use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Processes started at the same time; a program on a disk that does not answer blocks one thread.
+/// The maximum of processes started at the same time; a program on an unresponsive disk blocks one thread.
 const THREADS_MAX: usize = 4;
 
-/// The threads, started at first use, and the schedule of restarts.
+/// The spawner threads, started at first use, and the restart schedule.
 #[derive(Debug, Default)]
 pub struct ProcessSpawner {
-    /// Jobs of the threads; at most one start per server waits. The threads end when this is dropped.
+    /// The jobs of the threads; at most one start per server is queued. The threads end when this is dropped.
     jobs: OnceLock<mpsc::Sender<SpawnJob>>,
     restart_schedule: Mutex<RestartLimiter>,
 }
@@ -33,7 +33,7 @@ impl ProcessSpawner {
     /// Starts a process.
     ///
     /// # Errors
-    /// Why it cannot be started, in words.
+    /// The reason why it cannot be started, as text.
     pub(super) async fn spawn(&self, spec: ChildSpec, log: &ServerLog) -> Result<Child, String> {
         let (done, child) = oneshot::channel();
         let start = SpawnJob {
@@ -42,13 +42,13 @@ impl ProcessSpawner {
             runtime: Handle::current(),
             done,
         };
-        let lost = || "no thread of the kernel starts it".to_owned();
+        let lost = || "no thread is available to start it".to_owned();
         let desk = self.jobs.get_or_init(start_threads);
         desk.send(start).map_err(|_| lost())?;
         child.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// When a server that keeps failing may be restarted.
+    /// The earliest restart time of a failing server.
     pub(super) fn next_restart_time(&self, now: MonotonicTime) -> MonotonicTime {
         let mut turns = self
             .restart_schedule
@@ -58,7 +58,7 @@ impl ProcessSpawner {
     }
 }
 
-/// If no thread can be started, each job is refused.
+/// Starts the threads. If none can be started, each job is refused.
 fn start_threads() -> mpsc::Sender<SpawnJob> {
     let (desk, waiting) = mpsc::channel();
     let waiting = Arc::new(Mutex::new(waiting));
@@ -90,7 +90,7 @@ fn run_jobs(waiting: &Mutex<mpsc::Receiver<SpawnJob>>) {
         let _runtime = runtime.enter();
         let started = catch_unwind(AssertUnwindSafe(|| child::spawn(&spec, &log)));
         if let Ok(started) = started {
-            // Nobody waits any more: the process is killed when dropped.
+            // The receiver is gone: the process is killed when dropped.
             drop(done.send(started.map_err(|error| error.to_string())));
         }
     }

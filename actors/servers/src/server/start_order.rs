@@ -1,5 +1,5 @@
-//! A server that the kernel starts after others: waits until they are connected, will not be, or have taken
-//! as long as a start may take.
+//! Start order: a server that starts after others waits until they are connected, will not be, or have exceeded
+//! the start timeout.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::{ServerActor, ServerMsg, ServerState, ServerTable};
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::{Mailbox, task};
 
-/// How often it is looked for a server that nobody has seen yet.
+/// How often to check for a server that is not registered yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a server waits for before the kernel starts it.
+/// The dependencies a server waits for before its start.
 #[derive(Debug, Default)]
 pub(super) struct StartWait {
-    /// Dropped with the supervisor, and when somebody else decides.
+    /// Dropped with the supervisor, and when a command takes precedence.
     wait_task: Option<SupervisedTask<()>>,
     dependencies: Vec<ServerId>,
 }
 
 impl StartWait {
-    /// What it waits for, in words.
+    /// Describes the dependencies it waits for.
     pub(super) fn describe(&self) -> Option<String> {
         (!self.dependencies.is_empty()).then(|| describe_waiting(&self.dependencies))
     }
@@ -35,19 +35,19 @@ impl StartWait {
 }
 
 impl ServerActor {
-    /// The kernel starts it, after those that come before.
+    /// Starts the server at the kernel's start, after its dependencies.
     pub(super) fn start_in_order(&self, state: &mut ServerState) {
         self.restore_offer(state);
         // An instance is started only while its server runs.
         if state.spec.start_after.is_empty() || self.handle.agent().is_some() {
             return self.apply_input(state, SupervisionInput::Start { by_operator: false });
         }
-        let (others, me) = (state.spec.start_after.clone(), state.mailbox.clone());
-        let (servers, patience) = (self.servers.clone(), state.spec.limits.start_timeout);
+        let (others, mailbox) = (state.spec.start_after.clone(), state.mailbox.clone());
+        let (servers, timeout) = (self.servers.clone(), state.spec.limits.start_timeout);
         let waiting = async move {
-            let waiting = wait_for_dependencies(&servers, others, &me);
-            let _ = tokio::time::timeout(patience, waiting).await;
-            let _ = me.send(ServerMsg::DependenciesReady);
+            let waiting = wait_for_dependencies(&servers, others, &mailbox);
+            let _ = tokio::time::timeout(timeout, waiting).await;
+            let _ = mailbox.send(ServerMsg::DependenciesReady);
         };
         state.start_wait = StartWait {
             wait_task: Some(task::spawn_supervised("server.start_order", waiting)),
@@ -56,7 +56,7 @@ impl ServerActor {
         self.publish(state);
     }
 
-    /// Those that it still waits for.
+    /// Sets the dependencies that are not connected yet.
     pub(super) fn set_pending_dependencies(&self, state: &mut ServerState, others: Vec<ServerId>) {
         if state.start_wait.is_waiting() {
             state.start_wait.dependencies = others;
@@ -64,13 +64,13 @@ impl ServerActor {
         }
     }
 
-    /// The wait is over; it is started now, whoever is missing.
+    /// Ends the wait and starts the server, even if dependencies are missing.
     pub(super) fn finish_start_wait(&self, state: &mut ServerState) {
         if !state.start_wait.is_waiting() {
             return;
         }
-        if let Some(words) = state.start_wait.describe() {
-            let note = format!("{words} no longer: it is started without");
+        if let Some(missing) = state.start_wait.describe() {
+            let note = format!("{missing} no longer; it is started anyway");
             self.log().push_note(&note);
         }
         state.start_wait = StartWait::default();
@@ -78,11 +78,11 @@ impl ServerActor {
     }
 }
 
-/// Resolves when nobody is to come any more; says who is missing whenever that changes.
+/// Resolves when no dependency is pending; reports the missing ones at each change.
 async fn wait_for_dependencies(
     servers: &ServerTable,
     mut others: Vec<ServerId>,
-    me: &Mailbox<ServerMsg>,
+    mailbox: &Mailbox<ServerMsg>,
 ) {
     loop {
         let known = servers.load();
@@ -93,14 +93,14 @@ async fn wait_for_dependencies(
                 return AwaitedStart::Unknown.is_pending();
             };
             let mut status = handle.watch_status();
-            let (state, due, held) = {
+            let (state, due, awaits_approval) = {
                 let now = status.borrow_and_update();
                 (now.state, now.starts_automatically, now.awaits_operator)
             };
             let comes = AwaitedStart::Known {
                 state,
                 will_start: due,
-                awaits_approval: held,
+                awaits_approval,
             }
             .is_pending();
             if comes {
@@ -109,7 +109,7 @@ async fn wait_for_dependencies(
             comes
         });
         if others.len() < before {
-            let _ = me.send(ServerMsg::DependenciesPending(others.clone()));
+            let _ = mailbox.send(ServerMsg::DependenciesPending(others.clone()));
         }
         let unseen = changes.len() < others.len();
         match (others.is_empty(), changes.is_empty()) {

@@ -1,5 +1,5 @@
-//! What the operator is told about a start: its progress, and the last output of one that failed. Agents see
-//! none of it, because a server may write anything to stderr.
+//! Start progress for the operator, and the last output of a failed start. Agents see none of it, because a
+//! server may write anything to stderr.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use mgp_transports::log::{Author, LogLine, ServerLog};
 
 use mgp_runtime::time::{monotonic_now, unix_ms};
 
-/// Lines searched for the one that explains the end: a stack trace and what led to it.
+/// The lines searched for the one that explains the end: a stack trace and its context.
 const LINES_SEARCHED: usize = 50;
-/// Output older than this does not explain the end.
+/// Older output does not explain the end.
 const RECENT_OUTPUT_AGE: Duration = Duration::from_secs(10);
 
-/// A life from its start on.
+/// The start of a generation.
 #[derive(Debug, Clone)]
 pub struct StartProgress {
     since: MonotonicTime,
-    /// The number of the last log line before this life.
+    /// The number of the last log line before this generation.
     log_position: u64,
     activity: Arc<str>,
 }
 
 impl StartProgress {
-    /// Begins now.
+    /// Creates it at the start of a generation.
     pub(super) fn begin(spec: &ServerSpec, log: &ServerLog) -> Self {
         let busy = match &spec.transport {
             ServerTransport::Stdio { command, .. } => describe_activity(command),
-            // The URL may hold a secret.
+            // The URL may contain a secret.
             ServerTransport::Http { .. } | ServerTransport::Node(_) => {
                 "it has not answered yet".into()
             }
@@ -50,20 +50,20 @@ impl StartProgress {
         format!("{}, {secs} s", self.activity)
     }
 
-    /// The number of the last line in the log before it.
+    /// The number of the last log line before it.
     #[must_use]
     pub fn log_position(&self) -> u64 {
         self.log_position
     }
 
-    /// The last line the server wrote.
+    /// The last line that the server wrote.
     pub(super) fn last_line(&self, log: &ServerLog) -> Option<String> {
         let lines = self.output_lines(log);
         let newest = lines.iter().rfind(|line| !line.text.trim().is_empty());
         newest.map(|line| truncate_line(line.text.trim()))
     }
 
-    /// The line of its last output that best explains its end.
+    /// The output line that best explains the end.
     pub(super) fn explain_exit(&self, log: &ServerLog) -> Option<Arc<str>> {
         let long_ago =
             unix_ms().saturating_sub(RECENT_OUTPUT_AGE.as_millis().try_into().unwrap_or(u64::MAX));
@@ -102,9 +102,9 @@ mod tests {
         }
     }
 
-    /// Output of an earlier life and notes of the kernel are not this life's words.
+    /// Output of an earlier generation and notes of the kernel do not belong to this generation.
     #[test]
-    fn a_start_speaks_for_itself() {
+    fn start_output_excludes_earlier_generations_and_notes() {
         let log = ServerLog::new();
         log.push(b"Error: of the life before");
         let start = of(&log);

@@ -1,4 +1,4 @@
-//! Carries out what the engine decides about one server, and announces it (MGP §11.4).
+//! Carries out the engine's decisions about one server, and announces them (MGP §11.4).
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::lifecycle::Transition;
@@ -23,8 +23,12 @@ impl ServerActor {
 
     fn perform(&self, state: &mut ServerState, effect: SupervisionEffect) {
         match effect {
-            SupervisionEffect::StartGeneration(life) => self.start_generation(state, life),
-            SupervisionEffect::StartReplacement(life) => self.start_successor(state, life),
+            SupervisionEffect::StartGeneration(generation) => {
+                self.start_generation(state, generation)
+            }
+            SupervisionEffect::StartReplacement(generation) => {
+                self.start_successor(state, generation)
+            }
             SupervisionEffect::FailReplacement(why) => self.stop_successor(state, why),
             SupervisionEffect::ReleaseReplacement => self.release_successor(state),
             SupervisionEffect::RollFailed(why) => self.roll_failed(state, &why),
@@ -49,9 +53,7 @@ impl ServerActor {
             SupervisionEffect::Ignore(step) => {
                 tracing::debug!(server = %self.handle.id, illegal = %step, "lifecycle")
             }
-            SupervisionEffect::Publish(standing) => {
-                self.handle.publish(Self::status(state, standing))
-            }
+            SupervisionEffect::Publish(status) => self.handle.publish(Self::status(state, status)),
             SupervisionEffect::NotifyConnected => self.report_connected(state),
             SupervisionEffect::NotifyDisconnected(exit, how, verdict) => {
                 self.audit_disconnected(&exit, &how, verdict.as_ref())
@@ -68,21 +70,23 @@ impl ServerActor {
         }
     }
 
-    /// Starts a life; it reports as `Connected` and `Ended`.
-    fn start_generation(&self, state: &mut ServerState, life: u64) {
+    /// Starts a generation; it reports with `Connected` and `Ended`.
+    fn start_generation(&self, state: &mut ServerState, generation: u64) {
         state.retry_timer = None;
         state.rolling_restart.clear_previous();
         state.changed.clear();
         state.last_output = None;
         self.handle.count_generation();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
-        let life = GenerationHandle::start(self, life, spec, offer, state.mailbox.clone(), None);
-        state.generation = Some(life);
+        let generation =
+            GenerationHandle::start(self, generation, spec, offer, state.mailbox.clone(), None);
+        state.generation = Some(generation);
     }
 
     fn release_generation(&self, state: &mut ServerState) {
-        let life = state.generation.take();
-        state.last_output = life.and_then(|life| life.start.explain_exit(self.log()));
+        let generation = state.generation.take();
+        state.last_output =
+            generation.and_then(|generation| generation.start.explain_exit(self.log()));
         state.missing.clear();
         state.paces = ListPaces::default();
         self.handle.clear_link();
@@ -94,19 +98,19 @@ impl ServerActor {
         let mut status = self.handle.status();
         status.next_start = Some(at);
         self.handle.publish(status);
-        let (me, life) = (state.mailbox.clone(), state.supervision.generation());
+        let (mailbox, generation) = (state.mailbox.clone(), state.supervision.generation());
         state.retry_timer = Some(task::spawn_supervised("server.next_start", async move {
             tokio::time::sleep(at.duration_since(monotonic_now())).await;
-            let _ = me.send(ServerMsg::RetryDue(life));
+            let _ = mailbox.send(ServerMsg::RetryDue(generation));
         }));
     }
 
     fn request_restart_time(&self, state: &mut ServerState) {
-        let turn = self.connector.spawner.next_restart_time(monotonic_now());
-        self.apply_input(state, SupervisionInput::PermitGranted(turn));
+        let restart_at = self.connector.spawner.next_restart_time(monotonic_now());
+        self.apply_input(state, SupervisionInput::PermitGranted(restart_at));
     }
 
-    /// Called only when agents can see its tools.
+    /// Reports the connection; called once agents can see its tools.
     fn report_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         self.handle.set_connected();
@@ -132,9 +136,9 @@ impl ServerActor {
         self.notify_agents(step);
     }
 
-    /// Agents that negotiated `lifecycle` are told of every change.
+    /// Notifies agents that negotiated `lifecycle` of each change.
     fn notify_agents(&self, step: &Transition) {
-        // Instances come and go with calls, so nobody is told.
+        // Instances start and stop with calls, so they are not announced.
         if self.handle.agent().is_some() {
             return;
         }

@@ -1,5 +1,5 @@
-//! The connections of a server: the one that all callers share, and those of instances; and what changes at agents
-//! means to them. A server that is not connected gets no notification: it learns the state when it connects.
+//! The connections of a server: the shared one and those of instances, and which agent changes are forwarded to
+//! them. A disconnected server gets no notification: it gets the state when it connects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::log_levels;
 use mgp_callers::Directory;
 use mgp_callers::request::{Caller, Request};
 
-/// A shared server gets no roots once so many agents have some.
+/// From this number of agents with roots, a shared server gets none.
 const ROOTED_AGENTS_LIMIT: usize = 3;
 
 impl Upstream<'_> {
-    /// Its id.
+    /// The server's id.
     #[must_use]
     pub fn id(&self) -> &ServerId {
         &self.id
     }
 
-    /// Starts it for this request, where it is not running.
+    /// Starts the server for this request if it is not running.
     ///
     /// # Errors
     /// As [`Self::send`], before anything is sent.
@@ -32,12 +32,11 @@ impl Upstream<'_> {
         self.link(request).await.map(drop)
     }
 
-    /// How long a call with its retries may take, where it was agreed that the server says what may be tried
-    /// again (MGP §14.6).
+    /// The total time for a call with its retries, if the server negotiated error recovery (MGP §14.6).
     #[must_use]
     pub fn retry_time_limit(&self) -> Option<Duration> {
         let link = self.shared_link()?;
-        // The kernel of another node judges its server's errors itself, and has tried again by then.
+        // The kernel of another node handles its server's errors itself, and has already retried.
         if matches!(link.wire(), Wire::Node(_)) {
             return None;
         }
@@ -45,8 +44,8 @@ impl Upstream<'_> {
         agreed.then_some(link.limits.call_timeout_max)
     }
 
-    /// Whether a request to it repeats parts of its body in headers, which it may find to differ from the body
-    /// before it does anything.
+    /// True if requests to it mirror parts of their body in headers; the server may reject a difference before
+    /// it does anything.
     #[must_use]
     pub fn has_header_params(&self) -> bool {
         let link = self.shared_link();
@@ -83,12 +82,12 @@ impl Upstream<'_> {
         .await;
     }
 
-    /// The connection that all callers share, if there is one now.
+    /// The shared connection, if there is one now.
     pub(super) fn shared_link(&self) -> Option<Arc<Link>> {
         self.servers.load().get(&self.id)?.link()
     }
 
-    /// The connection of this caller: its own instance's, else the shared one.
+    /// The connection of this caller: that of its own instance, else the shared one.
     pub(super) fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
         let handle = self.servers.load().get(&self.id).cloned()?;
         handle.link()?;

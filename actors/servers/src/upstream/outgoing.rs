@@ -1,4 +1,4 @@
-//! A request as it is sent to a server: what is spliced into it and what HTTP headers repeat of it.
+//! An outgoing request to a server: its edits and the HTTP headers that mirror it.
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
@@ -11,28 +11,28 @@ use super::streams::{RequestedStream, StreamOptions};
 use crate::link::{FinalCheck, Link, MetadataHeaders};
 use mgp_callers::request::Request;
 
-/// A request on its way to a server.
+/// A request to be sent to a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// Leave of its caller, asked again right before it goes.
+    /// The caller's policy check, run again right before sending.
     pub final_check: Option<&'a dyn FinalCheck>,
-    /// The tool that is called, when one is.
+    /// The called tool, if any.
     pub tool: Option<&'a CatalogTool>,
     /// The method.
     pub method: &'a str,
     /// The params as the client sent them.
     pub params: &'a str,
-    /// The params may hold members of MGP's own (see `trace.rs`).
+    /// True if the params may contain MGP members (see `trace.rs`).
     pub may_hold_mgp: bool,
-    /// What MCPL adds for a server that speaks it.
+    /// Members to add for a server that speaks MCPL.
     pub mcpl: Option<&'a McplMembers>,
-    /// The part of `params` that names the thing, and the server's own name to put in its place.
+    /// The part of `params` with the name, and the server's own name to replace it.
     pub edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
     pub token: Option<&'a RawValue>,
-    /// What it wants to hear before its result.
+    /// Requested chunks or progress.
     pub stream_options: Option<&'a StreamOptions>,
-    /// What HTTP headers repeat of the body for servers of the modern era.
+    /// The HTTP headers that mirror the body for stateless servers.
     pub header_params: HeaderParams<'a>,
 }
 
@@ -48,21 +48,21 @@ pub struct McplMembers {
 }
 
 impl McplMembers {
-    /// Their names. What a caller says under one of them itself reaches no server that would follow it.
+    /// The names of these members. Members of these names from a caller are not sent to servers that speak MCPL.
     pub const NAMES: [&'static str; 3] = ["scope", "state", "checkpoint"];
 }
 
-/// What HTTP headers repeat of the body (MCP 2026-07-28, request metadata).
+/// The HTTP headers that mirror the body (MCP 2026-07-28, request metadata).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeaderParams<'a> {
-    /// The server's own name for the thing.
+    /// The server's own name of the tool, prompt or resource.
     pub name: Option<&'a str>,
-    /// The arguments that the tool wants repeated.
+    /// The arguments that the tool wants mirrored.
     pub arguments: Option<(&'a [ParamHeader], &'a str)>,
 }
 
 impl<'a> HeaderParams<'a> {
-    /// Only the name is repeated.
+    /// Mirrors only the name.
     #[must_use]
     pub fn with_name(name: &'a str) -> Self {
         Self {
@@ -73,20 +73,20 @@ impl<'a> HeaderParams<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// What of its wish is asked of this server.
+    /// The chunks and progress to request from this server.
     pub(super) fn requested_stream<'r>(
         &self,
         request: &'r Request,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
     ) -> RequestedStream<'r> {
-        let asked = self
+        let requested = self
             .stream_options
-            .map(|wish| wish.for_server(request, link, era));
-        asked.unwrap_or_default()
+            .map(|options| options.for_server(request, link, family));
+        requested.unwrap_or_default()
     }
 
-    /// The params with the server's own name, and, with the id of the call, its progress token.
+    /// The params with the server's own name, and, given the call's id, its progress token.
     pub(super) fn splice_params(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);
         let (part, json) = self.edit;
@@ -99,16 +99,16 @@ impl<'a> Outgoing<'a> {
         splice
     }
 
-    /// Puts what MCPL adds into the params of a call of a tool; toward servers that speak MCPL alone.
+    /// Adds the MCPL members to the params of a tool call, if the server speaks MCPL.
     pub(super) fn add_mcpl_members(
         &self,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         splice: &mut Splice<'_>,
     ) {
         let Some(ours) = self
             .mcpl
-            .filter(|_| era == ProtocolFamily::Legacy && link.mcpl().is_some())
+            .filter(|_| family == ProtocolFamily::Legacy && link.mcpl().is_some())
         else {
             return;
         };
@@ -118,12 +118,14 @@ impl<'a> Outgoing<'a> {
         splice.insert_members(self.params, &ours.collect::<Vec<_>>());
     }
 
-    /// The headers for the arguments that a modern server wants repeated.
-    pub(super) fn argument_headers(&self, era: ProtocolFamily) -> Vec<(String, String)> {
-        match (era, self.header_params.arguments) {
+    /// The headers for the arguments that a stateless server wants mirrored.
+    pub(super) fn argument_headers(&self, family: ProtocolFamily) -> Vec<(String, String)> {
+        match (family, self.header_params.arguments) {
             (ProtocolFamily::Stateless, Some((headers, arguments))) if !headers.is_empty() => {
-                let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
-                said.map(|(name, value)| (name.to_owned(), value)).collect()
+                let headers = request_headers::param_headers(headers, Some(arguments)).into_iter();
+                headers
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect()
             }
             _ => Vec::new(),
         }
@@ -141,7 +143,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Writes a request frame; the payload is copied once.
+/// Renders a request frame; the payload is copied once.
 pub(super) fn render_frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.size());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);

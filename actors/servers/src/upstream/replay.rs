@@ -1,4 +1,4 @@
-//! A request that an operator plays once more: in the server's own words and names, and answered in them.
+//! Replays a request for an operator, in the server's own format and names.
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_json::{Splice, member};
@@ -10,24 +10,25 @@ use super::Upstream;
 use crate::link::{Call, MetadataHeaders};
 use mgp_callers::request::{Outcome, Request};
 
-/// What is played.
+/// The request to replay.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayedRequest<'a> {
-    /// It was asked in the modern era.
+    /// True if it was sent in the stateless family.
     pub is_stateless: bool,
     /// The params, as JSON text.
     pub params: Option<&'a str>,
-    /// The token under which who plays hears of the server's progress, as JSON; the server is asked for none without.
+    /// The progress token for the operator, as JSON; without one no progress is requested.
     pub token: Option<&'a str>,
-    /// What HTTP headers repeat of it.
+    /// The HTTP headers that mirror it.
     pub metadata_headers: MetadataHeaders<'a>,
 }
 
 impl Upstream<'_> {
-    /// Sends it. Questions of the server reach who plays.
+    /// Replays the request. Callbacks of the server reach the operator.
     ///
     /// # Errors
-    /// The server does not speak that era; whatever kept the answer from coming, or the server's own error.
+    /// The server does not speak that family; otherwise the reason why there is no answer, or the server's own
+    /// error.
     pub async fn replay(&self, request: &Request, played: ReplayedRequest<'_>) -> Outcome {
         let link = self.link(request).await?;
         let ReplayedRequest {
@@ -36,15 +37,15 @@ impl Upstream<'_> {
             token,
             metadata_headers: mirror,
         } = played;
-        let era = if modern {
+        let family = if modern {
             ProtocolFamily::Stateless
         } else {
             ProtocolFamily::Legacy
         };
-        if link.peer_for(era).is_none() {
+        if link.peer_for(family).is_none() {
             let spoken = link.render_versions().unwrap_or_default();
             return Err(Refusal::BadParams(format!(
-                "it was recorded in another era than server {} speaks: {spoken}",
+                "it was recorded in another protocol version than server {} speaks: {spoken}",
                 self.id
             )));
         }
@@ -54,7 +55,7 @@ impl Upstream<'_> {
             token,
             stream: None,
             mgp_progress: false,
-            family: era,
+            family,
             final_check: None,
             metadata_headers: mirror,
             span: None,
@@ -70,7 +71,7 @@ impl Upstream<'_> {
     }
 }
 
-/// Params with the kernel's own progress token.
+/// The params with the kernel's own progress token.
 fn set_progress_token(params: &str, token: &str) -> String {
     let mut splice = Splice::new(params);
     match member(params, "_meta") {

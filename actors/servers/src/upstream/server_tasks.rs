@@ -1,4 +1,4 @@
-//! The tasks that a server makes itself: whether it can, its list of them, and how one stands.
+//! Tasks created by servers: support, listing and status.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Upstream;
 use crate::link::Link;
 use mgp_callers::request::Caller;
 
-/// Pages fetched of one server's list of tasks, so that an endless list ends.
+/// The most pages fetched of one server's task list, so that an endless list ends.
 const MAX_PAGES: usize = 16;
 
 /// How long a server may take to report the status of a task: a person waits for it.
@@ -22,13 +22,13 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The tasks of 2025-11-25 that a server declares.
 #[derive(Debug)]
 pub struct LegacyTasks {
-    /// Its capability, as JSON text.
+    /// The capability, as JSON text.
     pub capability: Option<Box<str>>,
-    /// Whether it lists its tasks.
+    /// True if the server lists its tasks.
     pub can_list: bool,
 }
 
-/// Pages of `tasks/list`.
+/// A page of `tasks/list`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TaskPage<'a> {
@@ -38,8 +38,8 @@ struct TaskPage<'a> {
     next_cursor: Option<String>,
 }
 
-/// A subscription to a task at its server, until dropped. Weak: a client may listen for days, which must
-/// not keep an old connection alive.
+/// A subscription to a task at its server, until dropped. The link is weak, because a client may listen for
+/// days, which must not keep an old connection alive.
 #[derive(Debug)]
 pub struct FollowedTask {
     link: Weak<Link>,
@@ -47,7 +47,7 @@ pub struct FollowedTask {
 }
 
 impl Upstream<'_> {
-    /// Calls to it may become tasks of a stateless client: it makes them itself, or the kernel does.
+    /// True if its calls may become tasks of a stateless client, created by the server or the kernel.
     #[must_use]
     pub fn can_create_tasks(&self) -> bool {
         let link = self.shared_link();
@@ -56,14 +56,14 @@ impl Upstream<'_> {
         })
     }
 
-    /// Calls to it may become tasks of a client of 2025-11-25, though it makes those of the extension.
+    /// True if its calls may become tasks of a client of 2025-11-25, although it creates tasks of the extension.
     #[must_use]
     pub fn should_bridge_tasks(&self) -> bool {
         self.shared_link()
             .is_some_and(|link| link.should_bridge_tasks())
     }
 
-    /// What it declares of the tasks of 2025-11-25; `None` where it has none.
+    /// Its declared tasks of 2025-11-25; `None` if it has none.
     #[must_use]
     pub fn legacy_tasks(&self) -> Option<LegacyTasks> {
         let link = self.shared_link()?;
@@ -74,7 +74,7 @@ impl Upstream<'_> {
         })
     }
 
-    /// Shows each task of its list, of the instance that this caller uses. What cannot be fetched is left
+    /// Passes each task in the list of the caller's instance to `show`. Pages that cannot be fetched are left
     /// out.
     pub async fn list_legacy_tasks(&self, caller: &Caller, mut show: impl FnMut(&RawValue)) {
         let leaving = self
@@ -87,19 +87,19 @@ impl Upstream<'_> {
         }
     }
 
-    /// How a task of this server stands, by its own id; `None` where it does not say so in time. Nobody knows
-    /// whose instance to ask where agents have their own.
+    /// The status of a task of this server, by its own id; `None` without an answer in time, and for servers
+    /// with an instance per agent, because the instance is unknown.
     pub async fn task_status(&self, maker: &Maker) -> Option<TaskStatus> {
-        let (era, own) = match maker {
+        let (family, own) = match maker {
             Maker::Modern { task } => (ProtocolFamily::Stateless, task),
             Maker::Legacy { task } => (ProtocolFamily::Legacy, task),
             Maker::Kernel { .. } => return None,
         };
         let link = self.draining_link(own).or_else(|| self.shared_link())?;
-        link.peer_for(era)?;
+        link.peer_for(family)?;
         let params = format!(r#"{{"taskId":{}}}"#, quote(own));
-        let asked = link.request_in(era, "tasks/get", Some(&params));
-        let answer = tokio::time::timeout(STATUS_TIMEOUT, asked)
+        let request = link.request_in(family, "tasks/get", Some(&params));
+        let answer = tokio::time::timeout(STATUS_TIMEOUT, request)
             .await
             .ok()?
             .ok()?;
@@ -107,7 +107,7 @@ impl Upstream<'_> {
         TaskStatus::parse(&serde_json::from_str::<String>(status).ok()?)
     }
 
-    /// Follows a task of the extension for a client, by the server's own id. Nothing where it is not
+    /// Subscribes a client to a task of the extension, by the server's own id; `None` if the server is not
     /// connected.
     #[must_use]
     pub fn follow_task(&self, caller: &Caller, own: &str) -> Option<FollowedTask> {
@@ -123,7 +123,7 @@ impl Upstream<'_> {
     }
 }
 
-/// Shows each task of the list of the server behind a connection.
+/// Passes each task in the list of a connection's server to `show`.
 async fn list_tasks(link: &Arc<Link>, mut show: impl FnMut(&RawValue)) {
     if !link
         .experimental_tasks_peer()
@@ -133,8 +133,8 @@ async fn list_tasks(link: &Arc<Link>, mut show: impl FnMut(&RawValue)) {
     }
     let mut params = None;
     for _ in 0..MAX_PAGES {
-        let asked = link.request_in(ProtocolFamily::Legacy, "tasks/list", params.as_deref());
-        let Ok(result) = asked.await else {
+        let request = link.request_in(ProtocolFamily::Legacy, "tasks/list", params.as_deref());
+        let Ok(result) = request.await else {
             return;
         };
         let Ok(page) = serde_json::from_slice::<TaskPage<'_>>(&result) else {
@@ -149,7 +149,8 @@ async fn list_tasks(link: &Arc<Link>, mut show: impl FnMut(&RawValue)) {
 }
 
 impl FollowedTask {
-    /// Resolves when the server has answered. A client that gets no news of a task can still ask for it.
+    /// Resolves when the server has answered the subscription. A client without notifications can still poll the
+    /// task.
     pub async fn wait_until_answered(&self) {
         if let Some(link) = self.link.upgrade() {
             link.wait_until_answered().await;

@@ -1,4 +1,4 @@
-//! What a call of a tool wants to hear before its result, and what of that its server can be asked for.
+//! Chunks and progress that a tool call requests, and what its server supports of them.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::request::Request;
 use mgp_callers::{CallStreamHandle, ChunkForm, StreamBudgets};
 
-/// The wish of a call.
+/// The chunks and progress that a call requests.
 #[derive(Debug)]
 pub struct StreamOptions {
     agents: Agents,
     budgets: Arc<StreamBudgets>,
     form: ChunkForm,
-    /// A server without chunks is asked for progress, with a token of the kernel's own.
+    /// True if a server without chunks is asked for progress, with a token of the kernel.
     wants_mgp_progress: bool,
 }
 
-/// What a server is asked for.
+/// The chunks and progress to request from one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestedStream<'a> {
-    /// Where its chunks go.
+    /// The receiver of the chunks.
     pub(super) stream: Option<&'a CallStreamHandle>,
-    /// For progress under a token of the kernel's own.
+    /// True to request progress with a token of the kernel.
     pub(super) wants_mgp_progress: bool,
 }
 
 impl StreamOptions {
-    /// Chunks for a client that asks for them in the words of MGP; for any other client that gave a
-    /// progress token, the same as progress. `None` for a call that wants its result alone.
+    /// Chunks for a client that requests them in MGP's format; for any other client with a progress token,
+    /// chunks as progress. `None` for a call that only wants its result.
     #[must_use]
     pub fn from_request(
-        (agents, rooms): (&Agents, &Arc<StreamBudgets>),
+        (agents, budgets): (&Agents, &Arc<StreamBudgets>),
         request: &Request,
         params: &str,
         token: Option<&RawValue>,
@@ -50,35 +50,38 @@ impl StreamOptions {
         };
         Some(Self {
             agents: agents.clone(),
-            budgets: rooms.clone(),
+            budgets: budgets.clone(),
             form,
             wants_mgp_progress: knows && token.is_none() && features.contains(Features::PROGRESS),
         })
     }
 
-    /// What of it is asked of this server; the stream is started when it is the first that has chunks.
+    /// What to request from this server; starts the stream at the first server with chunks.
     pub(super) fn for_server<'r>(
         &self,
         request: &'r Request,
         link: &Link,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
     ) -> RequestedStream<'r> {
-        let (caller, exchange) = (&request.caller, &request.call);
-        let knows = link.mgp_for(era).features().contains(Features::STREAMING);
+        let (caller, in_flight) = (&request.caller, &request.call);
+        let knows = link
+            .mgp_for(family)
+            .features()
+            .contains(Features::STREAMING);
         let start = || {
-            let room = self.budgets.for_agent(&caller.agent);
+            let budget = self.budgets.for_agent(&caller.agent);
             let parent = self.agents.get_cell();
-            CallStreamHandle::start(parent, exchange, self.form.clone(), room)
+            CallStreamHandle::start(parent, in_flight, self.form.clone(), budget)
         };
         RequestedStream {
-            stream: knows.then(|| exchange.stream_or_start(start)).flatten(),
+            stream: knows.then(|| in_flight.stream_or_start(start)).flatten(),
             wants_mgp_progress: self.wants_mgp_progress && !knows,
         }
     }
 }
 
 impl RequestedStream<'_> {
-    /// The token by which the server reports progress to the kernel.
+    /// The token with which the server reports progress to the kernel.
     pub(super) fn progress_token(&self, id: WireId) -> Option<WireId> {
         self.wants_mgp_progress.then_some(id)
     }

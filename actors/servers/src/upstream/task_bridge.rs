@@ -1,5 +1,5 @@
-//! Tasks of the extension for clients of 2025-11-25, which ask for a task and fetch its result with one
-//! request that waits.
+//! Bridges tasks of the extension to clients of 2025-11-25, which request a task and fetch its result with one
+//! blocking request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::link::{FinalCheck, Link};
 use mgp_callers::request::server_input_required::InputRequired;
 use mgp_callers::request::{Outcome, Request};
 
-/// Bounds of the time between two polls of a task whose result a client waits for; the server names the
-/// time, or it is one second.
+/// Limits of the poll interval of a task whose result a client waits for; the server suggests the interval, or
+/// it is one second.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
 
 const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 
-/// How long a request to cancel waits for the task to end, because 2025-11-25 wants to see it ended.
+/// How long a cancellation waits for the task to end, because 2025-11-25 expects a final state.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Questions of one task that one wait puts to its client, so that endless questions end.
+/// The most callbacks of one task that one wait sends to its client, so that endless callbacks end.
 const MAX_CALLBACKS: usize = 1024;
 
-/// A task of a modern server: the client's name for it and the server's.
+/// A task of a stateless server, with the client's id and the server's.
 pub(super) struct BridgedTask<'a> {
     pub(super) request: &'a Request,
     pub(super) link: &'a Arc<Link>,
-    /// Asked again before each thing that is said to the server.
+    /// Checked again before each request to the server.
     pub(super) final_check: &'a dyn FinalCheck,
     pub(super) server_task_id: &'a str,
     pub(super) client_task_id: &'a str,
@@ -89,58 +89,62 @@ async fn send_task_request(
     outcome.map_err(|refusal| task.translate_refusal(refusal, method))
 }
 
-/// `tasks/result` of 2025-11-25: waits for the task to end, puts its questions to the client meanwhile,
-/// and answers as the call would have.
+/// `tasks/result` of 2025-11-25: waits for the task to end, sends its callbacks to the client meanwhile, and
+/// answers as the call would have.
 pub(super) async fn wait_for_result(task: &BridgedTask<'_>) -> Outcome {
     task.request
         .call
         .set_task(task.server_task_id, task.client_task_id);
-    let mut asked = BTreeSet::new();
+    let mut answered_keys = BTreeSet::new();
     loop {
-        let seen = fetch_task(task).await?;
-        match task.status(&seen)? {
-            TaskStatus::Completed => return task.to_call_result(&seen),
-            TaskStatus::Failed => return Err(task.failure_refusal(&seen)),
+        let task_json = fetch_task(task).await?;
+        match task.status(&task_json)? {
+            TaskStatus::Completed => return task.to_call_result(&task_json),
+            TaskStatus::Failed => return Err(task.failure_refusal(&task_json)),
             TaskStatus::Cancelled => return Err(call_failure("the task was cancelled")),
-            TaskStatus::InputRequired => answer_callbacks(task, &seen, &mut asked).await?,
+            TaskStatus::InputRequired => {
+                answer_callbacks(task, &task_json, &mut answered_keys).await?
+            }
             TaskStatus::Working => {}
         }
         tokio::select! {
-            () = tokio::time::sleep(poll_interval(&seen)) => {}
+            () = tokio::time::sleep(poll_interval(&task_json)) => {}
             () = task.request.call.wait_until_cancelled() => return Err(Refusal::Cancelled),
         }
     }
 }
 
-/// Puts new questions to the client. A key means one question for the whole life of the task, and the
-/// server may still show it after it was answered.
+/// Sends new callbacks to the client. A key identifies one callback for the whole task, and the server may still
+/// list it after it was answered.
 async fn answer_callbacks(
     task: &BridgedTask<'_>,
-    seen: &str,
-    asked: &mut BTreeSet<String>,
+    task_json: &str,
+    answered_keys: &mut BTreeSet<String>,
 ) -> Result<(), Refusal> {
-    let Ok(mut needs) = lookalike::from_object::<InputRequired<'_>>(seen) else {
-        return Err(task.invalid_task_refusal("needs input and does not say which"));
+    let Ok(mut needs) = lookalike::from_object::<InputRequired<'_>>(task_json) else {
+        return Err(task.invalid_task_refusal("needs input, but lists no input requests"));
     };
-    needs.input_requests.retain(|key, _| !asked.contains(key));
+    needs
+        .input_requests
+        .retain(|key, _| !answered_keys.contains(key));
     if needs.input_requests.is_empty() {
         return Ok(());
     }
-    if asked.len() >= MAX_CALLBACKS {
+    if answered_keys.len() >= MAX_CALLBACKS {
         return Err(task.invalid_task_refusal(&format!("asks more than {MAX_CALLBACKS} questions")));
     }
-    let (responses, put) = ask_client(task.request, task.link, &needs).await?;
-    // A client that stopped waiting has not answered: the next one that waits is asked again.
+    let (responses, new_keys) = ask_client(task.request, task.link, &needs).await?;
+    // A client that stopped waiting has not answered: the next waiting client gets the callback again.
     if task.request.call.is_cancelled() {
         return Err(Refusal::Cancelled);
     }
-    let said = Some(("inputResponses", &*responses));
-    send_task_request(task, "tasks/update", said).await?;
-    asked.extend(put);
+    let responses_member = Some(("inputResponses", &*responses));
+    send_task_request(task, "tasks/update", responses_member).await?;
+    answered_keys.extend(new_keys);
     Ok(())
 }
 
-/// `tasks/cancel` of 2025-11-25; the answer shows the task as it stands then.
+/// `tasks/cancel` of 2025-11-25; the answer is the task's state afterwards.
 pub(super) async fn cancel_task(task: &BridgedTask<'_>) -> Outcome {
     let before = task.status(&fetch_task(task).await?)?;
     if before.is_final() {
@@ -152,24 +156,24 @@ pub(super) async fn cancel_task(task: &BridgedTask<'_>) -> Outcome {
     send_task_request(task, "tasks/cancel", None).await?;
     let started = Instant::now();
     loop {
-        let seen = fetch_task(task).await?;
-        if task.status(&seen)?.is_final() || started.elapsed() >= CANCEL_TIMEOUT {
-            return task.to_legacy_task(&seen);
+        let task_json = fetch_task(task).await?;
+        if task.status(&task_json)?.is_final() || started.elapsed() >= CANCEL_TIMEOUT {
+            return task.to_legacy_task(&task_json);
         }
         tokio::time::sleep(POLL_INTERVAL_BOUNDS.0).await;
     }
 }
 
 impl BridgedTask<'_> {
-    fn status(&self, seen: &str) -> Result<TaskStatus, Refusal> {
-        let word = member(seen, "status").and_then(unquote);
+    fn status(&self, task_json: &str) -> Result<TaskStatus, Refusal> {
+        let word = member(task_json, "status").and_then(unquote);
         let status = word.and_then(|word| TaskStatus::parse(&word));
         status.ok_or_else(|| self.invalid_task_refusal("shows a task without a status"))
     }
 
-    /// The task in the words of 2025-11-25.
-    fn to_legacy_task(&self, seen: &str) -> Outcome {
-        let task = to_legacy(seen, self.client_task_id);
+    /// The task in the format of 2025-11-25.
+    fn to_legacy_task(&self, task_json: &str) -> Outcome {
+        let task = to_legacy(task_json, self.client_task_id);
         let task =
             task.ok_or_else(|| self.invalid_task_refusal("shows a task without a status"))?;
         let version = self.request.caller.version;
@@ -178,24 +182,24 @@ impl BridgedTask<'_> {
             .into())
     }
 
-    /// What the call would have answered, with the name of the task beside it.
-    fn to_call_result(&self, seen: &str) -> Outcome {
-        let result = member(seen, "result").filter(|json| json.starts_with('{'));
+    /// The result of the call, with the task's id in `_meta`.
+    fn to_call_result(&self, task_json: &str) -> Outcome {
+        let result = member(task_json, "result").filter(|json| json.starts_with('{'));
         let result = result
             .ok_or_else(|| self.invalid_task_refusal("shows a completed task without a result"))?;
         let result = versions::to_legacy_result(result, self.request.caller.version);
         Ok(add_related_task(&result, self.client_task_id).into())
     }
 
-    fn failure_refusal(&self, seen: &str) -> Refusal {
-        let error = member(seen, "error").map(|json| RawValue::from_string(json.to_owned()));
+    fn failure_refusal(&self, task_json: &str) -> Refusal {
+        let error = member(task_json, "error").map(|json| RawValue::from_string(json.to_owned()));
         match error {
             Some(Ok(error)) => self.translate_refusal(Refusal::Peer(error), "tools/call"),
             Some(Err(_)) | None => call_failure("the task failed"),
         }
     }
 
-    /// The server's error, as the client reads it.
+    /// The server's error, converted for the client.
     fn translate_refusal(&self, refusal: Refusal, method: &str) -> Refusal {
         translate_refusal(refusal, self.request.caller.version, method)
     }
@@ -205,9 +209,10 @@ impl BridgedTask<'_> {
     }
 }
 
-fn poll_interval(seen: &str) -> Duration {
-    let said = member(seen, "pollIntervalMs").and_then(|json| json.parse().ok());
-    said.map_or(POLL_INTERVAL_DEFAULT, Duration::from_millis)
+fn poll_interval(task_json: &str) -> Duration {
+    let interval = member(task_json, "pollIntervalMs").and_then(|json| json.parse().ok());
+    interval
+        .map_or(POLL_INTERVAL_DEFAULT, Duration::from_millis)
         .clamp(POLL_INTERVAL_BOUNDS.0, POLL_INTERVAL_BOUNDS.1)
 }
 

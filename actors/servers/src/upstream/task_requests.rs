@@ -1,5 +1,4 @@
-//! Requests about a task of a server: of stateless clients, as the extension has them, and of clients of
-//! 2025-11-25, as that version had them.
+//! Requests about a server's task: those of stateless clients (the extension) and those of 2025-11-25 clients.
 
 use std::sync::Arc;
 
@@ -27,27 +26,27 @@ pub enum LegacyTask {
     Cancel,
 }
 
-/// The task that a request is about.
+/// A request about a task.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskRequest<'a> {
-    /// Who made it, with the server's own id for it.
+    /// The server that created the task, with its own id.
     pub maker: &'a Maker,
-    /// The client's name for it, as it stands in `params`.
+    /// The client's id for it, as written in `params`.
     pub id: &'a RawValue,
-    /// The same name, read.
+    /// The client's id, parsed.
     pub name: &'a str,
     /// The params as the client sent them.
     pub params: &'a str,
-    /// Right of the caller, asked again right before the request is sent.
+    /// The caller's policy check, run again right before sending.
     pub final_check: &'a dyn FinalCheck,
 }
 
 impl Upstream<'_> {
-    /// A stateless client's request about a task, which is passed on; over the next connection, when this
-    /// one is just being closed.
+    /// Forwards a stateless client's request about a task; over the next connection if the current one is
+    /// closing.
     ///
     /// # Errors
-    /// [`unknown_task`] where the server does not speak the extension; else as [`Self::send`].
+    /// [`unknown_task`] if the server does not speak the extension; else as [`Self::send`].
     pub async fn send_task_request(&self, request: &Request, about: TaskRequest<'_>) -> Outcome {
         match self.send_task_request_once(request, about).await {
             Err(refusal) if is_unsent(&refusal) => {
@@ -72,17 +71,17 @@ impl Upstream<'_> {
         let outcome = passthrough(request, &link, outgoing, ProtocolFamily::Stateless).await;
         link.record_task_answer(own, &outcome, &*request.method == "tasks/get");
         let result = outcome?;
-        let shown = std::str::from_utf8(&result).ok().and_then(|result| {
+        let renamed = std::str::from_utf8(&result).ok().and_then(|result| {
             let named = member(result, "taskId")?;
             let mut splice = Splice::new(result);
             splice.replace(named, about.id.get());
             Some(splice.finish().into_owned())
         });
-        Ok(shown.map_or(result, Into::into))
+        Ok(renamed.map_or(result, Into::into))
     }
 
-    /// The same for a client of 2025-11-25: passed on, or answered by requests of the extension where the
-    /// server made the task so.
+    /// Handles such a request of a 2025-11-25 client: forwards it, or bridges it to the extension if the server
+    /// created the task that way.
     ///
     /// # Errors
     /// As [`Self::send_task_request`].
@@ -90,14 +89,14 @@ impl Upstream<'_> {
         &self,
         request: &Request,
         about: TaskRequest<'_>,
-        asked: LegacyTask,
+        method: LegacyTask,
     ) -> Outcome {
         match self
-            .send_legacy_task_request_once(request, about, asked)
+            .send_legacy_task_request_once(request, about, method)
             .await
         {
             Err(refusal) if is_unsent(&refusal) => {
-                self.send_legacy_task_request_once(request, about, asked)
+                self.send_legacy_task_request_once(request, about, method)
                     .await
             }
             outcome => outcome,
@@ -108,28 +107,28 @@ impl Upstream<'_> {
         &self,
         request: &Request,
         about: TaskRequest<'_>,
-        asked: LegacyTask,
+        method: LegacyTask,
     ) -> Outcome {
         let missing = || unknown_task(about.id);
-        let (era, own) = match about.maker {
+        let (family, own) = match about.maker {
             Maker::Legacy { task: own } => (ProtocolFamily::Legacy, own),
             Maker::Modern { task: own } => (ProtocolFamily::Stateless, own),
             Maker::Kernel { .. } => return Err(missing()),
         };
         let link = self.link_for_task(request, own).await?;
-        link.peer_for(era).ok_or_else(missing)?;
-        let outcome = match era {
-            ProtocolFamily::Stateless => bridge(request, &link, about, own, asked).await,
-            ProtocolFamily::Legacy => pass_through(request, &link, about, own, asked).await,
+        link.peer_for(family).ok_or_else(missing)?;
+        let outcome = match family {
+            ProtocolFamily::Stateless => bridge(request, &link, about, own, method).await,
+            ProtocolFamily::Legacy => pass_through(request, &link, about, own, method).await,
         };
-        // What a task came to is fetched by `tasks/result`, after `tasks/get` said that it has ended.
-        link.record_task_answer(own, &outcome, asked == LegacyTask::Result);
+        // The client has fetched the outcome with `tasks/result`, after `tasks/get` reported the end.
+        link.record_task_answer(own, &outcome, method == LegacyTask::Result);
         outcome
     }
 }
 
 impl<'a> TaskRequest<'a> {
-    /// The request with the server's own id of the task.
+    /// The request with the server's own task id.
     fn outgoing(
         self,
         request: &'a Request,
@@ -156,7 +155,7 @@ async fn bridge(
     link: &Arc<Link>,
     about: TaskRequest<'_>,
     own: &str,
-    asked: LegacyTask,
+    method: LegacyTask,
 ) -> Outcome {
     let task = BridgedTask {
         request,
@@ -165,7 +164,7 @@ async fn bridge(
         server_task_id: own,
         client_task_id: about.name,
     };
-    match asked {
+    match method {
         LegacyTask::Get => task_bridge::get_task(&task).await,
         LegacyTask::Result => task_bridge::wait_for_result(&task).await,
         LegacyTask::Cancel => task_bridge::cancel_task(&task).await,
@@ -177,9 +176,9 @@ async fn pass_through(
     link: &Arc<Link>,
     about: TaskRequest<'_>,
     own: &str,
-    asked: LegacyTask,
+    method: LegacyTask,
 ) -> Outcome {
-    if asked == LegacyTask::Result {
+    if method == LegacyTask::Result {
         request.call.disable_timeout();
         request.call.set_task(own, about.name);
     }
@@ -193,22 +192,22 @@ async fn pass_through(
     Ok(rename_task(&result, about.name).map_or(result, Into::into))
 }
 
-/// A result with the client's name of the task instead of the server's own.
+/// A result with the client's task id instead of the server's own.
 fn rename_task(result: &[u8], id: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let related = member(result, "_meta").and_then(|meta| member(meta, RELATED_TASK));
-    let places = [
+    let ids = [
         member(result, "taskId"),
         related.and_then(|related| member(related, "taskId")),
     ];
     let mut splice = Splice::new(result);
-    for own in places.into_iter().flatten() {
+    for own in ids.into_iter().flatten() {
         splice.replace(own, quote(id));
     }
     Some(splice.finish().into_owned())
 }
 
-/// The same refusal in all cases, so that guessing ids reveals nothing.
+/// The refusal for unknown and foreign tasks alike, so that guessing ids reveals nothing.
 #[must_use]
 pub fn unknown_task(id: &RawValue) -> Refusal {
     let id = serde_json::from_str::<String>(id.get()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Calls that become tasks: because the server takes them only so, or because the client wants it.
+//! Calls that become tasks, because the server requires it or the client requests it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,10 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_callers::tasks::LongCall;
 use mgp_runtime::task::spawn_detached;
 
-/// The capability a client must declare to be given tasks.
+/// The capability a client must declare to receive tasks.
 pub const TASKS_CAPABILITY: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// A tool call may become one of the kernel's own tasks when the client knows tasks and the server
-/// makes none.
+/// Allows a tool call to become a task of the kernel, if the client supports tasks and the server creates none.
 pub(super) fn allow_promotion(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
     let (Some(attempts), Some(tool)) = (request.call.rounds(), tool) else {
         return;
@@ -41,7 +40,7 @@ pub(super) fn allow_promotion(request: &Request, link: &Link, tool: Option<&Cata
     }
 }
 
-/// Tasks are only for clients that declare the extension.
+/// Checks that the client declares the tasks extension.
 ///
 /// # Errors
 /// [`Refusal::MissingCapability`].
@@ -53,7 +52,7 @@ pub fn check_tasks_declared(request: &Request) -> Result<(), Refusal> {
     Err(Refusal::MissingCapability { required })
 }
 
-/// True for a call whose client of 2025-11-25 wants it as a task, where its server makes tasks.
+/// True for a call that its 2025-11-25 client requests as a task, at a server that creates tasks.
 pub(super) fn is_task_requested(request: &Request, link: &Link, params: &str) -> bool {
     request.caller.version == Version::V2025_11_25
         && &*request.method == "tools/call"
@@ -61,18 +60,18 @@ pub(super) fn is_task_requested(request: &Request, link: &Link, params: &str) ->
         && link.should_bridge_tasks()
 }
 
-/// The params without `task`: in the extension it is the server that decides what becomes a task.
+/// The params without `task`: in the extension the server decides which calls become tasks.
 pub(super) fn strip_task(params: &str) -> String {
     remove_members(params, &["task"]).into_owned()
 }
 
-/// The message with the id of its task in `_meta` (2025-11-25, related-task).
+/// The message with its task's id in `_meta` (2025-11-25, related-task).
 pub(super) fn add_related_task(message: &str, id: &str) -> String {
     let task = format!(r#"{{"taskId":{}}}"#, quote(id));
     let mut splice = Splice::new(message);
     let meta = member(message, "_meta").filter(|json| json.starts_with('{'));
     match (meta, meta.and_then(|meta| member(meta, RELATED_TASK))) {
-        (_, Some(said)) => splice.replace(said, task),
+        (_, Some(existing)) => splice.replace(existing, task),
         (Some(meta), None) => splice.insert_member(meta, RELATED_TASK, &task),
         (None, None) => {
             let meta = format!("{{{}:{task}}}", quote(RELATED_TASK));
@@ -82,8 +81,8 @@ pub(super) fn add_related_task(message: &str, id: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// A stateless client calls a tool that a 2025-11-25 server takes only as a task: to the client it is a
-/// task of the kernel from the start.
+/// Calls a tool that a 2025-11-25 server offers only as a task, for a stateless client; the call becomes a task
+/// of the kernel at once.
 pub(super) async fn call_through_task(
     request: &Request,
     link: &Arc<Link>,
@@ -141,7 +140,7 @@ pub(super) async fn call_through_task(
     to_stateless_answer(request, link, outgoing.method, outcome)
 }
 
-/// A task at a server; cancelled when nobody waits for it any more.
+/// A task at a server; cancelled on drop unless disarmed.
 struct ServerTaskGuard<'a> {
     link: &'a Arc<Link>,
     params: Option<String>,
@@ -166,9 +165,9 @@ impl Drop for ServerTaskGuard<'_> {
     }
 }
 
-/// True for a tool that a server of 2025-11-25 only takes as a task.
+/// True for a tool that a 2025-11-25 server offers only as a task.
 pub(super) fn is_task_only(link: &Arc<Link>, tool: &CatalogTool) -> bool {
     let execution = member(&tool.raw, "execution");
     link.experimental_tasks_peer().is_some()
-        && execution.and_then(|said| member(said, "taskSupport")) == Some("\"required\"")
+        && execution.and_then(|execution| member(execution, "taskSupport")) == Some("\"required\"")
 }

@@ -1,4 +1,4 @@
-//! A modern caller and a legacy server.
+//! Calls of stateless clients to legacy servers.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::link::Link;
 use crate::log_levels;
 use mgp_callers::request::{Outcome, Request};
 
-/// Sends a modern caller's request to a legacy server. A question of the server suspends the call (in the
-/// `doors` crate); here only the messages are translated.
+/// Sends a stateless client's request to a legacy server. A callback of the server suspends the call (in the
+/// `doors` crate); here only the messages are converted.
 pub(super) async fn send_to_legacy(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
 ) -> Outcome {
-    // A `requestState` of the kernel's own leads to a suspended call and does not get here.
+    // A `requestState` of the kernel leads to a suspended call and does not get here.
     if has_member(outgoing.params, "requestState") {
-        return Err(Refusal::Expired("the kernel did not give it".into()));
+        return Err(Refusal::Expired("this kernel did not issue it".into()));
     }
     let mut aside = None;
     if let Some(level) = request.caller.log_level(&request.call) {
@@ -41,7 +41,7 @@ fn has_member(params: &str, name: &str) -> bool {
     can_contain_string(params.as_bytes(), name) && member(params, name).is_some()
 }
 
-/// A legacy server's answer, in the words of the modern era.
+/// Converts a legacy server's answer to the stateless family.
 pub(super) fn to_stateless_answer(
     request: &Request,
     link: &Link,
@@ -53,15 +53,15 @@ pub(super) fn to_stateless_answer(
             let result = String::from_utf8_lossy(&result);
             let peer = link.peer_for(ProtocolFamily::Legacy);
             let extra = StatelessExtras {
-                // A legacy server says nothing about caching.
+                // A legacy server sends no caching hints.
                 caching: (method == "resources/read").then_some((0, "private")),
                 server_info: peer.and_then(|peer| peer.info.as_deref()),
             };
             Ok(versions::to_stateless_result(&result, extra).into())
         }
         Err(Refusal::Peer(error)) => {
-            if let Some(questions) = versions::url_callbacks(error.get()) {
-                return Ok(url_visit_message(&questions).into());
+            if let Some(callbacks) = versions::url_callbacks(error.get()) {
+                return Ok(url_visit_message(&callbacks).into());
             }
             let version = request.caller.version;
             Err(translate_server_error(versions::convert_error(
@@ -75,18 +75,18 @@ pub(super) fn to_stateless_answer(
     }
 }
 
-/// What a modern client is told when a legacy server wants URLs visited first. The server keeps no state
-/// for it, so there is no `requestState`.
-fn url_visit_message(questions: &[String]) -> String {
-    let asked = questions.iter().enumerate().map(|(at, params)| {
+/// The message for a stateless client if a legacy server requires URL elicitations first. The server stores no
+/// state for it, so there is no `requestState`.
+fn url_visit_message(callbacks: &[String]) -> String {
+    let elicitations = callbacks.iter().enumerate().map(|(at, params)| {
         format!(
             r#""elicitation-{}":{{"method":"elicitation/create","params":{params}}}"#,
             at + 1
         )
     });
-    let asked: Vec<String> = asked.collect();
+    let elicitations: Vec<String> = elicitations.collect();
     format!(
         r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#,
-        asked.join(",")
+        elicitations.join(",")
     )
 }

@@ -1,5 +1,5 @@
-//! A legacy caller and a modern server: the kernel itself handles each round of `input_required`, which
-//! the client does not know (MCP 2026-07-28, multi round-trip requests).
+//! Calls of legacy clients to stateless servers: the kernel handles the rounds of `input_required`, which legacy
+//! clients do not know (MCP 2026-07-28, multi round-trip requests).
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use mgp_callers::request::server_input_required::{
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::ids::new_session_id;
 
-/// Questions in one round; a person answers one at a time.
+/// The most callbacks in one round; a person answers one at a time.
 const MAX_INPUT_REQUESTS: usize = 64;
 
-/// Calls a modern server for a legacy client, and puts the server's questions to the client.
+/// Calls a stateless server for a legacy client, and sends the server's callbacks to the client.
 pub(super) async fn send_to_stateless(
     request: &Request,
     link: &Arc<Link>,
@@ -61,7 +61,7 @@ pub(super) async fn send_to_stateless(
                 std::borrow::Cow::Owned(text) => text.into(),
             });
         };
-        // Dropped, a question is withdrawn at the client.
+        // Dropping a callback cancels it at the client.
         let (responses, _) = tokio::select! {
             biased;
             answers = ask_client(request, link, &needs) => answers?,
@@ -74,7 +74,7 @@ pub(super) async fn send_to_stateless(
     )))
 }
 
-/// Which run of the owner's node the call begins with, where another node runs the server.
+/// The run id of the owner's node at the start of the call, for a server on another node.
 fn owner_run(link: &Link) -> Option<LifeId> {
     match link.wire() {
         Wire::Node(node) => node.linked_run(),
@@ -82,8 +82,8 @@ fn owner_run(link: &Link) -> Option<LifeId> {
     }
 }
 
-/// Resolves when what waits for the answer is lost, with its node. A server that this kernel reaches itself may
-/// go on after a restart: what it needs for that comes back with the answer.
+/// Resolves when the server's state of the call is lost with its node. A server connected to this kernel may
+/// continue after a restart, because the answer carries the state.
 async fn wait_until_owner_lost(link: &Link, run: Option<LifeId>) -> String {
     match (link.wire(), run) {
         (Wire::Node(node), Some(run)) => node.wait_until_run_lost(run).await,
@@ -91,8 +91,7 @@ async fn wait_until_owner_lost(link: &Link, run: Option<LifeId>) -> String {
     }
 }
 
-/// A legacy client's params as a modern server reads them; with `tasks` they declare that the client
-/// can be given tasks.
+/// Converts a legacy client's params for a stateless server; with `tasks` they declare support for tasks.
 pub(super) fn to_stateless_params(
     request: &Request,
     link: &Link,
@@ -103,8 +102,8 @@ pub(super) fn to_stateless_params(
     let capabilities = render_capabilities(&caller.capabilities, tasks);
     let capabilities = link.limits.consents.allowed_capabilities(&capabilities);
     let mgp = link.mgp_for(ProtocolFamily::Stateless).is_active();
-    // The owner of a server at another node keeps an answer back for log messages that come late: not for who never
-    // asked for any.
+    // The owner of a server on another node delays answers for late log messages, which is unnecessary for
+    // clients that requested none.
     let level = if matches!(link.wire(), Wire::Node(_)) {
         caller.requested_log_level(&request.call)
     } else {
@@ -122,8 +121,7 @@ pub(super) fn to_stateless_params(
     versions::to_stateless_params(Some(params), &stamp)
 }
 
-/// Puts all questions of a round to the client at once; returns the `inputResponses` object and its
-/// keys.
+/// Sends all callbacks of a round to the client at once; returns the `inputResponses` object and its keys.
 pub(super) async fn ask_client(
     request: &Request,
     link: &Arc<Link>,
@@ -134,12 +132,12 @@ pub(super) async fn ask_client(
         .keys()
         .take(MAX_INPUT_REQUESTS)
         .cloned();
-    let asking = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
-    let asking = asking.map(|(key, input)| async move {
+    let requests = needs.input_requests.iter().take(MAX_INPUT_REQUESTS);
+    let requests = requests.map(|(key, input)| async move {
         let answer = ask_one_request(request, link, input).await?;
         Ok((key, answer))
     });
-    let answers: Result<Vec<_>, Refusal> = join_all(asking).await.into_iter().collect();
+    let answers: Result<Vec<_>, Refusal> = join_all(requests).await.into_iter().collect();
     Ok((render_object(answers?), keys.collect()))
 }
 
@@ -148,22 +146,24 @@ async fn ask_one_request(
     link: &Arc<Link>,
     input: &InputRequest<'_>,
 ) -> Result<String, Refusal> {
-    let (caller, exchange) = (&request.caller, &request.call);
-    let Some(asked) = callback::callback_for_method(&input.method) else {
+    let (caller, in_flight) = (&request.caller, &request.call);
+    let Some(callback_kind) = callback::callback_for_method(&input.method) else {
         return Err(link.invalid_answer_refusal(&format!(
-            "it needs {}, which no client can be asked",
+            "it requires {}, which is not a callback that clients support",
             input.method
         )));
     };
     let params = input.params.map(RawValue::get);
     let id = new_session_id();
     let params = versions::to_legacy_callback(&input.method, params, caller.version, id.as_str());
-    let params = params.map(|params| match exchange.task() {
+    let params = params.map(|params| match in_flight.task() {
         Some((_, id)) => add_related_task(&params, id),
         None => params.to_string(),
     });
     let answer = match params {
-        Some(params) => callback::ask_client(link, caller, exchange, asked, Some(&params)).await,
+        Some(params) => {
+            callback::ask_client(link, caller, in_flight, callback_kind, Some(&params)).await
+        }
         None => callback::rejection(
             METHOD_NOT_FOUND,
             &format!("a client of {} cannot be asked this", caller.version),
@@ -172,7 +172,7 @@ async fn ask_one_request(
     to_input_response(&input.method, answer)
 }
 
-/// A client's answer in the modern era, whose `inputResponses` hold no errors.
+/// Converts a client's answer to the stateless family, where `inputResponses` contain no errors.
 fn to_input_response(method: &str, answer: CallbackResult) -> Result<String, Refusal> {
     match (answer, method) {
         (Ok(result), _) => Ok(String::from_utf8_lossy(&result).into_owned()),
@@ -180,13 +180,13 @@ fn to_input_response(method: &str, answer: CallbackResult) -> Result<String, Ref
         (Err(_), "roots/list") => Ok(r#"{"roots":[]}"#.into()),
         (Err(error), _) => {
             let error = String::from_utf8_lossy(&error).into_owned();
-            // The client's, and not the server's: what that did until it asked is not known.
+            // The client's error, not the server's: what the server did until its callback is unknown.
             Err(RawValue::from_string(error).map_or(Refusal::Cancelled, Refusal::Unattributed))
         }
     }
 }
 
-/// What a legacy client declared, as a modern server reads it.
+/// Converts a legacy client's capabilities for a stateless server.
 fn render_capabilities(can: &ClientCapabilities, tasks: bool) -> String {
     let mut out = Vec::new();
     if tasks {

@@ -1,6 +1,5 @@
-//! Passes the trace on to the server (MGP §6.5, A-05): as a param where the server negotiated MGP, else in
-//! `_meta` and only if the caller sent it there. Other members of MGP are removed for servers that do not
-//! speak it.
+//! Propagates the trace to the server (MGP §6.5, A-05): as a param if the server negotiated MGP, else in `_meta`
+//! and only if the caller sent it there. Other MGP members are removed for servers that do not speak MGP.
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_json::{Splice, can_contain_string, member, quote};
@@ -16,26 +15,26 @@ use mgp_runtime::trace::{ChildSpan, Trace, new_span_id};
 /// Members that MGP adds to requests.
 const MGP_MEMBERS: [&str; 2] = ["trace_id", "_mgp"];
 
-/// True when params may hold such members.
+/// True if params may contain such members.
 #[must_use]
 pub fn may_hold_mgp(params: &str) -> bool {
     let mut names = MGP_MEMBERS.iter();
     names.any(|name| can_contain_string(params.as_bytes(), name))
 }
 
-/// Puts the trace into the params for a server, and the wish for chunks or progress under a token of the
-/// kernel's own; removes what is not for it.
+/// Adds the trace to the params for a server, and the request for chunks or progress with a token of the kernel;
+/// removes members that are not for the server.
 pub(super) fn add_trace(
     request: &Request,
     link: &Link,
-    era: ProtocolFamily,
+    family: ProtocolFamily,
     outgoing: Outgoing<'_>,
-    (asked, id, part): (RequestedStream<'_>, WireId, Option<&ChildSpan>),
+    (requested, id, part): (RequestedStream<'_>, WireId, Option<&ChildSpan>),
     splice: &mut Splice<'_>,
 ) {
     let (trace, params) = (&request.trace, outgoing.params);
-    outgoing.add_mcpl_members(link, era, splice);
-    // Who is asked is below the span that asks, not below the caller's.
+    outgoing.add_mcpl_members(link, family, splice);
+    // The parent is the kernel's span, not the caller's.
     let below = part.map(|part| {
         let state = part.tracestate().map(quote);
         [
@@ -43,23 +42,23 @@ pub(super) fn add_trace(
             ("tracestate", state),
         ]
     });
-    let token = asked.progress_token(id).map(|token| token.to_string());
-    if link.mgp_for(era).is_active() {
+    let token = requested.progress_token(id).map(|token| token.to_string());
+    if link.mgp_for(family).is_active() {
         let id = quote(trace.id.as_str());
         let mut missing = Vec::new();
         match read_member(params, "trace_id") {
             None => missing.push(("trace_id", &*id)),
-            // A caller's trace that the kernel did not accept is not passed on.
+            // A caller's trace id that the kernel did not accept is not propagated.
             Some(other) if !trace.matches_id(other) => splice.replace(other, id.clone()),
             Some(_) => {}
         }
-        match asked.stream {
+        match requested.stream {
             Some(_) => missing.extend(stream::add_stream_request(params, splice)),
             None if outgoing.may_hold_mgp => stream::remove_stream_request(params, splice),
             None => {}
         }
         splice.insert_members(params, &missing);
-        // What a caller said over HTTP alone is in no params yet: whether its trace is sampled is its to say.
+        // Trace context from HTTP headers is not in the params yet; its sampling flag is the caller's decision.
         let [parent, state] = caller_trace_context(trace)
             .filter(|_| below.is_none())
             .unwrap_or_default();
@@ -76,7 +75,7 @@ pub(super) fn add_trace(
     if outgoing.may_hold_mgp {
         splice.remove_members(params, &MGP_MEMBERS);
     }
-    // Who said a trace and no span of it is the parent of a span of the kernel's own, which is nowhere told.
+    // A caller with a trace id but no span gets a kernel span as parent, which is not exported.
     let own = || {
         [
             trace.id.to_traceparent(new_span_id()).as_deref().map(quote),
@@ -103,17 +102,18 @@ pub(super) fn add_trace(
     }
 }
 
-/// Of a request that is not sampled here: what its caller said of its own span goes on as it is. `traceparent` and
-/// `tracestate`, as JSON text.
+/// The caller's own trace context of an unsampled request, propagated unchanged. `traceparent` and `tracestate`,
+/// as JSON text.
 fn caller_trace_context(trace: &Trace) -> Option<[Option<String>; 2]> {
     let (parent, state) = trace.caller_headers()?;
     Some([Some(quote(&parent)), state.map(quote)])
 }
 
-/// Two members of `_meta` that say below which span a request is.
+/// The two members of `_meta` that name the parent span.
 type TraceContext = [(&'static str, Option<String>); 2];
 
-/// Puts those of the members that are wanted and not there into `_meta`, and the span in the place of what is there.
+/// Adds the wanted members that are missing to `_meta`, and replaces existing trace context with the kernel's
+/// span.
 fn add_to_meta(
     wanted: &[(&str, Option<String>)],
     below: Option<TraceContext>,
@@ -135,7 +135,7 @@ fn add_to_meta(
         match (meta.and_then(|meta| read_member(meta, name)), value) {
             (Some(there), Some(value)) => splice.replace(there, value.clone()),
             (None, Some(value)) => added.push((*name, value.as_str())),
-            // A caller's state without its parent is nobody's.
+            // A caller's `tracestate` does not apply to another parent.
             (Some(there), None) => splice.replace(there, "\"\""),
             (None, None) => {}
         }
@@ -152,7 +152,7 @@ fn add_to_meta(
             let members = members.collect::<Vec<_>>().join(",");
             splice.insert_member(params, "_meta", &format!("{{{members}}}"));
         }
-        // `_meta` is no object; the server reports that to the caller.
+        // `_meta` is not an object; the server reports that to the caller.
         None => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Whose call a question of a server belongs to, and how its client is asked.
+//! Attributes a callback of a server to a call, and sends it to that call's client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,33 +15,32 @@ use super::{
     ATTRIBUTION_TIMEOUT, SUSPENSION_HOLD, ambiguous_call_rejection, ask_client,
     call_ended_rejection, empty_roots, forward_progress, missing_call_rejection, no_call_rejection,
 };
-use crate::link::call_queue::party;
+use crate::link::call_queue::call_origin;
 use crate::link::{Callback, InFlight, Link, LinkEvent};
 use mgp_callers::agent::CallbackResult;
 use mgp_callers::request::Caller;
 use mgp_callers::{CallRounds, InFlightCall};
 
-/// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be
-/// asked again at once.
+/// An answer within this time keeps other clients queued: a client that answers without a person may get the
+/// next callback at once.
 const QUICK_ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// Where a question comes from, as far as its server says.
+/// How a server identified the call of a callback.
 #[derive(Debug)]
 pub(in crate::link) enum CallbackSource {
-    /// On the stream of this call.
+    /// It came on the stream of this call.
     Stream(u64),
-    /// From the call that it names.
+    /// It names this call.
     Named(RelatedCall),
-    /// From no call: roots, which the server wants for itself.
+    /// It belongs to no call: roots that the server requests for itself.
     Outside,
-    /// From a call that it must name, and does not.
+    /// It must name its call and does not.
     Unnamed,
-    /// It does not say.
-    Unsaid,
+    /// It does not name a call.
+    Unspecified,
 }
 
-/// What is left of the time that the clients of suspended calls have to themselves; `None` when one of
-/// the calls is not suspended.
+/// The remaining time in which suspended calls block others; `None` if one of the calls is not suspended.
 fn remaining_suspension(calls: &[Arc<InFlightCall>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
         let suspended = call.rounds().and_then(CallRounds::suspended_for)?;
@@ -51,25 +50,25 @@ fn remaining_suspension(calls: &[Arc<InFlightCall>]) -> Option<Duration> {
 }
 
 impl Link {
-    /// Where a question comes from. From the first one in a call that could be anybody's, clients get
-    /// their turns one after the other.
+    /// Determines how a callback identifies its call. The first ambiguous callback makes the server's clients
+    /// run one at a time.
     ///
     /// # Errors
-    /// It names its call, and cannot be understood.
+    /// The callback's reference to its call is malformed.
     pub(in crate::link) fn callback_source(
         &self,
-        asked: Callback,
+        callback: Callback,
         params: Option<&str>,
         via: Option<u64>,
     ) -> Result<CallbackSource, Refusal> {
         if let Some(call) = via {
             return Ok(CallbackSource::Stream(call));
         }
-        let said = RelatedCall::from_params(params)?;
-        if said.call.is_some() || self.find_related_call(&said).is_some() {
-            return Ok(CallbackSource::Named(said));
+        let related = RelatedCall::from_params(params)?;
+        if related.call.is_some() || self.find_related_call(&related).is_some() {
+            return Ok(CallbackSource::Named(related));
         }
-        let roots = asked == Callback::Roots;
+        let roots = callback == Callback::Roots;
         let by_call = self.settings.attribution == CallbackAttribution::ByCall;
         if roots && (by_call || self.roots_notified.swap(false, Ordering::Relaxed)) {
             return Ok(CallbackSource::Outside);
@@ -77,30 +76,33 @@ impl Link {
         if by_call {
             return Ok(CallbackSource::Unnamed);
         }
-        if !matches!(self.resolve_origin(&CallbackSource::Unsaid), Origin::Nobody)
-            && self.call_queue.serialize_calls()
+        if !matches!(
+            self.resolve_origin(&CallbackSource::Unspecified),
+            Origin::NoCall
+        ) && self.call_queue.serialize_calls()
         {
             self.log.push_note(
-                "it asks without saying in which call: from now on its clients get their turns one after \
-                 the other; `questions` in its entry can spare them that",
+                "its callbacks do not name their call: from now on the calls of its clients run one client at a time; `questions` in its entry can change that",
             );
         }
-        Ok(CallbackSource::Unsaid)
+        Ok(CallbackSource::Unspecified)
     }
 
-    /// The call a question comes from, as things stand; modern calls cause none.
+    /// The call a callback belongs to at this moment; stateless calls cause none.
     fn resolve_origin(&self, source: &CallbackSource) -> Origin {
-        let legacy = |era| era == ProtocolFamily::Legacy;
+        let legacy = |family| family == ProtocolFamily::Legacy;
         match source {
-            CallbackSource::Stream(id) => self.origin_among(Some(*id), legacy, party),
-            CallbackSource::Named(said) => self.find_related_call(said).unwrap_or(Origin::Nobody),
-            CallbackSource::Outside | CallbackSource::Unnamed => Origin::Nobody,
-            CallbackSource::Unsaid => self.origin_among(None, legacy, party),
+            CallbackSource::Stream(id) => self.origin_among(Some(*id), legacy, call_origin),
+            CallbackSource::Named(related) => {
+                self.find_related_call(related).unwrap_or(Origin::NoCall)
+            }
+            CallbackSource::Outside | CallbackSource::Unnamed => Origin::NoCall,
+            CallbackSource::Unspecified => self.origin_among(None, legacy, call_origin),
         }
     }
 
-    /// The call under way that a question names: by its id, by its progress token or by its task.
-    fn find_related_call(&self, said: &RelatedCall) -> Option<Origin> {
+    /// The in-flight call that a callback names by id, progress token or task.
+    fn find_related_call(&self, related: &RelatedCall) -> Option<Origin> {
         let of = |call: &InFlight| {
             let caller = call
                 .caller
@@ -109,13 +111,13 @@ impl Link {
             Some(Origin::Call(caller, call.call.clone()))
         };
         let numbered = |id: u64| self.pending.inspect(self.ids.decode(id)?, of).flatten();
-        if let Some(call) = said.call {
+        if let Some(call) = related.call {
             return numbered(call);
         }
-        if let Some(origin) = said.token.and_then(numbered) {
+        if let Some(origin) = related.token.and_then(numbered) {
             return Some(origin);
         }
-        let task = said.task.as_deref()?;
+        let task = related.task.as_deref()?;
         let mut found = None;
         self.pending.for_each(|_, call| {
             if call.call.task().is_some_and(|(own, _)| own == task) {
@@ -125,10 +127,10 @@ impl Link {
         found
     }
 
-    /// Finds the client that is meant and asks it.
+    /// Finds the client of the originating call and sends it the callback.
     pub(in crate::link) async fn ask_originating_client(
         self: &Arc<Self>,
-        asked: Callback,
+        callback: Callback,
         params: Option<&str>,
         source: &CallbackSource,
     ) -> CallbackResult {
@@ -138,24 +140,26 @@ impl Link {
             let mut changed = std::pin::pin!(self.open_callbacks.change_notified());
             changed.as_mut().enable();
             match self.resolve_origin(source) {
-                Origin::Call(caller, exchange) => {
+                Origin::Call(caller, in_flight) => {
                     if let Some(agent) = caller.live_connection()
-                        && asked == Callback::Elicitation
+                        && callback == Callback::Elicitation
                     {
                         self.url_elicitations.record_request(params, &agent);
                     }
-                    let put = self.ask_client_of_call(&caller, &exchange, asked, params);
-                    if !matches!(source, CallbackSource::Unsaid) {
-                        return put.await;
+                    let pending_answer =
+                        self.ask_client_of_call(&caller, &in_flight, callback, params);
+                    if !matches!(source, CallbackSource::Unspecified) {
+                        return pending_answer.await;
                     }
                     tokio::select! {
                         biased;
-                        answer = put => return answer,
-                        () = self.wait_until_ended_unasked(&exchange) => deadline = Instant::now() + ATTRIBUTION_TIMEOUT,
+                        answer = pending_answer => return answer,
+                        () = self.wait_until_ended_unasked(&in_flight) => deadline = Instant::now() + ATTRIBUTION_TIMEOUT,
                     }
                 }
-                Origin::Nobody => return self.answer_without_call(source, asked, params).await,
-                // Those who have had their time to answer make room for one who asks now.
+                Origin::NoCall => return self.answer_without_call(source, callback, params).await,
+                // Suspended calls whose clients had their time to answer are cancelled, so that the other client
+                // can be asked.
                 Origin::Likely(_, _, others)
                     if remaining_suspension(&others) == Some(Duration::ZERO) =>
                 {
@@ -176,10 +180,10 @@ impl Link {
         }
     }
 
-    /// Resolves when a call is over before its client was shown the question: then another call asks it.
-    async fn wait_until_ended_unasked(&self, exchange: &Arc<InFlightCall>) {
-        let Some(rounds) = exchange.rounds() else {
-            // A client with a session reads its questions outside of its calls' answers.
+    /// Resolves when a call ends before its client received the callback; another call may then take it over.
+    async fn wait_until_ended_unasked(&self, in_flight: &Arc<InFlightCall>) {
+        let Some(rounds) = in_flight.rounds() else {
+            // A client with a session receives callbacks outside of its calls' answers.
             return std::future::pending().await;
         };
         loop {
@@ -189,7 +193,7 @@ impl Link {
             );
             ended.as_mut().enable();
             back.as_mut().enable();
-            if !rounds.will_return() && !self.is_in_flight(exchange) {
+            if !rounds.will_return() && !self.is_in_flight(in_flight) {
                 return;
             }
             tokio::select! {
@@ -199,50 +203,53 @@ impl Link {
         }
     }
 
-    fn is_in_flight(&self, exchange: &Arc<InFlightCall>) -> bool {
+    fn is_in_flight(&self, in_flight: &Arc<InFlightCall>) -> bool {
         let mut found = false;
         self.pending
-            .for_each(|_, call| found |= Arc::ptr_eq(&call.call, exchange));
+            .for_each(|_, call| found |= Arc::ptr_eq(&call.call, in_flight));
         found
     }
 
-    /// Puts a question to a client; while all its calls wait for a person, others get their turn.
+    /// Sends a callback to a call's client. While all of the client's calls are suspended, other clients are
+    /// admitted.
     async fn ask_client_of_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        exchange: &InFlightCall,
-        question: Callback,
+        in_flight: &InFlightCall,
+        callback: Callback,
         params: Option<&str>,
     ) -> CallbackResult {
-        let who = party(caller);
-        let (asked, _placed) = (exchange.suspend(), self.open_callbacks.mark_placed());
-        let mut put = std::pin::pin!(ask_client(self, caller, exchange, question, params));
-        if let Ok(answer) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
+        let origin = call_origin(caller);
+        let (suspension, _placed) = (in_flight.suspend(), self.open_callbacks.mark_placed());
+        let mut pending_answer =
+            std::pin::pin!(ask_client(self, caller, in_flight, callback, params));
+        if let Ok(answer) = tokio::time::timeout(QUICK_ANSWER_MAX, pending_answer.as_mut()).await {
             return answer;
         }
         self.call_queue
-            .set_suspended(who, self.is_waiting_for_client(who));
-        let answer = put.await;
-        drop(asked);
+            .set_suspended(origin, self.is_waiting_for_client(origin));
+        let answer = pending_answer.await;
+        drop(suspension);
         self.call_queue
-            .set_suspended(who, self.is_waiting_for_client(who));
+            .set_suspended(origin, self.is_waiting_for_client(origin));
         answer
     }
 
-    /// There is no call to ask in. Many servers ask for roots right after the handshake and keep them: they
-    /// get those of the only client that has any, and none where there are several.
+    /// Answers a callback that belongs to no call. Many servers request the roots right after the handshake and
+    /// cache them: they get the roots of the only client that has any, and an empty list if there are several
+    /// clients.
     async fn answer_without_call(
         self: &Arc<Self>,
         source: &CallbackSource,
-        asked: Callback,
+        callback: Callback,
         params: Option<&str>,
     ) -> CallbackResult {
         match source {
             CallbackSource::Named(_) => return call_ended_rejection(),
             CallbackSource::Unnamed => return missing_call_rejection(),
-            CallbackSource::Stream(_) | CallbackSource::Outside | CallbackSource::Unsaid => {}
+            CallbackSource::Stream(_) | CallbackSource::Outside | CallbackSource::Unspecified => {}
         }
-        if asked != Callback::Roots {
+        if callback != Callback::Roots {
             return no_call_rejection();
         }
         self.roots_requested.store(true, Ordering::Relaxed);
@@ -257,7 +264,7 @@ impl Link {
             .ask(
                 &agent.new_kernel_call(),
                 Some(forward_progress(self)),
-                asked.method(),
+                callback.method(),
                 params,
             )
             .await
@@ -277,161 +284,161 @@ mod tests {
 
     use crate::link::scripted::ScriptedServer;
 
-    /// Resolves when the server has read nothing more for a while.
-    async fn quiet(it: &mut ScriptedServer) {
-        let more = tokio::time::timeout(Duration::from_secs(1), it.next_message()).await;
+    /// Asserts that the server receives nothing more for one second.
+    async fn assert_quiet(server: &mut ScriptedServer) {
+        let more = tokio::time::timeout(Duration::from_secs(1), server.next_message()).await;
         assert!(more.is_err(), "{more:?}");
     }
 
-    /// CMCP-055: a call that waits for another client's is over when its own time is, and says why; the
-    /// server never sees it.
+    /// CMCP-055: a queued call ends at its own deadline with an error that explains the queue, and is never
+    /// sent.
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_waits_for_its_turn_is_under_its_own_deadline() {
-        let mut it = ScriptedServer::legacy("{}");
-        it.serialize_calls().await;
-        let (long, busy) = it.call(1);
+    async fn queued_call_times_out_at_its_own_deadline() {
+        let mut server = ScriptedServer::legacy("{}");
+        server.serialize_calls().await;
+        let (long, busy) = server.call(1);
         long.disable_timeout();
-        it.next_message().await;
-        let (_, waits) = it.call(2);
-        quiet(&mut it).await;
-        assert_eq!(it.link.queued_calls(), 1);
+        server.next_message().await;
+        let (_, waits) = server.call(2);
+        assert_quiet(&mut server).await;
+        assert_eq!(server.link.queued_calls(), 1);
         let begun = Instant::now();
         let refusal = waits.await.unwrap().unwrap_err();
         assert!(
-            begun.elapsed() < it.link.limits.call_timeout,
+            begun.elapsed() < server.link.limits.call_timeout,
             "it waited from its arrival on"
         );
         assert!(matches!(refusal, Refusal::QueueTimeout { .. }), "{refusal}");
-        let words = refusal.to_string();
-        assert!(words.contains("another client's call"), "{words}");
-        assert!(words.contains(r#"`questions = "by-call"`"#), "{words}");
-        assert_eq!(it.link.queued_calls(), 0);
-        quiet(&mut it).await;
+        let message = refusal.to_string();
+        assert!(message.contains("another client's call"), "{message}");
+        assert!(message.contains(r#"`questions = "by-call"`"#), "{message}");
+        assert_eq!(server.link.queued_calls(), 0);
+        assert_quiet(&mut server).await;
         assert!(!busy.is_finished());
     }
 
-    /// CMCP-058: one that is taken back while it waits ends at once.
+    /// CMCP-058: a call cancelled while queued ends at once.
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_waits_for_its_turn_can_be_taken_back() {
-        let mut it = ScriptedServer::legacy("{}");
-        it.serialize_calls().await;
-        let (long, _busy) = it.call(1);
+    async fn queued_call_can_be_cancelled() {
+        let mut server = ScriptedServer::legacy("{}");
+        server.serialize_calls().await;
+        let (long, _busy) = server.call(1);
         long.disable_timeout();
-        it.next_message().await;
-        let (exchange, waits) = it.call(2);
-        quiet(&mut it).await;
-        exchange.cancel();
+        server.next_message().await;
+        let (in_flight, waits) = server.call(2);
+        assert_quiet(&mut server).await;
+        in_flight.cancel();
         let begun = Instant::now();
         let refusal = waits.await.unwrap().unwrap_err();
         assert!(matches!(refusal, Refusal::Cancelled), "{refusal}");
         assert_eq!(
-            (begun.elapsed(), it.link.queued_calls()),
+            (begun.elapsed(), server.link.queued_calls()),
             (Duration::ZERO, 0)
         );
     }
 
-    /// CMCP-074: a question that names its call, in any of three ways, is put to that call's client
-    /// whoever else calls, and nobody waits from then on.
+    /// CMCP-074: a callback that names its call, in any of three ways, goes to that call's client even if other
+    /// clients have calls, and no call is queued afterwards.
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_names_its_call_holds_nobody_up() {
+    async fn callback_that_names_its_call_queues_no_other_call() {
         let named: [fn(&Value) -> Value; 3] = [
             |id| json!({ RELATED_CALL: id }),
             |id| json!({ "progressToken": id }),
             |_| json!({ RELATED_TASK: {"taskId": "own"} }),
         ];
         for meta in named {
-            let mut it = ScriptedServer::legacy("{}");
-            let (first, _one) = it.call(1);
+            let mut server = ScriptedServer::legacy("{}");
+            let (first, _one) = server.call(1);
             first.set_task("own", "shown");
-            let request = it.next_message().await;
-            let (second, _two) = it.call(2);
-            it.next_message().await;
-            it.request_form_with("q", &meta(&request["id"]));
+            let request = server.next_message().await;
+            let (second, _two) = server.call(2);
+            server.next_message().await;
+            server.request_form_with("q", &meta(&request["id"]));
             let attempts = first.rounds().unwrap();
-            let asked =
+            let received =
                 tokio::time::timeout(Duration::from_secs(1), attempts.wait_for_callbacks()).await;
-            asked.expect("it is clear who is meant");
+            received.expect("it is clear who is meant");
             assert!(!attempts.input_requests().contains(RELATED_CALL));
             assert!(!second.rounds().unwrap().has_open_callbacks());
-            let (_, _three) = it.call(3);
-            it.next_message().await;
-            assert_eq!(it.link.queued_calls(), 0);
+            let (_, _three) = server.call(3);
+            server.next_message().await;
+            assert_eq!(server.link.queued_calls(), 0);
         }
     }
 
-    /// Two calls of one client: a question that was put in the one that ends first goes to the other one, unless the
-    /// client has it already.
+    /// Two calls of one client: a callback attributed to the call that ends first moves to the other one, unless
+    /// the client has received it.
     #[tokio::test(start_paused = true)]
-    async fn a_question_in_a_call_that_ends_unasked_goes_to_the_other_one() {
+    async fn undelivered_callback_of_ended_call_moves_to_other_call() {
         for shown in [false, true] {
-            let mut it = ScriptedServer::legacy("{}");
-            let (first, _one) = it.call(1);
-            it.next_message().await;
-            let (second, _two) = it.call(1);
-            let request = it.next_message().await;
-            it.request_form("q");
+            let mut server = ScriptedServer::legacy("{}");
+            let (first, _one) = server.call(1);
+            server.next_message().await;
+            let (second, _two) = server.call(1);
+            let request = server.next_message().await;
+            server.request_form("q");
             let (first, second) = (first.rounds().unwrap(), second.rounds().unwrap());
             second.wait_for_callbacks().await;
             if shown {
                 second.suspend(true);
             }
-            it.answer(&request, "result", &json!({}));
+            server.answer(&request, "result", &json!({}));
             let moved =
                 tokio::time::timeout(Duration::from_secs(1), first.wait_for_callbacks()).await;
             assert_eq!(moved.is_err(), shown, "its client has it");
-            let asked = if shown { second } else { first };
-            asked.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-            assert_eq!(it.next_message().await["id"], "q");
+            let asking_call = if shown { second } else { first };
+            asking_call.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+            assert_eq!(server.next_message().await["id"], "q");
         }
     }
 
-    /// `questions = "by-call"`: a question that names no call, or one that is over, is refused at once.
+    /// `questions = "by-call"`: a callback that names no call, or an ended one, is refused at once.
     #[tokio::test(start_paused = true)]
-    async fn where_each_question_names_its_call_none_is_guessed() {
-        let mut it = ScriptedServer::with_attribution(CallbackAttribution::ByCall);
-        it.complete_handshake(Version::LATEST_LEGACY, "{}");
-        let (exchange, calling) = it.call(1);
-        let request = it.next_message().await;
-        it.request_form("unnamed");
-        let refused = it.next_message().await;
+    async fn by_call_attribution_never_guesses() {
+        let mut server = ScriptedServer::with_attribution(CallbackAttribution::ByCall);
+        server.complete_handshake(Version::LATEST_LEGACY, "{}");
+        let (in_flight, calling) = server.call(1);
+        let request = server.next_message().await;
+        server.request_form("unnamed");
+        let refused = server.next_message().await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
-        let words = refused["error"]["message"].as_str().unwrap();
-        assert!(words.contains(RELATED_CALL), "{words}");
-        it.send(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}));
-        assert_eq!(it.next_message().await["result"], json!({"roots": []}));
-        assert!(!exchange.rounds().unwrap().has_open_callbacks());
-        it.answer(&request, "result", &json!({}));
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(RELATED_CALL), "{message}");
+        server.send(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}));
+        assert_eq!(server.next_message().await["result"], json!({"roots": []}));
+        assert!(!in_flight.rounds().unwrap().has_open_callbacks());
+        server.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
-        it.request_form_with("late", &json!({ RELATED_CALL: request["id"] }));
-        assert_eq!(it.next_message().await["error"]["code"], -32602);
-        let (_, _two) = it.call(2);
-        it.next_message().await;
-        let (_, _three) = it.call(3);
-        it.next_message().await;
+        server.request_form_with("late", &json!({ RELATED_CALL: request["id"] }));
+        assert_eq!(server.next_message().await["error"]["code"], -32602);
+        let (_, _two) = server.call(2);
+        server.next_message().await;
+        let (_, _three) = server.call(3);
+        server.next_message().await;
     }
 
-    /// MCP-067, CMCP-074: roots that a server wants for itself are nobody's of those who call, also when
-    /// it fetches them anew in the middle of a call; no turns come of it.
+    /// MCP-067, CMCP-074: roots that a server requests for itself belong to no caller, also during a call, and
+    /// do not serialize calls.
     #[tokio::test(start_paused = true)]
-    async fn roots_outside_of_calls_are_no_callers_and_hold_nobody_up() {
-        let mut it = ScriptedServer::legacy("{}");
+    async fn roots_outside_of_calls_do_not_serialize_calls() {
+        let mut server = ScriptedServer::legacy("{}");
         let ask = json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"});
-        it.send(&ask);
-        assert_eq!(it.next_message().await["result"], json!({"roots": []}));
-        let (exchange, _one) = it.call(1);
-        it.next_message().await;
-        it.link.notify_roots_changed();
+        server.send(&ask);
+        assert_eq!(server.next_message().await["result"], json!({"roots": []}));
+        let (in_flight, _one) = server.call(1);
+        server.next_message().await;
+        server.link.notify_roots_changed();
         assert_eq!(
-            it.next_message().await["method"],
+            server.next_message().await["method"],
             "notifications/roots/list_changed"
         );
-        it.send(&ask);
-        assert_eq!(it.next_message().await["result"], json!({"roots": []}));
-        assert!(!exchange.rounds().unwrap().has_open_callbacks());
-        let (_, _two) = it.call(2);
-        it.next_message().await;
-        // What it asks next it asks in a call, of which there are two.
-        it.send(&ask);
-        quiet(&mut it).await;
+        server.send(&ask);
+        assert_eq!(server.next_message().await["result"], json!({"roots": []}));
+        assert!(!in_flight.rounds().unwrap().has_open_callbacks());
+        let (_, _two) = server.call(2);
+        server.next_message().await;
+        // Its next callback comes during two calls.
+        server.send(&ask);
+        assert_quiet(&mut server).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Questions of a server that the operator has disabled or wants to see first (CMCP-084, CMCP-085).
+//! Consent for callbacks that the operator has disabled or wants to approve first (CMCP-084, CMCP-085).
 
 use mgp_engine::policy::approvals::{PendingEntry, Requester};
 use mgp_engine::servers::consent::Consent;
@@ -17,15 +17,15 @@ use mgp_policy::escape_for_display;
 use mgp_runtime::time::unix_ms;
 
 impl Link {
-    /// True for a question that is disabled for this server.
+    /// True for a callback that is disabled for this server.
     pub(in crate::link) fn is_forbidden(&self, method: &str) -> bool {
         self.limits.consents.for_method(method) == Consent::Deny
     }
 
-    /// Resolves when the question may be asked.
+    /// Resolves when the callback may be sent.
     ///
     /// # Errors
-    /// Why it may not, in words.
+    /// The reason for a rejection, as text.
     pub(crate) async fn obtain_consent(
         &self,
         agent: &AgentId,
@@ -42,15 +42,15 @@ impl Link {
         }
     }
 
-    /// Waits for the operator's answer.
+    /// Waits for the operator's decision.
     async fn wait_for_operator(
         &self,
         agent: &AgentId,
         method: &str,
         params: Option<&str>,
     ) -> Result<(), String> {
-        let patience = u64::try_from(ANSWER_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-        let question = PendingEntry {
+        let timeout_ms = u64::try_from(ANSWER_DEADLINE.as_millis()).unwrap_or(u64::MAX);
+        let entry = PendingEntry {
             subject: Subject::Callback,
             requester: Requester::Server(self.server.clone()),
             server: Some(self.server.clone()),
@@ -64,10 +64,10 @@ impl Link {
             )],
             parts: Vec::new(),
             options: None,
-            expires_ms: Some(unix_ms().saturating_add(patience)),
+            expires_ms: Some(unix_ms().saturating_add(timeout_ms)),
         };
-        let asked = |reply| LinkEvent::ConsentRequested(Box::new(question), reply);
-        let Some(answer) = self.ask_supervisor(asked).await else {
+        let event = |reply| LinkEvent::ConsentRequested(Box::new(entry), reply);
+        let Some(answer) = self.ask_supervisor(event).await else {
             return Err(format!(
                 "{method} needs the operator's yes, and cannot be asked about"
             ));
@@ -76,15 +76,15 @@ impl Link {
             Ok(Some(true)) => Ok(()),
             Ok(Some(false)) => Err(format!("the operator said no to {method}")),
             Ok(None) => Err(format!(
-                "{method} needs the operator's yes, and nobody answered within {} s",
+                "{method} requires the operator's approval, and nobody answered within {} s",
                 ANSWER_DEADLINE.as_secs()
             )),
             Err(full) => Err(full.to_string()),
         }
     }
 
-    /// The outcome of a call, after the questions in it were allowed. Questions outside of answers
-    /// go through [`Self::obtain_consent`].
+    /// The outcome of a call, once the callbacks in it are approved. Callbacks outside of answers go through
+    /// [`Self::obtain_consent`].
     pub(in crate::link) async fn check_outcome_consent(
         &self,
         call: &Call<'_>,
@@ -106,16 +106,17 @@ impl Link {
         outcome
     }
 
-    /// Resolves when all questions in a result may be asked.
+    /// Resolves when all callbacks in a result may be sent.
     async fn check_result_consent(
         &self,
         call: &Call<'_>,
         caller: &Caller,
         text: &str,
     ) -> Result<(), Refusal> {
-        let asked = input_requests::parse(text).map_err(|why| self.invalid_answer_refusal(&why))?;
-        for (_, wanted) in &asked {
-            self.wait_for_consent(call, caller, &wanted.method, wanted.params())
+        let requests =
+            input_requests::parse(text).map_err(|why| self.invalid_answer_refusal(&why))?;
+        for (_, request) in &requests {
+            self.wait_for_consent(call, caller, &request.method, request.params())
                 .await?;
         }
         if call.metadata_headers.method != tasks::Get::METHOD {
@@ -125,13 +126,13 @@ impl Link {
             self.check_url_consent(call, caller, error).await?;
         }
         if let Some(task) = call.metadata_headers.name {
-            let keys = asked.iter().map(|(key, _)| &**key);
+            let keys = requests.iter().map(|(key, _)| &**key);
             self.answer_permits.allow(task, keys);
         }
         Ok(())
     }
 
-    /// The same for an error that sends the client to URLs.
+    /// Checks consent for an error that sends the client to URLs.
     async fn check_url_consent(
         &self,
         call: &Call<'_>,
@@ -158,7 +159,7 @@ impl Link {
         Ok(())
     }
 
-    /// Resolves when the question may be asked, unless its call is cancelled before.
+    /// Resolves when the callback may be sent, or fails if its call is cancelled before.
     async fn wait_for_consent(
         &self,
         call: &Call<'_>,
@@ -172,14 +173,14 @@ impl Link {
         }
     }
 
-    /// True for an event of a task that clients may have; questions that need consent first are left to
+    /// True for a task event that clients may receive. Callbacks that need consent first are left to
     /// `tasks/get`.
     pub(in crate::link) fn can_forward_task_event(&self, params: &str) -> bool {
         let consents = self.limits.consents;
         if !consents.is_restricted() {
             return true;
         }
-        let Ok(asked) = input_requests::parse(params) else {
+        let Ok(requests) = input_requests::parse(params) else {
             return false;
         };
         let on = |method: &str| consents.for_method(method) == Consent::Allow;
@@ -187,19 +188,19 @@ impl Link {
             input_requests::parse_url_elicitations(error).map_or(true, |visits| !visits.is_empty())
                 && !on(Create::METHOD)
         });
-        let tells = !sends && asked.iter().all(|(_, wanted)| on(&wanted.method));
+        let can_forward = !sends && requests.iter().all(|(_, request)| on(&request.method));
         let task = member(params, "taskId").and_then(unquote);
-        if let Some(task) = task.filter(|_| tells) {
+        if let Some(task) = task.filter(|_| can_forward) {
             self.answer_permits
-                .allow(&task, asked.iter().map(|(key, _)| &**key));
+                .allow(&task, requests.iter().map(|(key, _)| &**key));
         }
-        tells
+        can_forward
     }
 
-    /// Checks that an answer of a client to a task may be sent; `task` is the server's own id.
+    /// Checks that a client's answer to a task may be sent; `task` is the server's own id.
     ///
     /// # Errors
-    /// [`Refusal::Forbidden`] when it answers a question that the client may not be asked.
+    /// [`Refusal::Forbidden`] if it answers a callback that the client may not receive.
     pub(crate) fn check_task_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
         if !self.limits.consents.is_restricted() {
             return Ok(());
@@ -226,36 +227,35 @@ mod tests {
     use super::*;
     use crate::link::scripted::ScriptedServer;
 
-    /// CMCP-084: a server that asks a disabled question is refused at once, and does not cause the calls of
-    /// other clients to take turns.
+    /// CMCP-084: a disabled callback is refused at once and does not serialize the calls of clients.
     #[tokio::test]
-    async fn a_question_that_is_off_is_refused_at_once() {
+    async fn disabled_callback_is_refused_at_once() {
         let consents = ConsentPolicy {
             sampling: Consent::Deny,
             elicitation: Consent::Ask,
         };
-        let mut it = ScriptedServer::with_limits(ServerLimits {
+        let mut server = ScriptedServer::with_limits(ServerLimits {
             consents,
             ..ServerLimits::default()
         });
-        it.complete_handshake(Version::LATEST_LEGACY, "{}");
+        server.complete_handshake(Version::LATEST_LEGACY, "{}");
         let method = "sampling/createMessage";
-        it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
-        let answer = it.next_message().await;
+        server.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
+        let answer = server.next_message().await;
         assert_eq!(answer["error"]["code"], -32601, "{answer}");
-        let words = answer["error"]["message"].as_str().unwrap();
-        assert!(words.contains("switched off"), "{words}");
-        assert!(!it.link.call_queue.is_serialized());
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("switched off"), "{message}");
+        assert!(!server.link.call_queue.is_serialized());
         let agent = AgentId::new("agent.test");
-        let no = it.link.obtain_consent(&agent, method, None).await;
-        assert!(no.unwrap_err().contains("switched off"));
-        let late = it
+        let rejected = server.link.obtain_consent(&agent, method, None).await;
+        assert!(rejected.unwrap_err().contains("switched off"));
+        let late = server
             .link
             .obtain_consent(&agent, "elicitation/create", None)
             .await;
         assert!(late.unwrap_err().contains("nobody answered"));
         assert_eq!(
-            it.link.obtain_consent(&agent, "roots/list", None).await,
+            server.link.obtain_consent(&agent, "roots/list", None).await,
             Ok(())
         );
     }

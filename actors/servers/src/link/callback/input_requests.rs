@@ -1,4 +1,4 @@
-//! Reads the questions in a server's answer, strictly: no other reader may find more in it.
+//! Parses the input requests in a server's answer strictly, so that no other parser can find more in it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 
 use crate::link::server_methods::find_callback;
 
-/// Questions of tasks remembered for one server; the oldest are dropped, and their clients may answer
-/// again after the next `tasks/get`.
+/// The maximum of remembered permits for one server. The oldest are dropped; their clients may answer again
+/// after the next `tasks/get`.
 const MAX_PERMITS: usize = 1024;
 
-/// The questions of tasks that clients may answer.
+/// The input requests of tasks that clients may answer.
 #[derive(Debug, Default)]
 pub(in crate::link) struct AnswerPermits {
     known: Mutex<VecDeque<u64>>,
@@ -25,7 +25,7 @@ pub(in crate::link) struct AnswerPermits {
 }
 
 impl AnswerPermits {
-    /// Allows answers to these questions of a task.
+    /// Allows answers to these input requests of a task.
     pub(in crate::link) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
         for key in keys {
             let permit = self.hasher.hash_one((task, key));
@@ -39,17 +39,17 @@ impl AnswerPermits {
         }
     }
 
-    /// True for a question that may be answered.
+    /// True if this input request may be answered.
     pub(in crate::link) fn allows(&self, task: &str, key: &str) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(&self.hasher.hash_one((task, key)))
     }
 }
 
-/// One question.
+/// One input request.
 #[derive(Deserialize)]
 pub(in crate::link) struct InputRequest<'a> {
-    /// One of the methods that ask a client.
+    /// One of the callback methods.
     #[serde(borrow)]
     pub(in crate::link) method: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -69,37 +69,37 @@ struct InputRequired<'a> {
     input_requests: Option<&'a RawValue>,
 }
 
-/// The questions in a result or in a task's event.
+/// Parses the input requests of a result or a task event.
 ///
 /// # Errors
-/// Why readers could understand it differently, in words.
+/// A description of what parsers could read differently.
 pub(in crate::link) fn parse(text: &str) -> Result<Vec<(String, InputRequest<'_>)>, String> {
-    let unread = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
-    let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| unread(&why))?;
-    let asked = needs.input_requests.map_or("{}", RawValue::get);
-    let asked = members(asked).ok_or_else(|| unread(&"they are no object"))?;
-    let mut keys: Vec<&str> = asked.iter().map(|(key, _)| &**key).collect();
+    let parse_error = |why: &dyn fmt::Display| format!("its questions cannot be read: {why}");
+    let needs: InputRequired<'_> = lookalike::from_str(text).map_err(|why| parse_error(&why))?;
+    let requests = needs.input_requests.map_or("{}", RawValue::get);
+    let requests = members(requests).ok_or_else(|| parse_error(&"they are no object"))?;
+    let mut keys: Vec<&str> = requests.iter().map(|(key, _)| &**key).collect();
     if let Some(key) = find_duplicate(&mut keys) {
-        return Err(unread(&format_args!("question {key:?} stands twice")));
+        return Err(parse_error(&format_args!("duplicate key {key:?}")));
     }
-    let asked = asked.into_iter().map(|(key, wanted)| {
-        let wanted = lookalike::from_str(wanted.get()).map_err(|why| unread(&why))?;
-        Ok((key.into_owned(), wanted))
+    let requests = requests.into_iter().map(|(key, request)| {
+        let request = lookalike::from_str(request.get()).map_err(|why| parse_error(&why))?;
+        Ok((key.into_owned(), request))
     });
-    let asked: Vec<(String, InputRequest<'_>)> = asked.collect::<Result<_, String>>()?;
-    match asked
+    let requests: Vec<(String, InputRequest<'_>)> = requests.collect::<Result<_, String>>()?;
+    match requests
         .iter()
         .find(|(_, one)| find_callback(&one.method).is_none())
     {
         Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
-        None => Ok(asked),
+        None => Ok(requests),
     }
 }
 
-/// The URL elicitations that an error object requires; none in other errors.
+/// Parses the URL elicitations that an error object requires; empty for other errors.
 ///
 /// # Errors
-/// Why readers could understand it differently, in words.
+/// A description of what parsers could read differently.
 pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, String> {
     #[derive(Deserialize)]
     struct ErrorObject<'a> {
@@ -113,14 +113,14 @@ pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, 
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let unread = |error| format!("its error cannot be read: {error}");
-    let said: ErrorObject<'_> = lookalike::from_str(error).map_err(unread)?;
+    let parse_error = |error| format!("its error cannot be read: {error}");
+    let object: ErrorObject<'_> = lookalike::from_str(error).map_err(parse_error)?;
     let wanted = URL_ELICITATION_REQUIRED as f64;
-    if said.code.and_then(|code| code.as_f64()) != Some(wanted) {
+    if object.code.and_then(|code| code.as_f64()) != Some(wanted) {
         return Ok(Vec::new());
     }
-    let data = said.data.map_or("{}", RawValue::get);
-    let data: Data<'_> = lookalike::from_str(data).map_err(unread)?;
+    let data = object.data.map_or("{}", RawValue::get);
+    let data: Data<'_> = lookalike::from_str(data).map_err(parse_error)?;
     Ok(data.elicitations.into_iter().map(RawValue::get).collect())
 }
 
@@ -128,9 +128,9 @@ pub(in crate::link) fn parse_url_elicitations(error: &str) -> Result<Vec<&str>, 
 mod tests {
     use super::*;
 
-    /// CMCP-084: what another reader could take for questions is refused.
+    /// CMCP-084: input requests that parsers could read differently are refused.
     #[test]
-    fn questions_that_readers_differ_about_are_refused() {
+    fn ambiguous_input_requests_are_refused() {
         for text in [
             r#"{"InputRequests":{"a":{"method":"elicitation/create"}}}"#,
             r#"{"inputReque\u017fts":{"a":{"method":"elicitation/create"}}}"#,
@@ -143,14 +143,14 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         let plain = r#"{"\u0069nputRequests":{"a":{"method":"elicitation\u002fcreate"}},"x":1}"#;
-        let asked = parse(plain).unwrap_or_default();
+        let requests = parse(plain).unwrap_or_default();
         assert_eq!(
-            (&*asked[0].0, &*asked[0].1.method),
+            (&*requests[0].0, &*requests[0].1.method),
             ("a", "elicitation/create")
         );
         for nothing in ["{}", r#"{"inputRequests":null,"content":[]}"#] {
             assert!(
-                parse(nothing).is_ok_and(|asked| asked.is_empty()),
+                parse(nothing).is_ok_and(|requests| requests.is_empty()),
                 "{nothing}"
             );
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_permits_are_forgotten() {
+    fn oldest_permits_are_evicted() {
         let permits = AnswerPermits::default();
         permits.allow("t", ["a"].into_iter());
         assert!(permits.allows("t", "a") && !permits.allows("t", "b") && !permits.allows("u", "a"));

@@ -1,5 +1,5 @@
-//! Callbacks of a server (MGP §13.4): each belongs to the call that it names, is asked once, and is
-//! answered to the server when its answer is there.
+//! MGP callbacks of a server (§13.4). Each belongs to the call it names, is sent to a client once, and its
+//! answer is sent to the server when it arrives.
 
 mod respond;
 mod route;
@@ -19,7 +19,7 @@ use mgp_protocol::mcp;
 use mgp_protocol::mgp::callback::{self, CallbackKind, Request};
 
 use self::respond::ResponseSlots;
-use crate::link::call_queue::party;
+use crate::link::call_queue::call_origin;
 use crate::link::{InFlight, Link};
 use mgp_callers::request::Caller;
 use mgp_callers::{Flag, InFlightCall};
@@ -28,34 +28,34 @@ use mgp_runtime::time::monotonic_now;
 
 pub(in crate::link) use self::respond::MAX_RESPONSES;
 
-/// Who answers this soon keeps others waiting meanwhile, as with other questions.
+/// An answer within this time keeps other clients queued, as for other callbacks.
 const QUICK_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// Callbacks that reach nobody are noted in the server's log up to this number, then only counted.
+/// Callbacks without a recipient are logged up to this number, then only counted.
 const UNROUTABLE_LOGGED_MAX: u64 = 20;
 
-/// The callbacks of the calls that are under way.
+/// The MGP callbacks of in-flight calls.
 #[derive(Debug, Default)]
 pub(in crate::link) struct MgpCallbacks {
     state: Mutex<CallbackState>,
     responses: ResponseSlots,
-    /// Callbacks that reached nobody.
+    /// The number of callbacks without a recipient.
     not_asked: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct CallbackState {
     engine: ReceivedCallbacks,
-    /// Raised for an open one when its call is over.
+    /// For each open callback, a flag that is raised when its call ends.
     ended: HashMap<CallbackTicket, Arc<Flag>>,
 }
 
-/// A callback that is being asked.
+/// A callback that was received and not settled.
 struct ReceivedCallback {
     id: RequestId,
     ticket: CallbackTicket,
     form: CallbackForm,
     message: String,
-    /// As the server sent it.
+    /// The params as sent by the server.
     params: String,
     arrived: MonotonicTime,
     timeout: CallbackTimeout,
@@ -63,20 +63,20 @@ struct ReceivedCallback {
     call: Arc<InFlightCall>,
 }
 
-/// What comes of asking.
+/// The outcome of routing a callback.
 enum RoutingOutcome {
-    /// This response, as JSON text.
+    /// A response, as JSON text.
     Response(String),
-    /// No response, and why not, in one word.
+    /// No response; the reason in one word.
     Declined(&'static str),
-    /// Nobody answered in time.
+    /// No answer came in time.
     TimedOut,
-    /// Nothing is to be said.
+    /// The callback needs no response.
     NoResponse,
 }
 
 impl MgpCallbacks {
-    /// The call is over, and its callbacks with it.
+    /// Ends the callbacks of an ended call.
     pub(in crate::link) fn end_call(&self, call: u64) {
         let mut state = self.state();
         if state.engine.is_empty() {
@@ -89,7 +89,7 @@ impl MgpCallbacks {
         }
     }
 
-    /// The call in which the server asked it.
+    /// The call to which a callback belongs.
     pub(in crate::link) fn call_for(&self, id: &RequestId) -> Option<u64> {
         self.state().engine.call_for(id)
     }
@@ -103,21 +103,23 @@ impl MgpCallbacks {
         (arrived, over)
     }
 
-    /// True when it was open still.
-    fn settle(&self, asked: &ReceivedCallback, end: CallbackOutcome) -> bool {
+    /// Settles a callback; true if it was open.
+    fn settle(&self, callback: &ReceivedCallback, end: CallbackOutcome) -> bool {
         let mut state = self.state();
-        state.ended.remove(&asked.ticket);
-        state.engine.settle(&asked.id, asked.ticket, end)
+        state.ended.remove(&callback.ticket);
+        state.engine.settle(&callback.id, callback.ticket, end)
     }
 
-    /// The same with an answer, which waits for the server until the returned value is dropped.
+    /// Settles a callback with an answer, which stays available to the server until the returned value is
+    /// dropped.
     fn settle_with_answer(
         &self,
-        asked: &ReceivedCallback,
+        callback: &ReceivedCallback,
         answer: &str,
     ) -> Option<UndeliveredAnswer<'_>> {
         let end = CallbackOutcome::Answered(answer.to_owned());
-        self.settle(asked, end).then_some(UndeliveredAnswer(self))
+        self.settle(callback, end)
+            .then_some(UndeliveredAnswer(self))
     }
 
     fn state(&self) -> MutexGuard<'_, CallbackState> {
@@ -125,7 +127,7 @@ impl MgpCallbacks {
     }
 }
 
-/// An answer that its server was not told yet.
+/// An answer that was not delivered to its server.
 struct UndeliveredAnswer<'a>(&'a MgpCallbacks);
 
 impl Drop for UndeliveredAnswer<'_> {
@@ -135,54 +137,54 @@ impl Drop for UndeliveredAnswer<'_> {
 }
 
 impl Link {
-    /// `notifications/mgp.callback.request`. One that names no call under way reaches nobody.
+    /// Handles `notifications/mgp.callback.request`. A callback that names no in-flight call is dropped.
     pub(in crate::link) fn handle_mgp_callback(
         self: &Arc<Self>,
         params: Option<&str>,
         via: Option<u64>,
     ) {
-        let asked = mcp::parse_params::<Request<'_>>(params).map_err(|refusal| refusal.to_string());
-        let read = asked.and_then(|asked| {
-            let form = CallbackForm::new(asked.kind, asked.options.clone());
-            Ok((form.map_err(|unfit| unfit.to_string())?, asked))
+        let request =
+            mcp::parse_params::<Request<'_>>(params).map_err(|refusal| refusal.to_string());
+        let read = request.and_then(|request| {
+            let form = CallbackForm::new(request.kind, request.options.clone());
+            Ok((form.map_err(|unfit| unfit.to_string())?, request))
         });
-        let (form, asked) = match read {
+        let (form, request) = match read {
             Ok(read) => read,
             Err(why) => return self.record_unroutable_callback(&why),
         };
-        let (Some(id), Some((call, caller, exchange))) =
-            (asked.id(), self.find_callback_call(&asked, via))
+        let (Some(id), Some((call, caller, in_flight))) =
+            (request.id(), self.find_callback_call(&request, via))
         else {
             return self
-                .record_unroutable_callback("it names no call that is under way by `request_id`");
+                .record_unroutable_callback("its `request_id` names no call that is under way");
         };
         let params = params.unwrap_or("{}");
         let (arrived, over) = self.mgp_callbacks.register(&id, call, params.len());
         match arrived {
-            // It ended before this was noted.
+            // The call ended before the callback was registered.
             CallbackArrival::New(_) if !self.is_pending(call) => self.mgp_callbacks.end_call(call),
             CallbackArrival::New(ticket) => {
-                let asked = ReceivedCallback {
+                let callback = ReceivedCallback {
                     id,
                     ticket,
                     form,
-                    message: asked.message.as_deref().unwrap_or_default().to_owned(),
+                    message: request.message.as_deref().unwrap_or_default().to_owned(),
                     params: params.to_owned(),
                     arrived: monotonic_now(),
-                    timeout: CallbackTimeout::from_timeout_ms(asked.timeout_ms()),
+                    timeout: CallbackTimeout::from_timeout_ms(request.timeout_ms()),
                     caller,
-                    call: exchange,
+                    call: in_flight,
                 };
-                self.spawn_callback(asked, over);
+                self.spawn_callback(callback, over);
             }
             CallbackArrival::Pending | CallbackArrival::Ended => {}
             CallbackArrival::Answered(answer) => self.try_send_callback_response(answer),
-            CallbackArrival::OtherCall => {
-                self.record_unroutable_callback("another call has one of this `callback_id`")
-            }
+            CallbackArrival::OtherCall => self
+                .record_unroutable_callback("another call has a callback with this `callback_id`"),
             CallbackArrival::TooMany => {
-                self.record_unroutable_callback("too many wait for an answer already");
-                if asked.kind != CallbackKind::Notification {
+                self.record_unroutable_callback("too many callbacks wait for an answer already");
+                if request.kind != CallbackKind::Notification {
                     let answer =
                         callback::decline_params(&id, &form.decline_response(), "too_many");
                     self.try_send_callback_response(answer);
@@ -191,14 +193,14 @@ impl Link {
         }
     }
 
-    /// The call of a client that a callback names, which is the one on whose stream it comes.
+    /// The client's call that a callback names; it must be the call on whose stream the callback came.
     fn find_callback_call(
         &self,
-        asked: &Request<'_>,
+        request: &Request<'_>,
         via: Option<u64>,
     ) -> Option<(u64, Arc<Caller>, Arc<InFlightCall>)> {
-        let named = match asked.request_id {
-            Some(_) => Some(self.ids.decode(asked.call_id()?)?),
+        let named = match request.request_id {
+            Some(_) => Some(self.ids.decode(request.call_id()?)?),
             None => via,
         };
         let number = named.filter(|named| via.is_none_or(|via| via == *named))?;
@@ -206,7 +208,7 @@ impl Link {
         self.pending.inspect(number, of).flatten()
     }
 
-    /// Counts a callback that reaches nobody.
+    /// Counts a callback without a recipient.
     fn record_unroutable_callback(&self, why: &str) {
         self.count_dropped();
         if self.mgp_callbacks.not_asked.fetch_add(1, Ordering::Relaxed) < UNROUTABLE_LOGGED_MAX {
@@ -215,64 +217,75 @@ impl Link {
         }
     }
 
-    fn spawn_callback(self: &Arc<Self>, asked: ReceivedCallback, over: Arc<Flag>) {
+    fn spawn_callback(self: &Arc<Self>, callback: ReceivedCallback, over: Arc<Flag>) {
         let link = self.clone();
         task::spawn_detached("callbacks.ask", async move {
-            let asking = task::catch_panic("callbacks.ask", link.run_callback(&asked));
+            let routed = task::catch_panic("callbacks.ask", link.run_callback(&callback));
             let outcome = tokio::select! {
-                outcome = asking => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
-                () = tokio::time::sleep(asked.timeout.duration) => RoutingOutcome::TimedOut,
-                // The server no longer wants to know.
+                outcome = routed => outcome.unwrap_or(RoutingOutcome::Declined("failed")),
+                () = tokio::time::sleep(callback.timeout.duration) => RoutingOutcome::TimedOut,
+                // The server cancelled the callback.
                 () = over.wait_until_raised() => return,
                 () = link.wait_until_closed() => return,
             };
-            let who = party(&asked.caller);
+            let origin = call_origin(&callback.caller);
             link.call_queue
-                .set_suspended(who, link.is_waiting_for_client(who));
-            link.settle_callback(&asked, outcome).await;
+                .set_suspended(origin, link.is_waiting_for_client(origin));
+            link.settle_callback(&callback, outcome).await;
         });
     }
 
-    /// The outcome; while all calls of the client wait for a person, others get their turn.
-    async fn run_callback(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
-        if asked.form.kind() == CallbackKind::Notification {
-            self.display_callback(asked).await;
+    /// Runs a callback. While all calls of the client are suspended, other clients are admitted.
+    async fn run_callback(self: &Arc<Self>, callback: &ReceivedCallback) -> RoutingOutcome {
+        if callback.form.kind() == CallbackKind::Notification {
+            self.display_callback(callback).await;
             return RoutingOutcome::NoResponse;
         }
-        let (who, _suspended) = (party(&asked.caller), asked.call.suspend());
-        let mut put = std::pin::pin!(self.route_callback(asked));
-        if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, put.as_mut()).await {
+        let (origin, _suspended) = (call_origin(&callback.caller), callback.call.suspend());
+        let mut pending_answer = std::pin::pin!(self.route_callback(callback));
+        if let Ok(outcome) = tokio::time::timeout(QUICK_ANSWER_MAX, pending_answer.as_mut()).await {
             return outcome;
         }
         self.call_queue
-            .set_suspended(who, self.is_waiting_for_client(who));
-        put.await
+            .set_suspended(origin, self.is_waiting_for_client(origin));
+        pending_answer.await
     }
 
-    async fn settle_callback(self: &Arc<Self>, asked: &ReceivedCallback, outcome: RoutingOutcome) {
+    async fn settle_callback(
+        self: &Arc<Self>,
+        callback: &ReceivedCallback,
+        outcome: RoutingOutcome,
+    ) {
         let answer = match outcome {
-            RoutingOutcome::Response(response) => callback::response_params(&asked.id, &response),
-            RoutingOutcome::Declined(why) => {
-                callback::decline_params(&asked.id, &asked.form.decline_response(), why)
+            RoutingOutcome::Response(response) => {
+                callback::response_params(&callback.id, &response)
             }
-            // Of a notification nobody waits to hear.
+            RoutingOutcome::Declined(why) => {
+                callback::decline_params(&callback.id, &callback.form.decline_response(), why)
+            }
+            // A notification needs no response.
             RoutingOutcome::NoResponse | RoutingOutcome::TimedOut
-                if asked.form.kind() == CallbackKind::Notification =>
+                if callback.form.kind() == CallbackKind::Notification =>
             {
-                self.mgp_callbacks.settle(asked, CallbackOutcome::Displayed);
+                self.mgp_callbacks
+                    .settle(callback, CallbackOutcome::Displayed);
                 return;
             }
-            // A server that set the time itself knows that it is over; any other one waits to be told.
-            RoutingOutcome::TimedOut if !asked.timeout.is_from_server => {
-                callback::decline_params(&asked.id, &asked.form.decline_response(), "timed_out")
+            // If the server set the timeout itself, it knows; otherwise it is notified.
+            RoutingOutcome::TimedOut if !callback.timeout.is_from_server => {
+                callback::decline_params(
+                    &callback.id,
+                    &callback.form.decline_response(),
+                    "timed_out",
+                )
             }
             RoutingOutcome::NoResponse | RoutingOutcome::TimedOut => {
                 self.mgp_callbacks
-                    .settle(asked, CallbackOutcome::Unanswered);
+                    .settle(callback, CallbackOutcome::Unanswered);
                 return;
             }
         };
-        if let Some(_untold) = self.mgp_callbacks.settle_with_answer(asked, &answer) {
+        if let Some(_untold) = self.mgp_callbacks.settle_with_answer(callback, &answer) {
             self.send_callback_response(answer).await;
         }
     }

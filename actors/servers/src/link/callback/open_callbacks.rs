@@ -1,4 +1,4 @@
-//! The questions of a server that have no answer yet.
+//! The open callbacks of a server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 
 use mgp_callers::Flag;
 
-/// The most open questions of one server; a person answers one at a time.
+/// The maximum of open callbacks of one server; a person answers one at a time.
 pub(in crate::link) const MAX_CALLBACKS: usize = 64;
 
-/// The open questions of a server.
+/// The open callbacks of a server.
 #[derive(Debug, Default)]
 pub(in crate::link) struct OpenCallbacks {
     open: Mutex<HashMap<RequestId, Arc<Flag>>>,
     count: AtomicUsize,
-    /// How many of them a client has been asked.
+    /// How many of them were sent to a client.
     placed: AtomicUsize,
     changed: Notify,
 }
@@ -27,18 +27,18 @@ impl OpenCallbacks {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// True while the call of some question is not known.
+    /// True while the call of some callback is unknown.
     pub(in crate::link) fn has_unplaced(&self) -> bool {
         self.count.load(Ordering::Relaxed) > self.placed.load(Ordering::Relaxed)
     }
 
-    /// Counts a question as asked, until the returned value is dropped.
+    /// Counts a callback as sent, until the returned value is dropped.
     pub(in crate::link) fn mark_placed(&self) -> PlacedCallback<'_> {
         self.placed.fetch_add(1, Ordering::Relaxed);
         PlacedCallback(self)
     }
 
-    /// A call ended: the call of a waiting question may be certain now.
+    /// Signals that a call ended, which may make the call of a waiting callback certain.
     pub(in crate::link) fn notify_call_ended(&self) {
         if self.has_open() {
             self.changed.notify_waiters();
@@ -49,7 +49,7 @@ impl OpenCallbacks {
         self.changed.notified()
     }
 
-    /// Registers a question; `None` when there are too many or one with this id.
+    /// Registers a callback; `None` if there are too many or the id is in use.
     pub(in crate::link) fn register(&self, id: &RequestId) -> Option<Arc<Flag>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_CALLBACKS || open.contains_key(id) {
@@ -61,7 +61,7 @@ impl OpenCallbacks {
         Some(withdrawn)
     }
 
-    /// Removes a question; true when it was still open.
+    /// Removes a callback; true if it was open.
     pub(in crate::link) fn remove(&self, id: &RequestId) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = open.remove(id).is_some();
@@ -87,7 +87,7 @@ impl OpenCallbacks {
     }
 }
 
-/// A question that a client has been asked.
+/// A callback that was sent to a client.
 pub(in crate::link) struct PlacedCallback<'a>(&'a OpenCallbacks);
 
 impl Drop for PlacedCallback<'_> {

@@ -1,4 +1,4 @@
-//! URL elicitations under way, and which client is to be told when one is complete.
+//! URL elicitations in progress, and the client to notify when one completes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use mgp_callers::agent::Agent;
 
-/// URL elicitations remembered for one server; the oldest are dropped, and their clients find out by
-/// trying again.
+/// The maximum of remembered URL elicitations of one server. The oldest are dropped; their clients notice on
+/// their next attempt.
 const MAX_ELICITED: usize = 256;
 
 /// The client of each `elicitationId`.
@@ -37,14 +37,14 @@ struct UrlElicitationDetails {
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 impl UrlElicitations {
-    /// The client is asked this; remembered if it is a URL elicitation.
+    /// Remembers an elicitation sent to a client, if it is a URL elicitation.
     pub(in crate::link) fn record_request(&self, params: Option<&str>, agent: &Arc<Agent>) {
         if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
             self.remember(one, agent);
         }
     }
 
-    /// The client's call failed with this error; its elicitations are remembered.
+    /// Remembers the elicitations in an error that a client's call got.
     pub(in crate::link) fn record_error(&self, error: &str, agent: &Arc<Agent>) {
         let Ok(required) = lookalike::from_object::<UrlElicitationRequired>(error) else {
             return;
@@ -56,7 +56,7 @@ impl UrlElicitations {
         }
     }
 
-    /// An elicitation is complete: returns the client to tell.
+    /// Removes a completed elicitation and returns the client to notify.
     pub(in crate::link) fn take_client(&self, id: &str) -> Option<Arc<Agent>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = known.iter().position(|(known, _)| known == id)?;

@@ -1,5 +1,4 @@
-//! Events that a server tells (MGP §13.3). There is no bound on how many it sends, so there is one on how
-//! many are read.
+//! Events of a server (MGP §13.3). Servers may send any number, so the kernel limits how many it reads.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,7 +10,8 @@ use crate::link::{Link, LinkEvent, ReportedEvent, Wire};
 use mgp_runtime::time::monotonic_now;
 
 impl Link {
-    /// `via` is the request that follows its channel at another node, which is how it is known whose it is.
+    /// Handles an event. `via` is the request that follows the channel at another node, which identifies the
+    /// subscriber.
     pub(in crate::link) fn handle_event(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
         let event = params.and_then(|params| {
             let event = mcp::parse_params::<Event<'_>>(Some(params)).ok()?;
@@ -42,7 +42,7 @@ impl Link {
             channel: event.channel.into_owned(),
             timestamp: event.timestamp.map(|raw| raw.get().into()),
             data: event.data.map_or("null", RawValue::get).into(),
-            // The numbers of another kernel count what was dropped here, too.
+            // The sequence numbers of another kernel also cover what was dropped here.
             missed: channel.map_or(missed, |channel| channel.count_missed_before(event.seq)),
         })));
     }

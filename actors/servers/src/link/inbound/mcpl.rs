@@ -1,4 +1,4 @@
-//! What a server asks and tells in MCPL: it goes up as it came, in its order.
+//! MCPL messages of a server: passed to the supervisor unchanged and in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::link::callback::{self, MAX_CALLBACKS};
 use crate::link::{Link, LinkEvent, McplMessage};
 use mgp_runtime::{Reply, task};
 
-/// How long the kernel may take for an answer at most: whoever answers has a deadline of its own, and a person
-/// may be asked.
+/// Upper limit for the kernel's answer. The handlers have deadlines of their own, and an answer may need a
+/// person.
 const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(900);
 
 impl Link {
-    /// A request: it is answered, whatever becomes of it (MCPL-149).
+    /// Handles an MCPL request; it always gets an answer (MCPL-149).
     pub(in crate::link) fn handle_mcpl_request(
         self: &Arc<Self>,
         method: &'static str,
@@ -22,8 +22,8 @@ impl Link {
         params: Option<&str>,
     ) {
         let Some(withdrawn) = self.mcpl_requests.register(&id) else {
-            let words = format!("{MAX_CALLBACKS} requests are open already, or one with this id");
-            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &words));
+            let message = format!("{MAX_CALLBACKS} requests are open already, or one with this id");
+            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &message));
         };
         let (reply, answer) = Reply::new();
         self.emit(LinkEvent::McplReceived(McplMessage {
@@ -39,8 +39,8 @@ impl Link {
                     Ok(Ok(result)) => Some(Ok(result.into())),
                     Ok(Err(error)) => Some(Err(error.to_json().into())),
                     Err(_) => {
-                        let words = "the kernel lost the answer to it";
-                        Some(callback::rejection(INTERNAL_ERROR, words))
+                        let message = "the kernel lost the answer to it";
+                        Some(callback::rejection(INTERNAL_ERROR, message))
                     }
                 },
                 () = tokio::time::sleep(ANSWER_TIMEOUT_MAX) => {
@@ -56,7 +56,7 @@ impl Link {
         });
     }
 
-    /// A notification.
+    /// Handles an MCPL notification.
     pub(in crate::link) fn handle_mcpl_notification(
         &self,
         method: &'static str,
@@ -70,7 +70,7 @@ impl Link {
         }));
     }
 
-    /// The handshake is done: whoever speaks MCPL with it says the first word.
+    /// Reports the complete handshake, so that MCPL can be started with the server.
     pub(crate) fn report_mcpl_connected(self: &Arc<Self>) {
         if self.mcpl().is_some() {
             self.emit(LinkEvent::McplConnected(self.clone()));

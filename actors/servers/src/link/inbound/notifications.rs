@@ -32,10 +32,9 @@ impl Link {
                     self.count_dropped()
                 }
             }
-            // A question without an id is invalid, and would bypass the checks of questions.
+            // A callback without an id is invalid, and would bypass the checks of callbacks.
             _ if is_callback_like(method) => self.count_dropped(),
-            // What of it was agreed to stands in the table; an id of a finished call could reach another
-            // caller.
+            // Negotiated methods are in the table of methods. An id of an ended call could reach another caller.
             _ if is_extension_method(method) => self.count_dropped(),
             Some((_, MethodHandler::Request(_) | MethodHandler::ClientCallback(_))) | None => {
                 self.forward_notification(method, params, via);
@@ -43,7 +42,7 @@ impl Link {
         }
     }
 
-    /// True when all of these were negotiated with the server.
+    /// True if these requirements were negotiated with the server.
     pub(super) fn has_negotiated(&self, needs: MethodRequirement) -> bool {
         match needs {
             MethodRequirement::Nothing => true,
@@ -64,24 +63,21 @@ impl Link {
         self.emit(LinkEvent::ListChanged(list));
     }
 
-    /// The server acknowledged one of the kernel's listens.
+    /// Handles the acknowledgement of one of the kernel's listens.
     pub(in crate::link) fn handle_listen_acknowledged(&self, params: Option<&str>) {
         self.listen_state.record_acknowledged(&self.ids, params);
     }
 
     pub(in crate::link) fn handle_task_status(&self, params: Option<&str>) {
-        let (era, params) = (ProtocolFamily::Legacy, params.unwrap_or("{}").to_owned());
-        self.emit(LinkEvent::TaskChanged {
-            family: era,
-            params,
-        });
+        let (family, params) = (ProtocolFamily::Legacy, params.unwrap_or("{}").to_owned());
+        self.emit(LinkEvent::TaskChanged { family, params });
     }
 
     pub(in crate::link) fn handle_audit_report(&self, params: Option<&str>) {
         self.emit(LinkEvent::AuditReported(params.map(str::to_owned)));
     }
 
-    /// The server cancels one of its questions, or ends a listen.
+    /// Handles the cancellation of a callback, or the end of a listen.
     fn handle_withdrawal(&self, id: &RequestId) {
         self.open_callbacks.withdraw(id);
         self.mcpl_requests.withdraw(id);
@@ -92,8 +88,8 @@ impl Link {
         }
     }
 
-    /// A log record goes to the call that caused it where that is known, else to every client that may
-    /// see this server.
+    /// Forwards a log record to the call that caused it if that is known, else to every client that may see this
+    /// server.
     pub(in crate::link) fn handle_log_message(
         self: &Arc<Self>,
         params: Option<&str>,
@@ -105,16 +101,16 @@ impl Link {
         };
         let level = message.level.parse().unwrap_or(LogLevel::Info);
         match self.origin(via) {
-            Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
+            Origin::Call(caller, in_flight) | Origin::Likely(caller, in_flight, _) => {
                 if caller
-                    .log_level(&exchange)
+                    .log_level(&in_flight)
                     .is_some_and(|floor| level.is_at_least(floor))
                 {
                     let frame = mgp_callers::render_log_frame(&self.server, &caller.view, params);
-                    exchange.send(frame, Delivery::Lossy);
+                    in_flight.send(frame, Delivery::Lossy);
                 }
             }
-            Origin::Nobody | Origin::Several => self.emit(LinkEvent::Logged(params.to_owned())),
+            Origin::NoCall | Origin::Several => self.emit(LinkEvent::Logged(params.to_owned())),
         }
     }
 
@@ -122,19 +118,19 @@ impl Link {
         if let Some(params) = params
             && let Ok(updated) = mcp::parse_params::<mcp::resources::Updated<'_>>(Some(params))
         {
-            // One channel keeps the order, so the listen in force brings the same news.
+            // A single pipe preserves the order, so the active listen delivers the same update.
             if matches!(self.wire, Wire::Child(_))
                 && self.listen_state.is_superseded(&self.ids, params)
             {
                 return;
             }
-            // The id of the kernel's listen is removed.
+            // Remove the id of the kernel's listen.
             let (uri, params) = (updated.uri.into(), request_meta::strip_meta(params).into());
             self.emit(LinkEvent::ResourceUpdated { uri, params });
         }
     }
 
-    /// The server reports its own state.
+    /// Handles a lifecycle report of the server.
     pub(in crate::link) fn handle_lifecycle_report(&self, params: Option<&str>) {
         match params {
             Some(params) => {
@@ -150,15 +146,12 @@ impl Link {
             && !(matches!(self.wire, Wire::Child(_))
                 && self.listen_state.is_superseded(&self.ids, params))
         {
-            let (era, params) = (
+            let (family, params) = (
                 ProtocolFamily::Stateless,
                 request_meta::strip_meta(params).into_owned(),
             );
             if self.can_forward_task_event(&params) {
-                self.emit(LinkEvent::TaskChanged {
-                    family: era,
-                    params,
-                })
+                self.emit(LinkEvent::TaskChanged { family, params })
             } else {
                 self.count_dropped()
             }
@@ -174,23 +167,23 @@ impl Link {
         }
     }
 
-    /// An unknown notification goes to the call that caused it or is dropped: it may hold what other
+    /// Forwards an unknown notification to the call that caused it, or drops it: it may contain what other
     /// clients must not see.
     fn forward_notification(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
-            Origin::Call(caller, exchange) if caller.is_ready() => {
-                exchange.send(
+            Origin::Call(caller, in_flight) if caller.is_ready() => {
+                in_flight.send(
                     jsonrpc::notification(method, params).into(),
                     Delivery::Lossy,
                 );
             }
-            Origin::Call(..) | Origin::Likely(..) | Origin::Nobody | Origin::Several => {
+            Origin::Call(..) | Origin::Likely(..) | Origin::NoCall | Origin::Several => {
                 self.count_dropped();
             }
         }
     }
 
-    /// Counts a notification that is dropped.
+    /// Counts a dropped notification.
     pub(in crate::link) fn count_dropped(&self) {
         self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Requests from a server: the kernel answers ping; questions go to the client whose call caused them.
+//! Requests from a server: the kernel answers pings; callbacks go to the client whose call caused them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::CallbackResult;
 use mgp_runtime::task::{self, TaskError};
 
-/// The error for a question whose answer was lost within the kernel.
+/// The error for a callback whose answer was lost within the kernel.
 const LOST_ANSWER_MESSAGE: &str = "the kernel lost the answer to it";
 
 impl Link {
@@ -31,22 +31,22 @@ impl Link {
         via: Option<u64>,
     ) {
         if self.is_request_forbidden(via) {
-            // Over HTTP there is no way to answer: whatever is POSTed to it counts as a request.
+            // Over HTTP the server cannot be answered: anything POSTed to it counts as a request.
             if matches!(self.wire(), Wire::Child(_)) {
-                let words = "a server of 2026-07-28 asks with `input_required`";
-                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, words));
+                let message = "a server of 2026-07-28 asks with `input_required`";
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, message));
             }
             return;
         }
         match find_method(method).filter(|(needs, _)| self.has_negotiated(*needs)) {
             Some((_, MethodHandler::Request(take))) => take(self, id, params),
-            Some((_, MethodHandler::ClientCallback(asked))) => {
-                self.handle_callback(id, asked, params, via);
+            Some((_, MethodHandler::ClientCallback(callback))) => {
+                self.handle_callback(id, callback, params, via);
             }
-            // For what was not negotiated the kernel has no such method.
+            // The kernel does not have the methods of extensions that were not negotiated.
             Some((_, MethodHandler::Notification(_))) | None => {
-                let words = format!("Method not found: {method}");
-                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
+                let message = format!("Method not found: {method}");
+                self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &message));
             }
         }
     }
@@ -55,35 +55,35 @@ impl Link {
         self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
     }
 
-    /// Passes a question to the client whose call caused it.
+    /// Forwards a callback to the client whose call caused it.
     fn handle_callback(
         self: &Arc<Self>,
         id: RequestId,
-        asked: Callback,
+        callback: Callback,
         params: Option<&str>,
         via: Option<u64>,
     ) {
         if self.peer_for(ProtocolFamily::Legacy).is_none() {
-            let words = "only ping may be asked before `notifications/initialized`";
-            return self.reply(&id, &callback::rejection(INVALID_REQUEST, words));
+            let message = "only ping may be asked before `notifications/initialized`";
+            return self.reply(&id, &callback::rejection(INVALID_REQUEST, message));
         }
-        let method = asked.method();
+        let method = callback.method();
         if self.is_forbidden(method) {
-            let words = format!("{method} is switched off for this server");
-            return self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &words));
+            let message = format!("{method} is switched off for this server");
+            return self.reply(&id, &callback::rejection(METHOD_NOT_FOUND, &message));
         }
-        let source = match self.callback_source(asked, params, via) {
+        let source = match self.callback_source(callback, params, via) {
             Ok(source) => source,
             Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let (link, params) = (self.clone(), params.map(str::to_owned));
         self.spawn_answer(id, async move {
-            link.ask_originating_client(asked, params.as_deref(), &source)
+            link.ask_originating_client(callback, params.as_deref(), &source)
                 .await
         });
     }
 
-    /// Answered when it is decided, however long the operator takes.
+    /// Handles a permission request; it is answered when the operator decides, however long that takes.
     pub(in crate::link) fn handle_permission_request(
         self: &Arc<Self>,
         id: RequestId,
@@ -95,28 +95,28 @@ impl Link {
         };
         let link = self.clone();
         self.spawn_answer(id, async move {
-            let asked = |reply| LinkEvent::PermissionRequested(ask, reply);
-            match link.ask_supervisor(asked).await {
+            let event = |reply| LinkEvent::PermissionRequested(ask, reply);
+            match link.ask_supervisor(event).await {
                 Some(decision) => Ok(serialize_answer(&decision)),
                 None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
             }
         });
     }
 
-    /// Sends events that an audit server missed.
+    /// Handles an audit server's request for events that it missed.
     pub(in crate::link) fn handle_replay_request(
         self: &Arc<Self>,
         id: RequestId,
         params: Option<&str>,
     ) {
-        let asked = match mcp::parse_params::<Replay>(params) {
-            Ok(asked) => asked,
+        let replay = match mcp::parse_params::<Replay>(params) {
+            Ok(replay) => replay,
             Err(refusal) => return self.reply(&id, &refusal_answer(&refusal)),
         };
         let link = self.clone();
         self.spawn_answer(id, async move {
-            let asked = |reply| LinkEvent::ReplayRequested(asked, reply);
-            match link.ask_supervisor(asked).await {
+            let event = |reply| LinkEvent::ReplayRequested(replay, reply);
+            match link.ask_supervisor(event).await {
                 Some(Ok(replayed)) => Ok(serialize_answer(&replayed)),
                 Some(Err(refusal)) => callback::rejection(INTERNAL_ERROR, &refusal.to_string()),
                 None => callback::rejection(INTERNAL_ERROR, LOST_ANSWER_MESSAGE),
@@ -131,8 +131,9 @@ impl Link {
         answer: impl Future<Output = CallbackResult> + Send + 'static,
     ) {
         let Some(withdrawn) = self.open_callbacks.register(&id) else {
-            let words = format!("{MAX_CALLBACKS} questions are open already, or one with this id");
-            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &words));
+            let message =
+                format!("{MAX_CALLBACKS} callbacks are open already, or one with this id");
+            return self.reply(&id, &callback::rejection(INTERNAL_ERROR, &message));
         };
         let link = self.clone();
         task::spawn_detached("link.request", async move {
@@ -148,7 +149,7 @@ impl Link {
                 () = withdrawn.wait_until_raised() => {
                     link.open_callbacks.remove(&id);
                 }
-                // It may have come after the end, when nobody cancels it any more.
+                // A request received after the end of the connection is never cancelled.
                 () = link.wait_until_closed() => {
                     link.open_callbacks.remove(&id);
                 }
@@ -156,11 +157,11 @@ impl Link {
         });
     }
 
-    /// True where servers may send no requests: on the stream of a modern call, and on the connection
-    /// of a server that is only modern.
+    /// True where servers may send no requests: on the stream of a stateless call, and on the connection of a
+    /// server that is only stateless.
     fn is_request_forbidden(&self, via: Option<u64>) -> bool {
         match via.and_then(|id| self.pending.inspect(id, |call| call.family)) {
-            Some(era) => era == ProtocolFamily::Stateless,
+            Some(family) => family == ProtocolFamily::Stateless,
             None => {
                 self.peer_for(ProtocolFamily::Stateless).is_some()
                     && self.peer_for(ProtocolFamily::Legacy).is_none()
@@ -168,7 +169,7 @@ impl Link {
         }
     }
 
-    /// Refuses a request whose params are no object.
+    /// Rejects a request whose params are not an object.
     pub(super) fn reject_params(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
         if self.is_request_forbidden(via) && !matches!(self.wire(), Wire::Child(_)) {
             return;
@@ -206,27 +207,27 @@ mod tests {
 
     use crate::link::scripted::ScriptedServer;
 
-    /// Decisions 2 and 10: a suspended call keeps nobody out; a question whose call is not certain waits,
-    /// and is asked when the suspended call's time is over.
+    /// Decisions 2 and 10: a suspended call does not block other clients; an ambiguous callback waits, and is
+    /// sent when the suspended call's time is over.
     #[tokio::test(start_paused = true)]
-    async fn a_suspended_call_makes_room_for_one_that_asks() {
-        let mut it = ScriptedServer::legacy("{}");
-        it.serialize_calls().await;
-        let (first, suspended) = it.call(1);
-        it.next_message().await;
-        it.request_form("one");
+    async fn suspended_call_yields_to_other_callback() {
+        let mut server = ScriptedServer::legacy("{}");
+        server.serialize_calls().await;
+        let (first, suspended) = server.call(1);
+        server.next_message().await;
+        server.request_form("one");
         let attempts = first.rounds().unwrap();
         attempts.wait_for_callbacks().await;
         attempts.suspend(true);
         // Another call of the same client starts and ends.
-        let (_, quick) = it.call(1);
-        let request = it.next_message().await;
-        it.answer(&request, "result", &json!({}));
+        let (_, quick) = server.call(1);
+        let request = server.next_message().await;
+        server.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
-        let (second, calling) = it.call(2);
-        let soon = tokio::time::timeout(Duration::from_secs(1), it.next_message());
+        let (second, calling) = server.call(2);
+        let soon = tokio::time::timeout(Duration::from_secs(1), server.next_message());
         let request = soon.await.expect("its client rests, so others may go in");
-        it.request_form("two");
+        server.request_form("two");
         let seconds = second.rounds().unwrap();
         let soon = tokio::time::timeout(
             callback::SUSPENSION_HOLD - Duration::from_secs(1),
@@ -242,60 +243,70 @@ mod tests {
         assert!(!attempts.input_requests().contains("two"));
         suspended.await.unwrap().unwrap_err();
         seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-        let mut message = it.next_message().await;
+        let mut message = server.next_message().await;
         while message["id"] != "two" {
-            message = it.next_message().await;
+            message = server.next_message().await;
         }
         assert_eq!(message["result"]["action"], "decline");
-        it.answer(&request, "result", &json!({}));
+        server.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
     }
 
-    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; the answer is put
-    /// in the words of the server's version, or the server gets an error where that is impossible.
+    /// MCP 2026-07-28: a callback has no `elicitationId` and no progress token; the answer is converted to the
+    /// server's version, or the server gets an error if that is impossible.
     #[tokio::test(start_paused = true)]
-    async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
-        let mut it = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
-        let (exchange, _calling) = it.call(1);
-        it.next_message().await;
-        let attempts = exchange.rounds().unwrap();
+    async fn callbacks_and_answers_are_converted_between_families() {
+        let mut server = ScriptedServer::with_handshake(Version::V2025_06_18, "{}");
+        let (in_flight, _calling) = server.call(1);
+        server.next_message().await;
+        let attempts = in_flight.rounds().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
             "elicitationId": "e1", "_meta": {"progressToken": 7}});
-        it.send(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
+        server.send(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
         attempts.wait_for_callbacks().await;
-        let asked = attempts.input_requests();
-        assert!(asked.contains("https://a.example/"), "{asked}");
-        assert!(!asked.contains("elicitationId"), "{asked}");
-        assert!(!asked.contains("progressToken"), "{asked}");
+        let input_requests = attempts.input_requests();
+        assert!(
+            input_requests.contains("https://a.example/"),
+            "{input_requests}"
+        );
+        assert!(
+            !input_requests.contains("elicitationId"),
+            "{input_requests}"
+        );
+        assert!(
+            !input_requests.contains("progressToken"),
+            "{input_requests}"
+        );
         attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
-        assert_eq!(it.next_message().await["result"]["action"], "accept");
+        assert_eq!(server.next_message().await["result"]["action"], "accept");
         let text = json!({"type": "text", "text": "4"});
         let one = json!([text]);
         let two = json!([text, text]);
         for (number, blocks) in [(2, &one), (3, &two)] {
             let params = json!({"messages": [], "maxTokens": 1});
             let method = "sampling/createMessage";
-            it.send(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+            server
+                .send(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
             attempts.wait_for_callbacks().await;
-            let said = json!({"role": "assistant", "model": "m", "content": blocks});
+            let answer = json!({"role": "assistant", "model": "m", "content": blocks});
             let key = format!("sampling-{number}");
-            attempts.answer(&json!({ key: said }).to_string());
-            let heard = it.next_message().await;
+            attempts.answer(&json!({ key: answer }).to_string());
+            let response = server.next_message().await;
             if blocks == &one {
-                assert_eq!(heard["result"]["content"], text)
+                assert_eq!(response["result"]["content"], text)
             } else {
-                assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}")
+                assert_eq!(response["error"]["code"], INTERNAL_ERROR, "{response}")
             }
         }
     }
 
-    /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
+    /// MCP 2026-07-28, stdio: a server sends no requests; one that does gets an error at once.
     #[tokio::test]
-    async fn a_modern_server_asks_nothing() {
-        let mut it = ScriptedServer::stateless("{}");
+    async fn stateless_server_may_not_send_requests() {
+        let mut server = ScriptedServer::stateless("{}");
         for method in ["roots/list", "ping", "elicitation/create"] {
-            it.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
-            let answer = it.next_message().await;
+            server.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
+            let answer = server.next_message().await;
             assert_eq!(answer["id"], "q");
             assert_eq!(answer["error"]["code"], -32601, "{method}");
         }

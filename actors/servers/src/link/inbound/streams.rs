@@ -1,4 +1,4 @@
-//! Chunks and progress of calls, what the server is told of their reader, and `mgp/stream/cancel`.
+//! Chunks and progress of calls, flow control messages to the server, and `mgp/stream/cancel`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use mgp_runtime::EventSink;
 /// How long a server may take to answer `mgp/stream/cancel`; then the call is cancelled without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What a server of plain MCP says of how far a call is.
+/// Params of a `notifications/progress` of MCP.
 #[derive(Default, Deserialize)]
 struct PlainProgress<'a> {
     #[serde(borrow, default)]
@@ -49,7 +49,7 @@ impl<'a> PlainProgress<'a> {
     }
 }
 
-/// The reader of a call under way.
+/// The receiver of progress and chunks of an in-flight call.
 struct CallReader {
     caller: Arc<Caller>,
     call: Arc<InFlightCall>,
@@ -68,12 +68,12 @@ impl CallReader {
         })
     }
 
-    /// A client that is told of progress in the words of MGP.
+    /// True if the client negotiated this MGP feature.
     fn has_negotiated(&self, feature: Features) -> bool {
         self.caller.mgp.features().contains(feature)
     }
 
-    /// Chunks came, which say more than any number: those alone are told.
+    /// True once the call has chunks; progress numbers are then not forwarded.
     fn has_chunks(&self) -> bool {
         let stream = self.call.stream();
         stream.is_some_and(|stream| !stream.is_fresh())
@@ -86,13 +86,13 @@ impl CallReader {
 }
 
 impl Link {
-    /// The call that a message names, unless it came on the stream of another one.
+    /// The call that a message names, unless the message came on the stream of another call.
     fn find_named_call(&self, id: &RawValue, via: Option<u64>) -> Option<u64> {
         let id = self.find_call(&RequestId::from_json(id.get())?)?;
         via.is_none_or(|via| via == id).then_some(id)
     }
 
-    /// A chunk goes to the stream of its own call, and nowhere when that has none or is over.
+    /// Delivers a chunk to the stream of its call; dropped if the call has no stream or has ended.
     pub(in crate::link) fn handle_chunk(&self, params: Option<&str>, via: Option<u64>) {
         if self.deliver_chunk(params, via).is_none() {
             self.count_dropped();
@@ -111,7 +111,7 @@ impl Link {
         stream.chunk(params?, &chunk).then_some(())
     }
 
-    /// Progress of a server that speaks MGP, to a client in its own words.
+    /// Forwards MGP progress of a server to the client.
     pub(in crate::link) fn handle_stream_progress(&self, params: Option<&str>, via: Option<u64>) {
         if self.deliver_progress(params, via).is_none() {
             self.count_dropped();
@@ -119,30 +119,30 @@ impl Link {
     }
 
     fn deliver_progress(&self, params: Option<&str>, via: Option<u64>) -> Option<()> {
-        let said: Progress<'_> = mcp::parse_params(params).ok()?;
-        let id = self.find_named_call(said.request_id, via)?;
+        let progress: Progress<'_> = mcp::parse_params(params).ok()?;
+        let id = self.find_named_call(progress.request_id, via)?;
         self.record_activity(id);
         let reader = self.pending.inspect(id, CallReader::from_call).flatten()?;
         if reader.has_negotiated(Features::PROGRESS) {
             let own = reader.call.request_id()?;
             let mut splice = Splice::new(params?);
-            splice.replace(said.request_id.get(), own.as_json().to_owned());
+            splice.replace(progress.request_id.get(), own.as_json().to_owned());
             reader.send(Progress::METHOD, &splice.finish());
             return Some(());
         }
         let first = reader.token.clone()?;
         let token = reader.call.progress_token(first)?;
-        let (done, share) = said.fraction()?;
+        let (done, share) = progress.fraction()?;
         if !reader.has_chunks() && reader.call.progress().advance(done) {
             let params =
-                stream::mcp_progress_params(&token, share, stream::message_json(said.message));
+                stream::mcp_progress_params(&token, share, stream::message_json(progress.message));
             reader.send("notifications/progress", &params);
         }
         Some(())
     }
 
-    /// Progress goes to the call whose token it has, under the client's own token (CMCP-061); it is
-    /// dropped when that call is over (CMCP-062). A client that asked in the words of MGP reads it in them.
+    /// Forwards progress to the call with this token, under the client's own token (CMCP-061). It is dropped if
+    /// the call has ended (CMCP-062). A client that requested MGP progress gets that format.
     pub(in crate::link) fn handle_progress(&self, params: Option<&str>) {
         let Some(params) = params else { return };
         let Ok(progress) = mcp::parse_params::<mcp::Progress<'_>>(Some(params)) else {
@@ -163,8 +163,8 @@ impl Link {
                 };
                 if reader.call.stream().is_some() && !reader.has_negotiated(Features::STREAMING) {
                     let done = PlainProgress::parse(params).completed();
-                    let passes = |done| reader.call.progress().advance(done);
-                    if reader.has_chunks() || !done.is_some_and(passes) {
+                    let advances = |done| reader.call.progress().advance(done);
+                    if reader.has_chunks() || !done.is_some_and(advances) {
                         return;
                     }
                 }
@@ -174,9 +174,10 @@ impl Link {
             }
             None if reader.mgp_progress => {
                 if let Some(own) = reader.call.request_id() {
-                    let said = PlainProgress::parse(params);
-                    let message = stream::message_json(said.message);
-                    let params = stream::progress_params(own.as_json(), said.fraction(), message);
+                    let progress = PlainProgress::parse(params);
+                    let message = stream::message_json(progress.message);
+                    let params =
+                        stream::progress_params(own.as_json(), progress.fraction(), message);
                     reader.send(Progress::METHOD, &params);
                 }
             }
@@ -184,7 +185,7 @@ impl Link {
         }
     }
 
-    /// The way to the server of a stream. Holds nothing of the connection.
+    /// A sink that sends stream notices to the server; it keeps no reference to the connection.
     pub(in crate::link) fn stream_notice_sink(
         self: &Arc<Self>,
         id: WireId,
@@ -201,16 +202,16 @@ impl Link {
         })
     }
 
-    /// The client stops a call (MGP §12.7): a server that knows streams is asked for what there is of the
-    /// result; any other, and one that does not answer, is told as MCP has it.
+    /// Stops a call for its client (MGP §12.7). A server with streams is asked for the partial result; any
+    /// other, and one that does not answer, gets an MCP cancellation.
     pub(in crate::link) async fn stop_call(self: &Arc<Self>, id: u64, call: &Call<'_>) -> Refusal {
         let stop = call.in_flight.stop();
         let knows = self.mgp_for(call.family).features();
         if knows.contains(Features::STREAMING) {
-            let shown = self.ids.encode(id).to_string();
-            let params = stream::cancel_params(&shown, stop.reason());
-            let asked = self.clone().request_stream_cancel(call.family, params);
-            if let Ok(Ok(answer)) = tokio::time::timeout(STOP_DEADLINE, asked).await
+            let request_id = self.ids.encode(id).to_string();
+            let params = stream::cancel_params(&request_id, stop.reason());
+            let request = self.clone().request_stream_cancel(call.family, params);
+            if let Ok(Ok(answer)) = tokio::time::timeout(STOP_DEADLINE, request).await
                 && let Some(partial) = parse_partial_result(&String::from_utf8_lossy(&answer))
             {
                 if let Some(partial) = partial {
@@ -225,19 +226,19 @@ impl Link {
         Refusal::Cancelled
     }
 
-    /// A call within a call, so its type has an end.
+    /// Boxed, because it is a call within a call and the type would be recursive.
     fn request_stream_cancel(
         self: Arc<Self>,
-        era: ProtocolFamily,
+        family: ProtocolFamily,
         params: String,
     ) -> RequestFuture {
-        Box::pin(async move { self.request_in(era, Cancel::METHOD, Some(&params)).await })
+        Box::pin(async move { self.request_in(family, Cancel::METHOD, Some(&params)).await })
     }
 }
 
 type RequestFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// What a server says there was of a result; `None` when it did not cancel.
+/// Parses the partial result of a cancellation; `None` if the server did not cancel.
 fn parse_partial_result(answer: &str) -> Option<Option<PartialResult>> {
     let answer: Cancelled = mcp::parse_params(Some(answer)).ok()?;
     let partial = answer.partial_result.as_deref().map(RawValue::get);

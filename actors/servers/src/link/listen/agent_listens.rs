@@ -1,5 +1,5 @@
-//! News of tasks at a server of another node. Its owner tells them to the agent alone whose task it is, so each agent
-//! that follows some has a listen of its own.
+//! Task notifications of servers on other nodes. The owner sends them only to the agent of the task, so each
+//! agent has a listen of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::link::{Link, Wire};
 
-/// Agents that hear of their tasks at one server: half of the places for listens, so that each can be replaced. An
-/// agent beyond is told nothing unasked, and can ask how its task stands.
+/// The maximum of agents with listens at one server: half of the listens, so that each can be replaced. Further
+/// agents get no notifications and can poll their tasks.
 const MAX_AGENTS: usize = super::MAX_LISTENS / 2 - 1;
 
-/// What agents want to hear of their tasks, and how far that was asked for.
+/// The tasks that agents want to be notified about, and the requested state.
 #[derive(Debug, Default)]
 pub(super) struct AgentListens {
     wanted: watch::Sender<WantedTasks>,
     answered: watch::Sender<u64>,
 }
 
-/// Tasks, by the server's own ids, with the number of clients that listen for each; limited as those of any server.
+/// Tasks by the server's own ids, with the number of clients that listen for each; bounded as for any server.
 #[derive(Debug, Clone, Default)]
 struct WantedTasks {
     tasks: BTreeMap<String, usize>,
-    /// Counts changes.
+    /// The number of changes so far.
     revision: u64,
 }
 
-/// The open listen of an agent, and the tasks it is about.
+/// The open listen of an agent, and the tasks it covers.
 #[derive(Debug)]
 struct AgentListen {
     tasks: BTreeSet<String>,
@@ -43,7 +43,7 @@ struct AgentListen {
 }
 
 impl AgentListens {
-    /// Follows a task for one more client.
+    /// Adds a client that listens for a task.
     pub(super) fn follow(&self, own: &str) {
         self.wanted.send_modify(|wanted| {
             *wanted.tasks.entry(own.to_owned()).or_default() += 1;
@@ -51,7 +51,7 @@ impl AgentListens {
         });
     }
 
-    /// Ends that for one client.
+    /// Removes a client that listens for a task.
     pub(super) fn unfollow(&self, own: &str) {
         self.wanted.send_modify(|wanted| {
             let left = wanted.tasks.get_mut(own).map(|listeners| {
@@ -67,13 +67,13 @@ impl AgentListens {
 
     /// Resolves when the owner has answered all changes so far.
     pub(super) async fn wait_until_answered(&self) {
-        let wish = self.wanted.borrow().revision;
+        let revision = self.wanted.borrow().revision;
         let mut answered = self.answered.subscribe();
-        let _ = answered.wait_for(|answered| *answered >= wish).await;
+        let _ = answered.wait_for(|answered| *answered >= revision).await;
     }
 }
 
-/// The task that keeps these listens; it ends with the connection.
+/// Runs the listens until the connection ends.
 pub(super) async fn run(link: Arc<Link>) {
     tokio::select! {
         biased;
@@ -107,7 +107,7 @@ async fn run_listen_loop(link: &Arc<Link>) {
     }
 }
 
-/// When what could not be opened is tried again.
+/// When a failed listen is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryDelay {
     Never,
@@ -124,7 +124,7 @@ impl RetryDelay {
     }
 }
 
-/// Opens what is wanted and ends what is not.
+/// Opens the wanted listens and ends the others.
 async fn reconcile(
     link: &Arc<Link>,
     open: &mut BTreeMap<AgentId, AgentListen>,
@@ -141,11 +141,8 @@ async fn reconcile(
             ..Filter::default()
         };
         match open_acknowledged(link, &filter).await {
-            Ok((standing, _agreed)) => {
-                let listen = AgentListen {
-                    tasks,
-                    listen: standing,
-                };
+            Ok((listen, _agreed)) => {
+                let listen = AgentListen { tasks, listen };
                 if let Some(before) = open.insert(agent, listen) {
                     before.listen.retire();
                 }
@@ -164,7 +161,7 @@ async fn reconcile(
     again
 }
 
-/// The tasks that are followed, by whose they are.
+/// The wanted tasks, grouped by agent.
 fn group_by_agent(link: &Link, wanted: &WantedTasks) -> BTreeMap<AgentId, BTreeSet<String>> {
     let mut of_agents: BTreeMap<AgentId, BTreeSet<String>> = BTreeMap::new();
     let Wire::Node(node) = &link.wire else {
@@ -181,7 +178,7 @@ fn group_by_agent(link: &Link, wanted: &WantedTasks) -> BTreeMap<AgentId, BTreeS
     of_agents
 }
 
-/// Resolves when one of them has ended.
+/// Resolves when one of the listens has ended.
 async fn wait_any_ended(open: &mut BTreeMap<AgentId, AgentListen>) {
     if open.is_empty() {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
+//! Servers over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
 
 mod metadata_headers;
 mod session;
@@ -35,10 +35,10 @@ use self::session::HttpSessionState;
 pub use self::sse_wire::SseWire;
 pub use self::transport_detection::{DetectedTransport, HttpTarget, OpenError};
 
-/// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
+/// The maximum of pending notifications and answers to one server; more are dropped, as on a broken connection.
 const MAX_PENDING_POSTS: u64 = 256;
 
-/// How long the last messages may take to be sent when the connection is over.
+/// How long the last messages may take to be sent when the connection ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Streamable HTTP server: each message to it is a POST.
@@ -46,23 +46,24 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct HttpWire {
     client: ServerClient,
     url: Uri,
-    /// Headers of every modern request, without a session.
+    /// Headers of every stateless request, without a session.
     stateless_headers: HeaderMap,
     /// Headers of every legacy request.
     headers: RwLock<Arc<HeaderMap>>,
     has_session: bool,
     version: OnceLock<Version>,
     pending_posts: Arc<Credit>,
-    /// Headers of agents' requests that it is handed.
+    /// Names of agents' headers that are forwarded.
     forwarded_headers: OnceLock<Box<[HeaderName]>>,
-    /// The server has accepted a standing GET stream.
+    /// True once the server has accepted a GET stream.
     is_get_stream_open: AtomicBool,
     session: HttpSessionState,
     closed: Flag,
 }
 
 impl HttpWire {
-    /// A connection to `url`; `headers` go with each request, `session` is the session id of the server.
+    /// Creates a connection to `url`; `headers` are sent with each request, `session` is the session id of the
+    /// server.
     #[must_use]
     pub fn new(
         client: ServerClient,
@@ -99,26 +100,26 @@ impl HttpWire {
         })
     }
 
-    /// From now on headers of these names of an agent's request go with its call, each as often as it was sent.
+    /// Forwards the agents' headers with these names from now on, each as often as it was sent.
     pub(crate) fn set_forwarded_headers(&self, names: &[String]) {
         let names = names.iter().filter_map(|name| name.parse().ok());
         let _ = self.forwarded_headers.set(names.collect());
     }
 
-    fn add_forwarded(&self, mut headers: HeaderMap, beside: CallContext<'_>) -> HeaderMap {
-        beside.add_headers(
+    fn add_forwarded(&self, mut headers: HeaderMap, context: CallContext<'_>) -> HeaderMap {
+        context.add_headers(
             &mut headers,
             self.forwarded_headers.get().map_or(&[], Deref::deref),
         );
         headers
     }
 
-    /// True while the standing stream is open.
+    /// True while the GET stream is open.
     pub(in crate::link) fn has_get_stream(&self) -> bool {
         self.is_get_stream_open.load(Ordering::Relaxed)
     }
 
-    /// From now on each request has this version in its header.
+    /// Sends this version in the header of each request from now on.
     pub(crate) fn set_version(&self, version: Version) {
         let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
         let mut with = HeaderMap::clone(&headers);
@@ -132,15 +133,15 @@ impl HttpWire {
         HeaderMap::clone(&headers)
     }
 
-    /// POSTs a legacy request and passes what comes back to the link.
+    /// POSTs a legacy request and passes the response to the link.
     pub(in crate::link) async fn call(
         &self,
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
-        let headers = self.add_forwarded(self.headers(), beside);
+        let headers = self.add_forwarded(self.headers(), context);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
@@ -152,19 +153,19 @@ impl HttpWire {
         handle_json_answer(link, id, response).await
     }
 
-    /// POSTs a modern request. The response belongs to this call: dropping it cancels the call, and if
-    /// it breaks the call is lost.
+    /// POSTs a stateless request. The response belongs to this call: dropping it cancels the call, and if it
+    /// breaks the call is lost.
     pub(in crate::link) async fn call_stateless(
         &self,
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
         mirror: MetadataHeaders<'_>,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
         let headers = metadata_headers::build_headers(&self.stateless_headers, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
-        let headers = self.add_forwarded(headers, beside);
+        let headers = self.add_forwarded(headers, context);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))
@@ -201,8 +202,8 @@ impl HttpWire {
         }
         let refused_at = monotonic_now();
         let hint = self.client.sign_in_hint(status);
-        let said = ErrorBody::read(link, response).await;
-        let body = if said.is_answer_to(link, id) {
+        let error = ErrorBody::read(link, response).await;
+        let body = if error.is_answer_to(link, id) {
             RefusalBody::Response
         } else {
             RefusalBody::Other
@@ -217,10 +218,10 @@ impl HttpWire {
                 return Err(link.unsent_refusal("its session has ended"));
             }
         }
-        Err(said.into_refusal(link, status, hint))
+        Err(error.into_refusal(link, status, hint))
     }
 
-    /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
+    /// The refusal for an error status. If the server requires a login, the connection ends until a person has
     /// signed in.
     async fn refusal_from_response(&self, link: &Arc<Link>, response: Response) -> Refusal {
         let status = response.status;
@@ -228,8 +229,8 @@ impl HttpWire {
             return refusal;
         }
         let hint = self.client.sign_in_hint(status);
-        let said = ErrorBody::read(link, response).await;
-        said.into_refusal(link, status, hint)
+        let body = ErrorBody::read(link, response).await;
+        body.into_refusal(link, status, hint)
     }
 
     fn login_refusal(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
@@ -241,7 +242,7 @@ impl HttpWire {
         Some(link.unsent_refusal(&why))
     }
 
-    /// POSTs a message that has no answer.
+    /// POSTs a message without an answer.
     pub(in crate::link) fn send_message(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
         let Some(charge) = self.pending_posts.try_take(1) else {
             link.log
@@ -251,11 +252,11 @@ impl HttpWire {
         let (wire, link) = (self.clone(), link.clone());
         task::spawn_detached("link.send", async move {
             let _charge = charge;
-            let told = tokio::select! {
-                told = wire.post(frame) => told,
+            let sent = tokio::select! {
+                sent = wire.post(frame) => sent,
                 () = wait_after_close(&wire.closed) => return,
             };
-            match told {
+            match sent {
                 Ok(response) if response.status.is_success() => response.body.discard_rest(),
                 Ok(response) => link.log.push_note(&format!(
                     "a notification was answered HTTP {}",
@@ -268,10 +269,10 @@ impl HttpWire {
         });
     }
 
-    /// POSTs a message that has no answer, and waits until it is accepted.
+    /// POSTs a message without an answer, and waits until it is accepted.
     ///
     /// # Errors
-    /// Why it was not, in words.
+    /// The reason why it was not accepted, as text.
     pub(crate) async fn post_and_wait(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         if response.status.is_success() {
@@ -287,7 +288,7 @@ impl HttpWire {
         self.closed.raise();
     }
 
-    /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
+    /// Ends the session at the server (MCP-024). Servers without DELETE are ignored.
     pub(crate) async fn delete(&self) {
         if self.has_session && !self.is_session_ended() {
             let _ = self
@@ -298,14 +299,13 @@ impl HttpWire {
     }
 }
 
-/// Resolves some time after the connection is over, so that a server that never answers holds no
-/// resources for longer.
+/// Resolves some time after the connection has ended, so that an unresponsive server holds no resources.
 async fn wait_after_close(closed: &Flag) {
     closed.wait_until_raised().await;
     tokio::time::sleep(CLOSE_TIMEOUT).await;
 }
 
-/// Handles an answer that is one JSON message.
+/// Handles a response that is one JSON message.
 async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
     link.wait_for_budget(id, response.body.size_hint().exact())
         .await;
@@ -318,13 +318,15 @@ async fn handle_json_answer(link: &Arc<Link>, id: u64, response: Response) -> Re
     };
     link.receive(&body, Some(id));
     if link.is_pending(id) {
-        return Err(link.invalid_answer_refusal("its HTTP answer holds no answer to the request"));
+        return Err(
+            link.invalid_answer_refusal("its HTTP response contains no answer to the request")
+        );
     }
     Ok(())
 }
 
-/// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
-/// not by the server.
+/// The error object in the body of an error status. A 401 or 403 comes from what protects the server, so its
+/// body is ignored.
 pub(in crate::link) async fn read_error_object(
     link: &Link,
     response: Response,
@@ -332,12 +334,12 @@ pub(in crate::link) async fn read_error_object(
     ErrorBody::read(link, response).await.error
 }
 
-/// What came with an error status.
+/// The body and headers of an error status.
 #[derive(Default)]
 struct ErrorBody {
     id: Option<RequestId>,
     error: Option<Box<RawValue>>,
-    /// The first line of a text.
+    /// The first line of a text body.
     text: Option<String>,
     /// `Retry-After`, as sent.
     retry_after: Option<String>,
@@ -373,10 +375,10 @@ impl ErrorBody {
         }
     }
 
-    /// True where it is an error with the id of this request.
+    /// True if it is an error with the id of this request.
     fn is_answer_to(&self, link: &Link, id: Option<u64>) -> bool {
-        let said = self.id.as_ref().and_then(|said| link.find_call(said));
-        self.error.is_some() && said.is_some() && said == id
+        let answered = self.id.as_ref().and_then(|id| link.find_call(id));
+        self.error.is_some() && answered.is_some() && answered == id
     }
 
     fn into_refusal(self, link: &Link, status: StatusCode, hint: Option<String>) -> Refusal {
@@ -384,12 +386,12 @@ impl ErrorBody {
             return Refusal::Peer(error);
         }
         let text = self.text.map(|text| format!(": {text}"));
-        let said = format!("HTTP {status}{}", text.unwrap_or_default());
+        let answer = format!("HTTP {status}{}", text.unwrap_or_default());
         let server = &link.server;
-        // What these two refuse is not carried out (RFC 9110, section 15.5.14; RFC 6585, section 4).
+        // Requests with these two statuses are not executed (RFC 9110, section 15.5.14; RFC 6585, section 4).
         match status {
             StatusCode::PAYLOAD_TOO_LARGE => Refusal::BadParams(format!(
-                "server {server} takes no request as large as this one, and did not execute it ({said})"
+                "server {server} takes no request as large as this one, and did not execute it ({answer})"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
                 let after = self
@@ -397,17 +399,17 @@ impl ErrorBody {
                     .map(|after| format!("; Retry-After: {after}"));
                 Refusal::Overloaded {
                     what: format!(
-                        "the number of requests that server {server} takes ({said}{}; not executed)",
+                        "the number of requests that server {server} takes ({answer}{}; not executed)",
                         after.unwrap_or_default()
                     ),
                 }
             }
-            status => status_refusal(link, status, &said, hint),
+            status => status_refusal(link, status, &answer, hint),
         }
     }
 }
 
-/// The first line of a text for people, cut to a length.
+/// The first line of a text, truncated.
 fn first_line(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body.get(..1000).unwrap_or(body));
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -415,8 +417,8 @@ fn first_line(body: &[u8]) -> Option<String> {
     Some(line.chars().take(200).collect())
 }
 
-/// The refusal for a status without an error object. Some statuses are a proxy's word that the server
-/// cannot be reached.
+/// The refusal for a status without an error object. Some statuses are sent by proxies and mean that the server
+/// is unreachable.
 pub(in crate::link) fn bare_status_refusal(
     link: &Link,
     status: StatusCode,
@@ -425,25 +427,25 @@ pub(in crate::link) fn bare_status_refusal(
     status_refusal(link, status, &format!("HTTP {status}"), hint)
 }
 
-fn status_refusal(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
+fn status_refusal(link: &Link, status: StatusCode, answer: &str, hint: Option<String>) -> Refusal {
     let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
     let hint = hint.or_else(headers).unwrap_or_default();
-    let words = format!("it answered {said}{hint}");
+    let message = format!("it answered {answer}{hint}");
     let gone = [
         StatusCode::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    // Also where what guards the server says no: whether the call was carried out, no status tells for certain.
+    // Also for 401 and 403: no status proves that the call was not executed.
     if gone.contains(&status) {
-        link.lost_refusal(&words)
+        link.lost_refusal(&message)
     } else {
-        link.invalid_answer_refusal(&words)
+        link.invalid_answer_refusal(&message)
     }
 }
 
-/// Without a connection the server has not read the request.
+/// The refusal if there was no connection: the server has not read the request.
 pub(in crate::link) fn unsent_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let lost = broken_refusal(link, error);
     match error {
@@ -465,7 +467,7 @@ fn broken_refusal(link: &Arc<Link>, error: &ClientError) -> Refusal {
 
 pub(in crate::link) fn has_media_type(value: Option<&HeaderValue>, kind: &str) -> bool {
     value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
-        // Some write the header twice, which comes as one with a comma.
+        // Duplicate headers are joined with a comma.
         v.split([';', ','])
             .next()
             .unwrap_or("")

@@ -1,5 +1,5 @@
-//! A server of MCP-lite: nothing is said to it but "which tools" and "call this one". To the link it is a legacy
-//! server that has tools and may ask; what MCP knows and MCP-lite does not is made here.
+//! The transport to an MCP-lite server, which can only list and call tools. To the link it looks like a legacy
+//! server with tools and elicitation; everything else of MCP is emulated here.
 
 mod answer;
 mod content;
@@ -35,47 +35,47 @@ use self::promise::{PendingPromise, RedeemBackoff};
 use crate::link::{CallContext, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
-/// What is spoken with a lite server, and in which version of its document.
+/// The protocol of lite servers, with the version of its document.
 pub const VERSION_LABEL: &str = "MCP-lite 0.042";
 
-/// The questions that wait for their callers; each call has at most one.
+/// The elicitations without an answer; each call has at most one.
 type PendingElicitations = HashMap<Box<str>, oneshot::Sender<ElicitationAnswer>>;
 
-/// The way to one lite server.
+/// The connection to one lite server.
 #[derive(Debug)]
 pub struct LiteWire {
     binding: Binding,
-    /// Of every request.
+    /// Headers of every request.
     headers: HeaderMap,
-    /// Headers of agents' requests that it is handed.
+    /// Names of agents' headers that are forwarded.
     forwarded_headers: Box<[HeaderName]>,
     elicitations: Mutex<PendingElicitations>,
-    /// How many calls wait for promises.
+    /// The number of calls that wait for promises.
     waiting_promises: AtomicUsize,
-    /// The list that was told last: a lite server cannot say that it changed.
+    /// The last list, for detecting changes: a lite server has no notification for them.
     last_list: Mutex<Option<Arc<str>>>,
 }
 
-/// What carries the messages.
+/// The protocol that carries the messages.
 #[derive(Debug)]
 enum Binding {
     Http(LiteHttp),
     Grpc(Box<LiteGrpc>),
 }
 
-/// One call.
+/// A call of a lite tool.
 #[derive(Clone, Copy, Debug)]
 struct LiteCall<'a> {
     name: &'a str,
-    /// JSON text of an object.
+    /// The arguments, as JSON text of an object.
     arguments: &'a str,
     headers: &'a HeaderMap,
-    /// Of a call that its server has kept.
+    /// The continuation token of a call that its server has stored.
     continuation: Option<&'a str>,
 }
 
 impl LiteCall<'_> {
-    /// Params of `tools/call`: as little as the document shows.
+    /// Params of `tools/call`, with the minimal members of the document.
     fn render_params(&self) -> String {
         let Self {
             name, arguments, ..
@@ -88,7 +88,7 @@ impl LiteCall<'_> {
         )
     }
 
-    /// `_meta` of a call that goes on.
+    /// `_meta` of a continued call.
     fn render_meta(&self) -> Option<String> {
         let continuation = quote(self.continuation?);
         Some(format!(r#"{{"continuation":{continuation}}}"#))
@@ -106,39 +106,42 @@ impl Link {
 }
 
 impl LiteWire {
-    /// The way to a server over HTTP, whose endpoints lie below `url`.
+    /// Creates a connection over HTTP to endpoints below `url`.
     ///
     /// # Errors
-    /// Why that is no such URL, in words.
+    /// Why the URL is invalid, as text.
     pub(crate) fn with_http(
         client: ServerClient,
         url: &str,
         headers: HeaderMap,
-        passes: &[String],
+        forwarded_names: &[String],
     ) -> Result<Arc<Self>, String> {
         let binding = Binding::Http(LiteHttp::new(client, url)?);
-        Ok(Self::new(binding, headers, passes))
+        Ok(Self::new(binding, headers, forwarded_names))
     }
 
-    /// The way to a server over gRPC at this address.
+    /// Creates a connection over gRPC to this address.
     ///
     /// # Errors
-    /// Why that is no address, in words.
+    /// Why the address is invalid, as text.
     pub(crate) fn with_grpc(
         client: &Client,
         url: &str,
         headers: HeaderMap,
-        passes: &[String],
+        forwarded_names: &[String],
     ) -> Result<Arc<Self>, String> {
         let binding = Binding::Grpc(Box::new(LiteGrpc::new(client, url)?));
-        Ok(Self::new(binding, headers, passes))
+        Ok(Self::new(binding, headers, forwarded_names))
     }
 
-    fn new(binding: Binding, headers: HeaderMap, passes: &[String]) -> Arc<Self> {
+    fn new(binding: Binding, headers: HeaderMap, forwarded_names: &[String]) -> Arc<Self> {
         Arc::new(Self {
             binding,
             headers,
-            forwarded_headers: passes.iter().filter_map(|name| name.parse().ok()).collect(),
+            forwarded_headers: forwarded_names
+                .iter()
+                .filter_map(|name| name.parse().ok())
+                .collect(),
             elicitations: Mutex::default(),
             waiting_promises: AtomicUsize::new(0),
             last_list: Mutex::default(),
@@ -154,7 +157,7 @@ impl LiteWire {
         }
     }
 
-    /// Why it takes no calls before a person has signed in.
+    /// The reason for parking the server until a person has signed in.
     #[must_use]
     pub(crate) fn park_reason(&self) -> Option<String> {
         match &self.binding {
@@ -163,13 +166,13 @@ impl LiteWire {
         }
     }
 
-    /// Carries one of the kernel's requests out.
+    /// Carries out a request of the link.
     pub(in crate::link) async fn call(
         self: &Arc<Self>,
         link: &Arc<Link>,
         id: u64,
         frame: &Bytes,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<(), Refusal> {
         let Ok(Message::Request { method, params, .. }) = jsonrpc::parse(frame) else {
             return Err(Refusal::Internal("a request that is none".into()));
@@ -178,7 +181,7 @@ impl LiteWire {
         let result: Bytes = match &*method {
             "tools/list" => self.list(link).await?.as_bytes().to_vec().into(),
             "ping" => self.check_list(link).await?,
-            "tools/call" => Box::pin(self.call_tool(link, id, params, beside))
+            "tools/call" => Box::pin(self.call_tool(link, id, params, context))
                 .await?
                 .into(),
             other => return Err(unknown_method_refusal(other)),
@@ -187,15 +190,15 @@ impl LiteWire {
         Ok(())
     }
 
-    /// The tools, in the words of `tools/list`.
+    /// The tools, as the result of `tools/list`.
     async fn list(&self, link: &Arc<Link>) -> Result<Arc<str>, Refusal> {
-        let said = match &self.binding {
+        let body = match &self.binding {
             Binding::Http(http) => http.list(link, &self.headers).await?,
             Binding::Grpc(grpc) => grpc.list(link, &self.headers).await?.into(),
         };
-        let said = std::str::from_utf8(&said)
+        let body = std::str::from_utf8(&body)
             .map_err(|_| link.invalid_answer_refusal("its list is not UTF-8"))?;
-        let list: Arc<str> = listing::to_mcp_list(said)
+        let list: Arc<str> = listing::to_mcp_list(body)
             .map_err(|why| link.invalid_answer_refusal(&why))?
             .into();
         *self
@@ -205,7 +208,7 @@ impl LiteWire {
         Ok(list)
     }
 
-    /// A lite server has no `ping`, and cannot say that its list changed: its list is read instead, which shows
+    /// Replaces `ping`: a lite server has none, and cannot notify about list changes, so reading its list checks
     /// both.
     async fn check_list(&self, link: &Arc<Link>) -> Result<Bytes, Refusal> {
         let before = self.last_list();
@@ -229,16 +232,16 @@ impl LiteWire {
         link: &Arc<Link>,
         id: u64,
         params: &str,
-        beside: CallContext<'_>,
+        context: CallContext<'_>,
     ) -> Result<String, Refusal> {
         let name = member(params, "name").and_then(unquote);
         let name = name.ok_or_else(|| Refusal::BadParams("`name` is no text".into()))?;
         if name == REDEEM {
-            // It is the kernel's own to call: a promise is one call's, not its finder's.
+            // Only the kernel may redeem: a promise belongs to one call.
             return Err(Refusal::UnknownTool(name.into()));
         }
         let mut headers = self.headers.clone();
-        beside.add_headers(&mut headers, &self.forwarded_headers);
+        context.add_headers(&mut headers, &self.forwarded_headers);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
         for _ in 0..MAX_ROUNDS {
@@ -249,13 +252,13 @@ impl LiteWire {
                 continuation: continuation.as_deref(),
             };
             let answered = self.run_call(link, id, request).await;
-            let (result, said) = answered?;
-            let need = match said {
+            let (result, meaning) = answered?;
+            let need = match meaning {
                 LiteResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
                 LiteResult::NeedsInput(need) => need,
-                // It was waited for.
+                // Promises were redeemed before.
                 LiteResult::Promise(_) => {
-                    return Err(link.invalid_answer_refusal("it promises without end"));
+                    return Err(link.invalid_answer_refusal("it keeps returning promises"));
                 }
             };
             let answer = self.ask(link, id, &need).await;
@@ -267,13 +270,13 @@ impl LiteWire {
             arguments = elicitation::merge_arguments(&arguments, given, schema);
             continuation = need.continuation;
             continue_call(link, id);
-            recheck_arguments(&beside, &arguments).await?;
+            recheck_arguments(&context, &arguments).await?;
         }
         Err(link
             .invalid_answer_refusal(&format!("it asked for more {MAX_ROUNDS} times in one call")))
     }
 
-    /// The result of a call, whether at once or after its promise, and what it says.
+    /// Runs a call, including its promises; returns the result and its meaning.
     async fn run_call(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -282,39 +285,40 @@ impl LiteWire {
     ) -> Result<(String, LiteResult), Refusal> {
         let mut partials = PartialReporter::for_call(link, id);
         let result = self.binding.call(link, request, &mut partials).await?;
-        let said = LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))?;
-        let LiteResult::Promise(token) = said else {
-            return Ok((result, said));
+        let meaning =
+            LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))?;
+        let LiteResult::Promise(token) = meaning else {
+            return Ok((result, meaning));
         };
-        let exchange = link.pending.inspect(id, |call| call.call.clone());
-        if let Some(rounds) = exchange.as_deref().and_then(InFlightCall::rounds) {
+        let in_flight = link.pending.inspect(id, |call| call.call.clone());
+        if let Some(rounds) = in_flight.as_deref().and_then(InFlightCall::rounds) {
             CallRounds::promote_now(rounds);
         }
-        let mut held = PendingPromise::new(self, link, request.headers, token);
-        // Who gave a promise has the call.
+        let mut promise = PendingPromise::new(self, link, request.headers, token);
+        // A server that gave a promise has accepted the call.
         continue_call(link, id);
-        let outcome = self.redeem_promise(link, &mut held, &mut partials).await;
+        let outcome = self.redeem_promise(link, &mut promise, &mut partials).await;
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
-            held.mark_settled();
+            promise.mark_settled();
         }
         outcome
     }
 
-    /// Asks for what was promised until it comes, or the call is over.
+    /// Redeems a promise repeatedly until the result is there or the call ends.
     async fn redeem_promise(
         &self,
         link: &Arc<Link>,
-        held: &mut PendingPromise,
+        promise: &mut PendingPromise,
         partials: &mut PartialReporter<'_>,
     ) -> Result<(String, LiteResult), Refusal> {
         let mut back_off = RedeemBackoff::default();
         loop {
             tokio::time::sleep(back_off.next_delay()).await;
-            let arguments = held.redeem_arguments();
+            let arguments = promise.redeem_arguments();
             let request = LiteCall {
                 name: REDEEM,
                 arguments: &arguments,
-                headers: held.headers(),
+                headers: promise.headers(),
                 continuation: None,
             };
             let result = match self.binding.call(link, request, partials).await {
@@ -329,20 +333,20 @@ impl LiteWire {
             back_off.reset();
             partials.record_heartbeat();
             match LiteResult::parse(&result).map_err(|why| link.invalid_answer_refusal(&why))? {
-                LiteResult::Promise(token) => held.set_token(token),
-                said @ (LiteResult::Final { .. } | LiteResult::NeedsInput(_)) => {
-                    return Ok((result, said));
+                LiteResult::Promise(token) => promise.set_token(token),
+                meaning @ (LiteResult::Final { .. } | LiteResult::NeedsInput(_)) => {
+                    return Ok((result, meaning));
                 }
             }
         }
     }
 }
 
-/// The server has answered a part of the call: whatever keeps the next one from it, the call was made.
+/// Marks the call as executed, because the server has answered a part of it.
 fn continue_call(link: &Link, id: u64) {
     link.pending.inspect(id, |call| {
         call.call.end_request(CallOutcome::Done);
-        // One that was taken back is dropped where it is awaited.
+        // A cancelled call is dropped where it is awaited.
         let _ = call.call.dispatch();
     });
 }
@@ -361,9 +365,9 @@ impl Binding {
     }
 }
 
-/// A call that is made again with more arguments is checked like a new one.
-async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
-    let Some(check) = beside.final_check else {
+/// Checks a call that is repeated with more arguments like a new one.
+async fn recheck_arguments(context: &CallContext<'_>, arguments: &str) -> Result<(), Refusal> {
+    let Some(check) = context.final_check else {
         return Ok(());
     };
     let arguments = RawValue::from_string(arguments.to_owned())
@@ -372,25 +376,25 @@ async fn recheck_arguments(beside: &CallContext<'_>, arguments: &str) -> Result<
     check.recheck()
 }
 
-/// The server's error at a redemption says that it is about the promise.
+/// Adds to the server's error that it concerns a promise.
 fn promise_refusal(refusal: Refusal) -> Refusal {
     let Refusal::Peer(error) = &refusal else {
         return refusal;
     };
-    let Some(said) = member(error.get(), "message") else {
+    let Some(message) = member(error.get(), "message") else {
         return refusal;
     };
-    let words: String = serde_json::from_str(said).unwrap_or_default();
+    let text: String = serde_json::from_str(message).unwrap_or_default();
     let mut splice = Splice::new(error.get());
-    let words = format!("the promise that it gave for this call is not kept: {words}");
-    splice.replace(said, quote(&words));
+    let text = format!("the promise that it gave for this call is not kept: {text}");
+    splice.replace(message, quote(&text));
     match RawValue::from_string(splice.finish().into_owned()) {
         Ok(error) => Refusal::Peer(error),
         Err(_) => refusal,
     }
 }
 
-/// MCP-lite has tools, and nothing else.
+/// The refusal of methods that MCP-lite does not have.
 fn unknown_method_refusal(method: &str) -> Refusal {
     let error = ErrorObject::new(
         METHOD_NOT_FOUND,

@@ -1,5 +1,5 @@
-//! A server of another node: each request is a stream of the link to that node, which says for which agent it
-//! is and ends with the answer.
+//! A server on another node: each request is a stream of the link to that node. The stream's header names the
+//! agent, and the stream ends with the answer.
 
 mod owner_confirmation;
 mod refusals;
@@ -34,41 +34,41 @@ use tokio::time::Instant;
 
 use crate::link::Link;
 
-/// What of the reader of a call may wait to be told to the server; what is beyond is said again, or lost as
+/// The most flow control messages of a call that may be queued for the node; more are repeated later, or lost as
 /// on any busy connection.
 const READER_MESSAGES_MAX: usize = 8;
 
-/// How long a link that ended may be without the one that replaces it.
+/// How long to wait for the replacement of a link that ended.
 const REPLACEMENT_WAIT: Duration = Duration::from_secs(1);
 
-/// Tasks whose agents are remembered: as many as a link remembers tasks.
+/// The most tasks whose agents are remembered: as many as a link remembers tasks.
 const MAX_TASKS: usize = 10_000;
 
-/// The way to one server of another node, whichever link to that node is the present one.
+/// The connection to one server on another node, over whichever link to that node is current.
 #[derive(Debug)]
 pub struct NodeWire {
     server: NodeServer,
-    /// What the node is called here.
+    /// The local name of the node.
     node: Box<str>,
     links: Arc<Snapshot<LinkTable>>,
     peer_tools: Arc<Snapshot<PeerTools>>,
     in_flight: Mutex<HashMap<u64, mpsc::Sender<Bytes>>>,
-    /// Whose tasks the server made: the kernel asks about them, too.
+    /// The agents of the server's tasks; the kernel needs them for its own requests about tasks.
     tasks: Mutex<HashMap<Box<str>, AgentId>>,
 }
 
-/// A request, as the header of its stream says it.
+/// The contents of a request stream's header.
 struct NodeRequest<'a> {
     method: &'a str,
     params: Bytes,
     trace: String,
     number: u64,
-    /// Without, the node itself asks.
+    /// The calling agent; `None` if the node itself calls.
     agent: Option<AgentId>,
     tool: Option<String>,
     deadline: Instant,
     limit: Duration,
-    /// The agent speaks a version with sessions.
+    /// True if the agent has a session (legacy protocol).
     has_session: bool,
 }
 
@@ -76,38 +76,38 @@ struct NodeRequest<'a> {
 enum StreamEnd {
     /// The call is settled.
     Settled,
-    /// The node does not know which agent calls: it has to be shown.
+    /// The node does not know the agent's assertion; it has to be sent.
     UnknownAgent,
-    /// The node shuts down, or was shut down, and began nothing of the call.
+    /// The node shuts down or was shut down, and did not start the call.
     NotStarted,
 }
 
 impl NodeWire {
-    /// The way to this server, over the links that are published there.
+    /// Creates a connection to this server, over the links published in `links`.
     #[must_use]
     pub fn new(
         of: NodeServer,
         node: &str,
         links: Arc<Snapshot<LinkTable>>,
-        held: Arc<Snapshot<PeerTools>>,
+        peer_tools: Arc<Snapshot<PeerTools>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: of,
             node: node.into(),
             links,
-            peer_tools: held,
+            peer_tools,
             in_flight: Mutex::default(),
             tasks: Mutex::default(),
         })
     }
 
-    /// What the node is called here.
+    /// The local name of the node.
     #[must_use]
     pub(crate) fn node(&self) -> &str {
         &self.node
     }
 
-    /// The present link to the node.
+    /// The current link to the node.
     #[must_use]
     pub(crate) fn peer_link(&self) -> Option<Arc<PeerLink>> {
         let links = self.links.load();
@@ -115,47 +115,47 @@ impl NodeWire {
         peer.link.end_reason().is_none().then(|| peer.clone())
     }
 
-    /// What the node tells of the server.
+    /// The server as the node announced it.
     #[must_use]
     pub(crate) fn peer_server(&self) -> Option<Arc<PeerServer>> {
         self.peer_tools.load().servers.get(&self.server).cloned()
     }
 
-    /// The definitions of its tools, as its owner tells them.
+    /// The definitions of its tools, as the owner announced them.
     #[must_use]
     pub(crate) fn tools(&self) -> Vec<Arc<str>> {
-        let held = self.peer_server();
-        let tools = held.iter().flat_map(|held| held.tools.values());
+        let shared = self.peer_server();
+        let tools = shared.iter().flat_map(|shared| shared.tools.values());
         tools.map(|tool| Arc::clone(&tool.definition)).collect()
     }
 
-    /// Resolves when other links, or other tools, are published than these.
-    pub(crate) async fn wait_for_change(&self, links: &LinkTable, held: &PeerTools) {
+    /// Resolves when other links or tools than these are published.
+    pub(crate) async fn wait_for_change(&self, links: &LinkTable, peer_tools: &PeerTools) {
         tokio::select! {
             () = links.replaced.cancelled() => {}
-            () = held.replaced.cancelled() => {}
+            () = peer_tools.replaced.cancelled() => {}
         }
     }
 
-    /// What is published now.
+    /// The published links and tools.
     pub(crate) fn current(&self) -> (Arc<LinkTable>, Arc<PeerTools>) {
         (self.links.load(), self.peer_tools.load())
     }
 
-    /// Resolves when the node is linked and shares the server, which is connected there.
+    /// Resolves when the node is linked and shares the server, and the server is connected there.
     pub(crate) async fn wait_until_available(&self) {
         loop {
-            let (links, held) = self.current();
-            let record = self.peer_server().map(|held| held.record);
+            let (links, peer_tools) = self.current();
+            let record = self.peer_server().map(|server| server.record);
             let connected = record.is_some_and(|it| it.state == Status::Connected && !it.starting);
             if connected && self.peer_link().is_some() {
                 return;
             }
-            self.wait_for_change(&links, &held).await;
+            self.wait_for_change(&links, &peer_tools).await;
         }
     }
 
-    /// Sends a request and passes what comes back to the link.
+    /// Sends a request and passes the messages that come back to the link.
     pub(in crate::link) async fn call(
         &self,
         link: &Arc<Link>,
@@ -165,19 +165,19 @@ impl NodeWire {
     ) -> Result<(), Refusal> {
         let request = self.parse_request(link, id, frame, method)?;
         let mut peer = match method {
-            // It lasts: it is opened when the node is back, and not asked for again and again.
+            // A long-lived request is opened when the node is linked again, without polling.
             Listen::METHOD | Subscribe::METHOD => self.wait_for_link(request.deadline).await,
             _ => self.find_link(request.deadline).await,
         };
-        // Once more over the link that took the place of a lost one, and with the assertion itself.
-        let (mut moved, mut shown) = (false, false);
+        // Retried once over the link that replaced a lost one, and once with the signed assertion.
+        let (mut link_replaced, mut assertion_sent) = (false, false);
         loop {
             let Some(over) = &peer else {
                 return Err(self.unavailable_refusal(link));
             };
             match self.attempt(link, id, &request, over).await {
                 Ok(Ok(StreamEnd::Settled)) => return Ok(()),
-                Ok(Ok(StreamEnd::UnknownAgent)) if !shown => shown = true,
+                Ok(Ok(StreamEnd::UnknownAgent)) if !assertion_sent => assertion_sent = true,
                 Ok(Ok(StreamEnd::UnknownAgent)) => {
                     return Err(self.refusal_from_owner(link, &CallRejection::UnknownAssertion));
                 }
@@ -188,8 +188,8 @@ impl NodeWire {
                 Err(BeginCallError::Gone(gone)) if shutdowns::is_shutdown(&gone.0) => {
                     peer = self.await_next_link(over, request.deadline).await;
                 }
-                Err(BeginCallError::Gone(_)) if !moved => {
-                    moved = true;
+                Err(BeginCallError::Gone(_)) if !link_replaced => {
+                    link_replaced = true;
                     let next = self.peer_link();
                     peer = next.filter(|next| !next.link.is_same_link(&over.link));
                 }
@@ -205,7 +205,7 @@ impl NodeWire {
         }
     }
 
-    /// One stream, over this link.
+    /// Makes one attempt over this link.
     async fn attempt(
         &self,
         link: &Arc<Link>,
@@ -217,20 +217,22 @@ impl NodeWire {
             .agent
             .as_ref()
             .map(|agent| peer.assertion_for(agent));
-        let shown = assertion.as_ref().and_then(|said| said.signed.as_deref());
+        let signed = assertion
+            .as_ref()
+            .and_then(|assertion| assertion.signed.as_deref());
         let header = CallHeader {
             method: request.method.to_owned(),
             server: Some(self.server.server.to_string()),
             tag: CallTag(randomness::random_bytes()),
             request: request.number,
             trace: request.trace.clone(),
-            assertion: assertion.as_ref().map(|said| said.id),
-            signed: shown.cloned(),
+            assertion: assertion.as_ref().map(|assertion| assertion.id),
+            signed: signed.cloned(),
             has_session: request.has_session,
             hops: MAX_HOPS,
             left_ms: 0,
         };
-        let Some(_turn) = acquire_permit(peer, request).await else {
+        let Some(_permit) = acquire_permit(peer, request).await else {
             return Ok(Err(self.overloaded_refusal(request)));
         };
         let (over, params) = (&peer.link, request.params.clone());
@@ -239,22 +241,22 @@ impl NodeWire {
             Subscribe::METHOD => over.open_follow(header, params, request.deadline).await?,
             _ => over.open_call(header, params, request.deadline).await?,
         };
-        // Of one that asks for no chunks nothing more is said: it ends with its request, which is one packet less
-        // each way.
+        // A request without chunks sends nothing more, so its stream is closed with the request, which saves a
+        // packet each way.
         let output = wants_chunks(&request.params).then_some(output);
         let outcome = self.relay(link, id, request, peer, input, output).await;
         if let Some(assertion) = assertion {
             match &outcome {
                 Ok(StreamEnd::UnknownAgent) => peer.forget_assertion(assertion.id),
                 Ok(StreamEnd::Settled) => peer.confirm_assertion(assertion.id),
-                // Of a call that was lost it is not known; the next one shows it again.
+                // The fate of a lost call is unknown; the next call sends the assertion again.
                 Ok(StreamEnd::NotStarted) | Err(_) => {}
             }
         }
         Ok(outcome)
     }
 
-    /// Relays both ways until the answer; without an output, only what comes in.
+    /// Relays messages until the answer, in both directions if there is an output.
     async fn relay(
         &self,
         link: &Arc<Link>,
@@ -270,7 +272,7 @@ impl NodeWire {
             let frame = tokio::select! {
                 frame = input.next() => frame,
                 Some((output, more)) = next_message(outgoing.as_mut()) => {
-                    // Lost with the call, which learns that by what it reads.
+                    // A lost stream is reported by the input.
                     let _ = output.relay(more).await;
                     continue;
                 }
@@ -356,8 +358,8 @@ impl NodeWire {
         })
     }
 
-    /// For whom the kernel asks: the caller, that of the call which is to be stopped or in which the server asked
-    /// what is answered, or the one whose task it is.
+    /// The agent for whom the kernel sends a request: the caller, the agent of the call that is stopped or whose
+    /// callback is answered, or the agent of a task.
     fn resolve_agent(
         &self,
         link: &Arc<Link>,
@@ -388,7 +390,7 @@ impl NodeWire {
             let named: String = serde_json::from_str(member(params?, "taskId")?).ok()?;
             self.task_agent(&named)
         };
-        // Those of one listen are of one agent.
+        // All tasks of one listen belong to one agent.
         let of_tasks = || {
             let named = member(member(params?, "notifications")?, "taskIds")?;
             let named: Vec<String> = serde_json::from_str(named).ok()?;
@@ -404,17 +406,17 @@ impl NodeWire {
         })
     }
 
-    /// Whose task it is, by the server's own id.
+    /// The agent of a task, by the server's own id.
     pub(in crate::link) fn task_agent(&self, own: &str) -> Option<AgentId> {
         self.lock_tasks().get(own).cloned()
     }
 
-    /// What the owner says of where its part of the call's time went, for the call's record.
+    /// Adds the owner's share of the call's time to the call's record.
     fn record_times(&self, link: &Link, id: u64, input: &CallInput) {
         if let Some(times) = input.times() {
-            let exchange = link.pending.inspect(id, |call| call.call.clone());
-            if let Some(exchange) = exchange {
-                exchange.remote_times().add_reported(&self.node, &times);
+            let in_flight = link.pending.inspect(id, |call| call.call.clone());
+            if let Some(in_flight) = in_flight {
+                in_flight.remote_times().add_reported(&self.node, &times);
             }
         }
     }
@@ -435,32 +437,32 @@ impl NodeWire {
         }
     }
 
-    /// What the reader of a call says goes on the stream of that call; nothing else is told to another node.
+    /// Sends a flow control message on the stream of its call; other messages are not sent to nodes.
     pub(in crate::link) fn send_message(&self, link: &Arc<Link>, frame: &Bytes) {
         let Ok(Message::Notification { params, .. }) = jsonrpc::parse(frame) else {
             return;
         };
         let named = params.and_then(|params| member(params.get(), "request_id"));
         let named = named.and_then(|id| link.find_call(&RequestId::from_json(id)?));
-        let said = named.and_then(|id| self.lock_in_flight().get(&id).cloned());
-        if let Some(said) = said {
-            let _ = said.try_send(frame.clone());
+        let sender = named.and_then(|id| self.lock_in_flight().get(&id).cloned());
+        if let Some(sender) = sender {
+            let _ = sender.try_send(frame.clone());
         }
     }
 
-    /// Which run of the node is linked.
+    /// The run id of the linked node.
     pub(crate) fn linked_run(&self) -> Option<LifeId> {
         Some(self.peer_link()?.link.hello().life)
     }
 
-    /// Resolves when a call that waits there for an answer is lost: the node is not linked, or was started anew since
-    /// that run; says which. A link that is replaced by another one to the same run loses nothing.
+    /// Resolves when a call that waits at this run of the node is lost: the node is not linked, or has
+    /// restarted. Returns the reason. A new link to the same run loses nothing.
     pub(crate) async fn wait_until_run_lost(&self, run: LifeId) -> String {
         loop {
             let (links, _) = self.current();
             match self.peer_link() {
                 Some(peer) if peer.link.hello().life != run => {
-                    return format!("{} was started anew", self.node);
+                    return format!("{} was restarted", self.node);
                 }
                 Some(peer) => tokio::select! {
                     _ = peer.link.wait_closed() => {}
@@ -477,7 +479,7 @@ impl NodeWire {
         }
     }
 
-    /// The link to the node, when there is one before then.
+    /// The link to the node, if there is one before the deadline.
     async fn wait_for_link(&self, until: Instant) -> Option<Arc<PeerLink>> {
         let comes = async {
             loop {
@@ -502,7 +504,7 @@ impl NodeWire {
     }
 }
 
-/// A call to which more can be said, until dropped.
+/// A call that accepts further messages, until dropped.
 struct InFlightNodeCall<'a> {
     wire: &'a NodeWire,
     id: u64,
@@ -529,7 +531,7 @@ impl Drop for InFlightNodeCall<'_> {
     }
 }
 
-/// Whether the caller speaks a version with sessions. The kernel itself does not.
+/// True if the caller has a session. The kernel itself has none.
 fn has_session(link: &Link, id: u64) -> bool {
     let is_legacy = link
         .pending
@@ -537,12 +539,12 @@ fn has_session(link: &Link, id: u64) -> bool {
     is_legacy.flatten().unwrap_or(false)
 }
 
-/// Whether more may be said of a call with these params while it is under way: how fast its chunks are read.
+/// True if the call reads chunks and may send flow control messages while in flight.
 fn wants_chunks(params: &Bytes) -> bool {
     std::str::from_utf8(params).is_ok_and(stream::has_stream_request)
 }
 
-/// What is said next, and where it goes; of a call of which nothing more is said never anything.
+/// The next message to send, and its output; never resolves for a call without an output.
 async fn next_message<'a>(
     outgoing: Option<&'a mut InFlightNodeCall<'_>>,
 ) -> Option<(&'a mut CallOutput, Bytes)> {
@@ -552,12 +554,12 @@ async fn next_message<'a>(
     }
 }
 
-/// The turn of a call that has one; none when its time is over before it comes.
+/// A permit of the agent's queue, if the request needs one; `None` if the deadline passes first.
 async fn acquire_permit(peer: &PeerLink, request: &NodeRequest<'_>) -> Option<Option<AgentPermit>> {
     let agent = request.agent.as_ref();
     let Some(agent) = agent.filter(|_| needs_permit(request.method)) else {
         return Some(None);
     };
-    let turn = tokio::time::timeout_at(request.deadline, peer.outgoing.acquire(agent)).await;
-    turn.ok().map(Some)
+    let permit = tokio::time::timeout_at(request.deadline, peer.outgoing.acquire(agent)).await;
+    permit.ok().map(Some)
 }

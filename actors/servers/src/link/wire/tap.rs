@@ -1,5 +1,5 @@
-//! What passes over a link, for an operator who looks on. Of a message that is sent in other words than those of
-//! JSON-RPC (MCP-lite, another node), what the kernel says and hears is shown, in its own.
+//! Copies the messages of a link to open taps. Messages in another encoding than JSON-RPC (MCP-lite, another
+//! node) are shown as the kernel sees them.
 
 use bytes::Bytes;
 use mgp_callers::request::Outcome;
@@ -10,29 +10,29 @@ use mgp_runtime::tap::{self, TapSubject};
 use crate::link::Link;
 
 impl Link {
-    /// A message is sent to the server.
+    /// Copies a message that is sent to the server.
     pub(in crate::link) fn tap_sent(&self, frame: &Bytes) {
         if tap::has_open_taps() {
             tap::publish(&self.subject(), self.number, MessageSender::Kernel, frame);
         }
     }
 
-    /// A message came from the server.
+    /// Copies a message that came from the server.
     pub(in crate::link) fn tap_received(&self, frame: &Bytes) {
-        // The messages of a batch come here again, one by one.
+        // The messages of a batch are copied one by one.
         if tap::has_open_taps() && !(frame.starts_with(b"[") && self.can_batch()) {
             tap::publish(&self.subject(), self.number, MessageSender::Server, frame);
         }
     }
 
-    /// A call ends that the server answered in other words, or not at all.
+    /// Copies the outcome of a call that was not answered in JSON-RPC.
     pub(in crate::link) fn tap_outcome(&self, id: u64, outcome: &Outcome) {
         if tap::has_open_taps() && self.is_pending(id) {
             self.tap_ended(id, outcome);
         }
     }
 
-    /// The same of a call that nobody else can settle any more.
+    /// Copies the outcome of a call that the pending table can no longer settle.
     pub(in crate::link) fn tap_ended(&self, id: u64, outcome: &Outcome) {
         if !tap::has_open_taps() {
             return;

@@ -1,5 +1,5 @@
-//! The calls of a process that only computes and uses its pipes. All others fail as unknown to the
-//! system: then C libraries use something else or do without.
+//! The system calls of a process that only computes and uses its pipes. All others fail as unknown to the
+//! system; C libraries then use fallbacks.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -9,7 +9,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 
 use super::{Rules, equals, equals_masked, flag_bits, rule, rules_for};
 
-/// Memory, threads, time, randomness; reading, writing and closing what is open.
+/// Memory, threads, time, randomness; reading, writing and closing open files.
 const ALLOWED_CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
@@ -42,7 +42,7 @@ const ALLOWED_CALLS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Refuses all else to this thread, for good, and to the threads it starts.
+/// Refuses all other calls to this thread permanently, and to the threads it starts.
 pub(in crate::sandbox) fn confine_to_compute() -> Result<(), String> {
     let refuse = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
@@ -75,7 +75,7 @@ fn denied_rules() -> Result<Rules, String> {
         ),
         // Only to name threads.
         (libc::SYS_prctl, equals(0, libc::PR_SET_NAME)),
-        // Only its own priority, which without rights can only be lowered.
+        // Only its own priority, which can only be lowered without rights.
         (libc::SYS_setpriority, equals(1, 0)),
     ]);
     for (call, condition) in some {
@@ -90,10 +90,10 @@ mod tests {
 
     use super::*;
 
-    /// A thread that shut itself in cannot open, connect or start anything; it can compute, start
-    /// threads and write to its pipe.
+    /// A confined thread cannot open, connect or start anything; it can compute, start threads and write to its
+    /// pipe.
     #[test]
-    fn what_is_refused_is_refused() {
+    fn confined_thread_can_only_compute() {
         let (read, mut write) = std::io::pipe().unwrap();
         let inside = std::thread::spawn(move || {
             nix::sys::prctl::set_no_new_privs().unwrap();
@@ -120,9 +120,9 @@ mod tests {
         assert_eq!(std::io::read_to_string(read).unwrap(), "done");
     }
 
-    /// No call that opens, connects, starts or signals is on the list.
+    /// No call that opens, connects, starts or signals is allowed.
     #[test]
-    fn what_reaches_past_the_process_is_not_allowed() {
+    fn calls_with_external_effects_are_not_allowed() {
         let allowed = denied_rules().unwrap();
         for call in [
             libc::SYS_openat,

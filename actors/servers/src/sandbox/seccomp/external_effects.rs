@@ -1,12 +1,12 @@
-//! Calls with effects outside the process: modes that give rights to others, limits and priorities of
-//! other processes, memory and messages that outlive their maker.
+//! Filters for calls with effects outside the process: modes that give rights to others, limits and priorities
+//! of other processes, and memory and messages that outlive their creator.
 
 use nix::libc;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use super::{Condition, Rules, differs, equals, equals_masked, flag_bits, rule, rules_for};
 
-/// A program with one of these bits runs with the rights of its owner or group, whoever starts it.
+/// A program with one of these bits runs with the rights of its owner or group.
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// Calls with a mode, and the index of that argument.
@@ -26,14 +26,14 @@ const MODE_CALLS: &[(i64, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls whose mode counts only if their flags make a file: the indexes of flags and mode.
+/// Calls whose mode matters only if their flags create a file: the indexes of flags and mode.
 const CREATING_CALLS: &[(i64, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
 
-/// Changes of mode, owner, times and attributes. Filters cannot see paths, so it is all or none.
+/// Changes of mode, owner, times and attributes. Filters cannot see paths, so all are allowed or none.
 const ATTRIBUTE_CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -79,14 +79,14 @@ const PRIORITY_CALLS: &[(i64, u8)] = &[
     (libc::SYS_setpriority, 1),
 ];
 
-/// All processes of a user, including the kernel.
+/// Calls on all processes of a user, including the kernel.
 const USER_WIDE_CALLS: &[(i64, i32)] = &[
     (libc::SYS_ioprio_set, 3),
     (libc::SYS_setpriority, libc::PRIO_USER.cast_signed()),
 ];
 
-/// System V IPC and POSIX queues: visible to all processes, not covered by limits, and they outlive
-/// their maker.
+/// System V IPC and POSIX queues: visible to all processes, not covered by limits, and they outlive their
+/// creator.
 const IPC_CALLS: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -103,22 +103,21 @@ const IPC_CALLS: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Forbids the set-id bits. With `any`, other changes of modes, owners, times and attributes are
-/// allowed.
+/// Forbids the set-id bits. With `any`, other changes of modes, owners, times and attributes are allowed.
 pub(super) fn restrict_modes(rules: &mut Rules, any: bool) -> Result<(), String> {
     for (call, mode) in MODE_CALLS {
-        let given = SET_ID_BITS.map(|bit| rule(&[has_bit(*mode, bit)]));
-        rules.insert(*call, given.into_iter().collect::<Result<_, _>>()?);
+        let conditions = SET_ID_BITS.map(|bit| rule(&[has_bit(*mode, bit)]));
+        rules.insert(*call, conditions.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags, mode) in CREATING_CALLS {
-        let mut given = Vec::new();
+        let mut conditions = Vec::new();
         for making in [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY] {
             for bit in SET_ID_BITS {
                 let makes = equals_masked(*flags, flag_bits(making), flag_bits(making));
-                given.push(rule(&[makes, has_bit(*mode, bit)])?);
+                conditions.push(rule(&[makes, has_bit(*mode, bit)])?);
             }
         }
-        rules.insert(*call, given);
+        rules.insert(*call, conditions);
     }
     if !any {
         rules.extend(rules_for(ATTRIBUTE_CALLS));
@@ -126,15 +125,18 @@ pub(super) fn restrict_modes(rules: &mut Rules, any: bool) -> Result<(), String>
     Ok(())
 }
 
-/// Forbids changing limits and priorities of other processes; in a process namespace there are none.
+/// Forbids changing limits and priorities of other processes; not needed in a PID namespace.
 pub(super) fn restrict_processes(rules: &mut Rules) -> Result<(), String> {
     let set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
-    let words = |e: seccompiler::BackendError| format!("seccomp: {e}");
-    let both = SeccompRule::new(vec![set.map_err(words)?, other.map_err(words)?]);
-    rules.insert(libc::SYS_prlimit64, vec![both.map_err(words)?]);
-    for (call, who) in PRIORITY_CALLS {
-        rules.insert(*call, vec![rule(&[differs(*who, 0)])?]);
+    let describe_error = |e: seccompiler::BackendError| format!("seccomp: {e}");
+    let both = SeccompRule::new(vec![
+        set.map_err(describe_error)?,
+        other.map_err(describe_error)?,
+    ]);
+    rules.insert(libc::SYS_prlimit64, vec![both.map_err(describe_error)?]);
+    for (call, pid_argument) in PRIORITY_CALLS {
+        rules.insert(*call, vec![rule(&[differs(*pid_argument, 0)])?]);
     }
     for (call, kind) in USER_WIDE_CALLS {
         rules
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_may_be_opened_with_whatever_stands_where_its_mode_would() {
+    fn mode_argument_is_ignored_without_create_flag() {
         let mut rules = Rules::new();
         restrict_modes(&mut rules, true).unwrap();
         assert_eq!(rules[&libc::SYS_openat].len(), 4);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_limits_are_its_own() {
+    fn own_limits_may_be_changed() {
         let mut rules = Rules::new();
         restrict_processes(&mut rules).unwrap();
         assert_eq!(rules[&libc::SYS_setpriority].len(), 2);

@@ -1,8 +1,7 @@
-//! The sandbox of a server that is trusted least, and when its process must be restarted in another one
-//! (MGP §2.3).
+//! The sandbox of an untrusted server, and when its process must be restarted in another sandbox (MGP §2.3).
 //!
-//! A running sandbox cannot be opened. Permissions given during the first connection restart the server at
-//! once; those given or taken back later apply from its next start.
+//! A running sandbox cannot be opened. Permissions granted during the first connection restart the server at
+//! once; later grants and revocations apply from its next start.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +23,7 @@ use crate::link::Link;
 use crate::sandbox::{find_change, pin_programs};
 use mgp_runtime::task;
 
-/// The permissions that a sandbox was made with; `None` without a sandbox.
+/// The permissions of a sandbox; `None` without a sandbox.
 pub(in crate::server) type SandboxGrants = Option<BTreeSet<Standard>>;
 
 impl ServerGeneration {
@@ -64,7 +63,7 @@ impl ServerGeneration {
         Ok(ready.spec)
     }
 
-    /// Fails if what a person approved by its hash has changed.
+    /// Fails if a program that a person approved by hash has changed.
     async fn check_program_pins(&self) -> Result<(), End> {
         let before = self.spec.sandbox.pinned.clone();
         if before.is_empty() {
@@ -82,8 +81,8 @@ impl ServerGeneration {
         }
     }
 
-    /// The process to start. A program that came with its registration is written anew, so that only what was
-    /// judged is run.
+    /// The process to start. A program that came with its registration is written again, so that only the
+    /// reviewed code runs.
     async fn spec_with_program(&self) -> Result<ChildSpec, End> {
         let mut spec = self.child_spec();
         let Some(program) = self.spec.sandbox.program.clone() else {
@@ -92,9 +91,9 @@ impl ServerGeneration {
         let folder = self.connector.sandboxes.code_folder(&spec.id);
         let file = folder.join(&program.file).display().to_string();
         let options = program.isolation_options(&spec.env).iter();
-        let words = options.map(|option| (*option).to_owned()).chain([file]);
+        let options = options.map(|option| (*option).to_owned()).chain([file]);
         let at = program.at.min(spec.args.len());
-        spec.args.splice(at..at, words);
+        spec.args.splice(at..at, options);
         let written = task::run_blocking("confinement.write", move || {
             rewrite_program(&folder, &program)
         });
@@ -103,10 +102,10 @@ impl ServerGeneration {
         Ok(spec)
     }
 
-    /// After the first connection: whether it must be restarted in another sandbox.
+    /// After the first connection: true if the server must be restarted in another sandbox.
     pub(in crate::server) fn has_outgrown_sandbox(&self, link: &Link) -> bool {
-        let said = link.mgp().as_active();
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.mgp().as_active();
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         if risk::effective_trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
             self.handle.lower_trust();
         }
@@ -118,7 +117,7 @@ impl ServerGeneration {
         }
         let outgrown = grants != self.last_sandbox_grants();
         if outgrown {
-            let why = "it is started again, in the sandbox of what it is and what it was permitted";
+            let why = "it is started again, in a sandbox for its trust level and permissions";
             self.log().push_note(why);
         }
         outgrown
@@ -140,8 +139,8 @@ impl ServerGeneration {
     }
 }
 
-/// Makes a folder that holds this program and nothing else. The group may read both, whatever the
-/// kernel's umask, because a server with a user of its own reads by its group.
+/// Creates a folder with this program and nothing else. The group may read both, whatever the kernel's umask,
+/// because a server with a user of its own reads by its group.
 fn rewrite_program(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

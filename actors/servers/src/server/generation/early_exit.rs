@@ -1,5 +1,5 @@
-//! Servers that exit when asked about their era: old servers do so at an unknown question, and are restarted
-//! and asked differently. A server that exited before it read the question had another reason.
+//! Servers that exit when they receive `server/discover`: old servers do that, and are restarted in the legacy
+//! family. A server that exited before reading the request had another reason.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,14 @@ use tokio::process::ChildStdin;
 
 use crate::server::protocol_families::SpokenFamilies;
 
-/// The eras to assume if the server exits while it is asked, and whether it has read the question.
+/// The families to assume if the server exits during the probe, and whether it has read the request.
 #[derive(Debug, Default)]
 pub(in crate::server) struct EarlyExit {
     spoken: Mutex<Option<SpokenFamilies>>,
     path: Mutex<Option<ProbePath>>,
 }
 
-/// The way of a question to the server. Holding it keeps the server's stdin open.
+/// The pipe to the server. Holding it keeps the server's stdin open.
 #[derive(Debug)]
 struct ProbePath {
     sink: LineSink,
@@ -38,7 +38,7 @@ impl EarlyExit {
         }
     }
 
-    /// The server is about to be asked; if it exits then, assume these eras. `None` after the handshake.
+    /// Sets the families to assume if the server exits from now on; `None` after the handshake.
     pub(in crate::server) fn set_assumed(&self, spoken: Option<SpokenFamilies>) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
         if spoken.is_none() {
@@ -46,11 +46,11 @@ impl EarlyExit {
         }
     }
 
-    /// The server has exited or is to end: the eras to assume, if it exited at the question.
+    /// After the server's exit: the families to assume, if it exited because of the probe.
     pub(in crate::server) fn take_assumed(&self) -> Option<SpokenFamilies> {
-        let heard = self.release_path().is_none_or(|path| path.is_drained());
+        let has_read = self.release_path().is_none_or(|path| path.is_drained());
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
-        spoken.filter(|_| heard)
+        spoken.filter(|_| has_read)
     }
 
     fn release_path(&self) -> Option<ProbePath> {
@@ -60,7 +60,7 @@ impl EarlyExit {
 }
 
 impl ProbePath {
-    /// Whether the server has read all that was sent.
+    /// True if the server has read everything.
     fn is_drained(&self) -> bool {
         self.sink.queued_frames() == 0 && unread_bytes(&self.pipe) == 0
     }

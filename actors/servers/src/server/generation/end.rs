@@ -1,28 +1,28 @@
-//! How a life of a server ended.
+//! The end of a generation of a server.
 
 use mgp_engine::servers::restart::ServerExit;
 use mgp_transports::child;
 
-/// How a life ended.
+/// How a generation ended.
 pub(in crate::server) enum End {
     /// On order.
     Stopped,
     /// The process ended.
     ByItself,
-    /// The process exited, in this way.
+    /// The process exited with this status.
     Exited(child::ChildExit),
     /// The server failed, for this reason.
     Failed(String),
-    /// It ended the session, in words: it is well, and wants a new handshake.
+    /// The server ended its HTTP session; it is healthy and needs a new handshake.
     SessionEnded(String),
-    /// The server may not run as it is; a restart would not change that.
+    /// The server may not run in this configuration; a restart does not help.
     Rejected(String),
-    /// No failure: it must be restarted and spoken to in another era from the start.
-    Again,
+    /// Not a failure: it must be restarted with another protocol family.
+    Retry,
 }
 
 impl End {
-    /// The same end, of a life whose session its server ended.
+    /// Refines the end if the server ended its session.
     pub(super) fn refine_by_session(self, is_over: bool) -> Self {
         match self {
             Self::Failed(why) if is_over => Self::SessionEnded(why),
@@ -32,7 +32,7 @@ impl End {
             | Self::Failed(_)
             | Self::SessionEnded(_)
             | Self::Rejected(_)
-            | Self::Again) => end,
+            | Self::Retry) => end,
         }
     }
 
@@ -41,11 +41,11 @@ impl End {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
             Self::Failed(why) | Self::SessionEnded(why) | Self::Rejected(why) => why.clone(),
-            Self::Again => "it is started again".into(),
+            Self::Retry => "it is started again".into(),
         }
     }
 
-    /// For the rules of restarts, and in words.
+    /// The end for the restart policy, and as text.
     pub(super) fn into_exit(self) -> (ServerExit, String) {
         match self {
             Self::Stopped => (ServerExit::Clean, "stopped".into()),
@@ -53,8 +53,8 @@ impl End {
             Self::SessionEnded(why) => (ServerExit::SessionEnded(why.clone()), why),
             Self::Rejected(why) => (ServerExit::Rejected(why.clone()), why),
             Self::ByItself => (ServerExit::Clean, "its process ended".into()),
-            Self::Again => {
-                let why = "it cannot be spoken to";
+            Self::Retry => {
+                let why = "no protocol version worked";
                 (ServerExit::Failed(why.into()), why.into())
             }
             Self::Exited(exit) if exit.code == Some(0) => (ServerExit::Clean, exit.to_string()),

@@ -1,5 +1,4 @@
-//! Tells a server what is decided about its permissions (MGP §3.5, §3.6), where it negotiated
-//! permissions.
+//! Notifies a server of decisions about its permissions (MGP §3.5, §3.6), if it negotiated permissions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +11,10 @@ use crate::link::Link;
 use mgp_callers::request::AnswerFuture;
 use mgp_policy::{GateListener, GateMessage};
 
-/// How long a server may take to acknowledge; then the decision holds all the same.
+/// How long a server may take to acknowledge; the decision is in force anyway.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server as its permission gate sees it.
+/// The listener of a permission gate for one server.
 #[derive(Debug)]
 pub(in crate::server) struct LinkGateListener(Weak<Link>);
 
@@ -26,24 +25,24 @@ impl LinkGateListener {
 }
 
 impl GateListener for LinkGateListener {
-    fn notify(&self, news: GateMessage) -> AnswerFuture<()> {
+    fn notify(&self, message: GateMessage) -> AnswerFuture<()> {
         let link = self.0.upgrade();
         let link = link.filter(|link| link.mgp().features().contains(Features::PERMISSIONS));
         Box::pin(async move {
             if let Some(link) = link {
-                notify_server(&link, news).await;
+                notify_server(&link, message).await;
             }
         })
     }
 }
 
-/// The answer changes nothing; a server that does not know the method is treated like any other.
-async fn notify_server(link: &Arc<Link>, news: GateMessage) {
+/// Sends a decision; the answer is ignored, also if the server does not know the method.
+async fn notify_server(link: &Arc<Link>, message: GateMessage) {
     let later = link
         .mgp()
         .as_active()
         .is_some_and(Active::has_draft_permission_methods);
-    match (news, later) {
+    match (message, later) {
         (GateMessage::AwaitingOperator(ask), true) => send_request(link, Await::METHOD, &ask).await,
         (GateMessage::AwaitingOperator(ask), false) => {
             send_request(link, Request::METHOD, &ask).await
@@ -63,6 +62,8 @@ async fn send_request(link: &Arc<Link>, method: &str, params: &impl serde::Seria
     match tokio::time::timeout(ACK_TIMEOUT, answer).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(server = %link.server, method, %error, "a silent gate"),
-        Err(_) => tracing::debug!(server = %link.server, method, "no answer: a silent gate"),
+        Err(_) => {
+            tracing::debug!(server = %link.server, method, "no answer to a permission decision")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds out which eras a server speaks, and makes the handshake in each (MCP versioning, backward
+//! Detects the protocol families of a server, and completes the handshake in each (MCP versioning, backward
 //! compatibility).
 
 use std::pin::pin;
@@ -23,28 +23,28 @@ use crate::server::protocol_families::SpokenFamilies;
 use mgp_callers::negotiation::OFFERED_FEATURES;
 use mgp_callers::request::Outcome;
 
-/// How long a server may be silent at the question of one era before it is also asked that of the other.
-/// Whichever it answers counts, so a server that is still starting loses nothing. A legacy server that
-/// never answers unknown questions costs this time once.
+/// How long a server may leave the probe of one family unanswered before the other is probed as well. Any later
+/// answer counts, so a slow start does no harm. A legacy server that ignores unknown requests costs this time
+/// once.
 pub(in crate::server) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
 
-/// Error codes that only a modern server sends.
+/// Error codes that only a stateless server sends.
 const STATELESS_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
 
-/// The code for a version that is not supported.
+/// The error code for an unsupported version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Why the handshake failed.
 #[derive(Debug)]
 pub(in crate::server) enum HandshakeError {
-    /// In words.
+    /// The reason, as text.
     Failed(String),
-    /// The server may not run, and why.
+    /// The server may not run; the reason, as text.
     Rejected(String),
-    /// The server must be restarted and these eras assumed.
-    Again(SpokenFamilies),
+    /// The server must be restarted with these families.
+    Retry(SpokenFamilies),
 }
 
 impl From<String> for HandshakeError {
@@ -53,49 +53,49 @@ impl From<String> for HandshakeError {
     }
 }
 
-/// What the answer to `server/discover` means.
+/// The meaning of an answer to `server/discover`.
 #[derive(Debug)]
 pub(in crate::server) enum DiscoverOutcome {
-    /// It speaks our modern version.
-    Modern(Box<Peer>),
-    /// The same, and it named all its versions, none of them legacy.
-    OnlyModern(Box<Peer>),
-    /// It does not; `initialize` may work. If it is modern with other versions, this says so.
+    /// It supports our stateless version.
+    Stateless(Box<Peer>),
+    /// It supports our stateless version, and no legacy version.
+    OnlyStateless(Box<Peer>),
+    /// It does not; `initialize` may work. If it is stateless with other versions, the text says so.
     Other(Option<String>),
 }
 
-/// Client capabilities that the kernel can pass on to some client.
+/// Client capabilities that the kernel can forward to some client.
 const CAPABILITIES: &str =
     r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// `params` of `initialize`. A shared server learns the capabilities once, so all are declared that some
-/// client may have; a question that the client at hand cannot answer is refused. Disabled
-/// questions are not declared (CMCP-084).
+/// `params` of `initialize`. The declaration covers all capabilities that some client may have, because a shared
+/// server gets it once; a callback that the client cannot answer is refused. Disabled callbacks are not declared
+/// (CMCP-084).
 #[must_use]
 pub(in crate::server) fn initialize_params(
     version: &str,
     (offers_mgp, offers_mcpl): (bool, bool),
     consents: ConsentPolicy,
 ) -> String {
-    let said = negotiation::declare_capabilities(
+    let capabilities = negotiation::declare_capabilities(
         &consents.allowed_capabilities(CAPABILITIES),
         ProtocolFamily::Legacy,
         offers_mgp,
     );
-    let said = if offers_mcpl {
-        mcpl::negotiation::with_declaration(&said, mcpl::negotiation::HOST_DECLARATION)
+    let capabilities = if offers_mcpl {
+        mcpl::negotiation::with_declaration(&capabilities, mcpl::negotiation::HOST_DECLARATION)
     } else {
-        said
+        capabilities
     };
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
-        said,
+        capabilities,
         quote(version)
     )
 }
 
-/// Handshake with a child. `known` are the eras it spoke last.
+/// Completes the handshake with a child. `known` are the families of its last connection.
 ///
 /// # Errors
 /// [`HandshakeError`].
@@ -105,10 +105,10 @@ pub(in crate::server) async fn handshake_child(
     known: Option<SpokenFamilies>,
     early_exit: &EarlyExit,
 ) -> Result<SpokenFamilies, HandshakeError> {
-    let spoken = match known {
+    let families = match known {
         None => probe(link, version, early_exit).await?,
         Some(SpokenFamilies::Legacy) => handshake_legacy(link, version).await?,
-        Some(SpokenFamilies::Modern) => handshake_stateless(link).await?,
+        Some(SpokenFamilies::Stateless) => handshake_stateless(link).await?,
         Some(SpokenFamilies::Dual) => {
             handshake_stateless(link).await?;
             handshake_legacy(link, version).await?;
@@ -116,10 +116,10 @@ pub(in crate::server) async fn handshake_child(
         }
     };
     early_exit.set_assumed(None);
-    Ok(spoken)
+    Ok(families)
 }
 
-/// Asks in the modern era first, then in the legacy one.
+/// Probes the stateless family first, then the legacy one.
 async fn probe(
     link: &Arc<Link>,
     version: &str,
@@ -128,23 +128,23 @@ async fn probe(
     early_exit.set_assumed(Some(SpokenFamilies::Legacy));
     let params = initialize_params(version, link.offered_extensions(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
-    // A future: sent when it is first polled.
-    let mut hello = pin!(link.request_in(ProtocolFamily::Legacy, "initialize", Some(&params)));
+    // Sent when the future is first polled.
+    let mut initialize = pin!(link.request_in(ProtocolFamily::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE_TIMEOUT, &mut discover).await {
         Ok(found) => found?,
         Err(_silent) => tokio::select! {
             biased;
             found = &mut discover => found?,
-            answer = &mut hello => match answer {
+            answer = &mut initialize => match answer {
                 Ok(result) => {
                     drop(discover);
                     complete_legacy(link, &result).await?;
                     return Ok(SpokenFamilies::Legacy);
                 }
                 Err(refused) => match discover.await? {
-                    DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
+                    DiscoverOutcome::Stateless(peer) | DiscoverOutcome::OnlyStateless(peer) => {
                         link.set_peer(*peer);
-                        return Ok(SpokenFamilies::Modern);
+                        return Ok(SpokenFamilies::Stateless);
                     }
                     DiscoverOutcome::Other(why) => return Err(no_version_message(why, &refused).into()),
                 },
@@ -153,34 +153,35 @@ async fn probe(
     };
     match found {
         DiscoverOutcome::Other(why) => {
-            let result = hello.await.map_err(|e| no_version_message(why, &e))?;
+            let result = initialize.await.map_err(|e| no_version_message(why, &e))?;
             complete_legacy(link, &result).await?;
             Ok(SpokenFamilies::Legacy)
         }
-        DiscoverOutcome::OnlyModern(peer) => {
+        DiscoverOutcome::OnlyStateless(peer) => {
             link.set_peer(*peer);
-            Ok(SpokenFamilies::Modern)
+            Ok(SpokenFamilies::Stateless)
         }
-        DiscoverOutcome::Modern(peer) => {
+        DiscoverOutcome::Stateless(peer) => {
             link.set_peer(*peer);
-            early_exit.set_assumed(Some(SpokenFamilies::Modern));
-            match tokio::time::timeout(PROBE_TIMEOUT, hello).await {
-                Ok(Err(_)) => Ok(SpokenFamilies::Modern),
+            early_exit.set_assumed(Some(SpokenFamilies::Stateless));
+            match tokio::time::timeout(PROBE_TIMEOUT, initialize).await {
+                Ok(Err(_)) => Ok(SpokenFamilies::Stateless),
                 Ok(Ok(result)) => {
                     let both = complete_legacy(link, &result).await;
                     confirm_stateless(
                         link,
-                        both.map_or(SpokenFamilies::Modern, |()| SpokenFamilies::Dual),
+                        both.map_or(SpokenFamilies::Stateless, |()| SpokenFamilies::Dual),
                     )
                     .await
                 }
-                Err(_silent) => confirm_stateless(link, SpokenFamilies::Modern).await,
+                Err(_silent) => confirm_stateless(link, SpokenFamilies::Stateless).await,
             }
         }
     }
 }
 
-/// Sends `server/discover`, twice if the server offered our version (MCP versioning: the client retries).
+/// Sends `server/discover`, a second time if the server offered our version (MCP versioning: the client
+/// retries).
 async fn discover(link: &Arc<Link>) -> Result<DiscoverOutcome, HandshakeError> {
     let ask = || link.request_in(ProtocolFamily::Stateless, DISCOVER, None);
     let answer = ask().await;
@@ -190,7 +191,7 @@ async fn discover(link: &Arc<Link>) -> Result<DiscoverOutcome, HandshakeError> {
     }
 }
 
-/// An answer by the server itself; any other outcome says nothing about its era.
+/// Reads an answer of the server itself; other outcomes reveal nothing about its families.
 fn read_discover_answer(answer: Outcome) -> Result<DiscoverOutcome, HandshakeError> {
     match answer {
         Ok(_) => Ok(interpret_discover_answer(answer)),
@@ -199,48 +200,48 @@ fn read_discover_answer(answer: Outcome) -> Result<DiscoverOutcome, HandshakeErr
     }
 }
 
-/// Some servers leave the modern era at `initialize`: such a server is restarted, and never sent
-/// `initialize` again.
+/// Checks that the server is still alive. Some servers leave the stateless family at `initialize`: such a server
+/// is restarted, and never sent `initialize` again.
 async fn confirm_stateless(
     link: &Arc<Link>,
-    spoken: SpokenFamilies,
+    families: SpokenFamilies,
 ) -> Result<SpokenFamilies, HandshakeError> {
     match interpret_discover_answer(
         link.request_in(ProtocolFamily::Stateless, DISCOVER, None)
             .await,
     ) {
-        DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_) => Ok(spoken),
-        DiscoverOutcome::Other(_) => Err(HandshakeError::Again(SpokenFamilies::Modern)),
+        DiscoverOutcome::Stateless(_) | DiscoverOutcome::OnlyStateless(_) => Ok(families),
+        DiscoverOutcome::Other(_) => Err(HandshakeError::Retry(SpokenFamilies::Stateless)),
     }
 }
 
-/// Handshake with a server that is known to speak the modern era.
+/// Completes the handshake with a server that is known to be stateless.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as text.
 pub(in crate::server) async fn handshake_stateless(
     link: &Arc<Link>,
 ) -> Result<SpokenFamilies, String> {
     let answer = link
         .request_in(ProtocolFamily::Stateless, DISCOVER, None)
         .await;
-    let words = answer.as_ref().err().map(ToString::to_string);
+    let error = answer.as_ref().err().map(ToString::to_string);
     match interpret_discover_answer(answer) {
-        DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
+        DiscoverOutcome::Stateless(peer) | DiscoverOutcome::OnlyStateless(peer) => {
             link.set_peer(*peer);
-            Ok(SpokenFamilies::Modern)
+            Ok(SpokenFamilies::Stateless)
         }
         DiscoverOutcome::Other(why) => {
-            let why = why.or(words).unwrap_or_else(|| "no such answer".into());
+            let why = why.or(error).unwrap_or_else(|| "no such answer".into());
             Err(format!("{DISCOVER}: {why}"))
         }
     }
 }
 
-/// Handshake in the legacy era: `initialize`, its answer, `notifications/initialized`.
+/// Completes the legacy handshake: `initialize`, its answer, `notifications/initialized`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as text.
 pub(in crate::server) async fn handshake_legacy(
     link: &Arc<Link>,
     version: &str,
@@ -257,7 +258,7 @@ pub(in crate::server) async fn handshake_legacy(
 /// Reads the result of `initialize` and sends `notifications/initialized`.
 ///
 /// # Errors
-/// What is wrong with the answer, in words.
+/// What is wrong with the answer, as text.
 pub(in crate::server) async fn complete_legacy(
     link: &Arc<Link>,
     result: &[u8],
@@ -277,31 +278,31 @@ pub(in crate::server) async fn complete_legacy(
     Ok(())
 }
 
-/// Reads the result of `initialize`.
+/// Parses the result of `initialize`.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// What is wrong with it, as text.
 pub(in crate::server) fn parse_initialize_result(result: &[u8]) -> Result<Peer, String> {
     let result = std::str::from_utf8(result).unwrap_or("");
-    let hello: InitializeResult<'_> =
+    let result: InitializeResult<'_> =
         mcp::parse_params(Some(result)).map_err(|e| format!("the answer to initialize: {e}"))?;
-    let version = Version::parse(&hello.protocol_version)
+    let version = Version::parse(&result.protocol_version)
         .filter(|v| v.is_legacy())
         .ok_or_else(|| {
             format!(
                 "it speaks MCP {}, which no `initialize` can agree on",
-                hello.protocol_version
+                result.protocol_version
             )
         })?;
     Ok(Peer {
         version,
-        capabilities: ServerCapabilities::parse(hello.capabilities),
-        raw_capabilities: as_object(hello.capabilities).into(),
-        info: hello.server_info.map(|i| i.get().into()),
-        instructions: hello.instructions.as_deref().map(Into::into),
+        capabilities: ServerCapabilities::parse(result.capabilities),
+        raw_capabilities: as_object(result.capabilities).into(),
+        info: result.server_info.map(|i| i.get().into()),
+        instructions: result.instructions.as_deref().map(Into::into),
         mgp: Negotiated::from_capabilities(
             OFFERED_FEATURES,
-            hello.capabilities,
+            result.capabilities,
             ProtocolFamily::Legacy,
         ),
         mcpl: None,
@@ -310,54 +311,62 @@ pub(in crate::server) fn parse_initialize_result(result: &[u8]) -> Result<Peer, 
 
 /// Capabilities as an object: some languages write an empty one as `[]`.
 fn as_object(capabilities: Option<&RawValue>) -> &str {
-    let said = capabilities.map_or("{}", |said| said.get());
-    if said.starts_with('{') { said } else { "{}" }
+    let capabilities = capabilities.map_or("{}", |capabilities| capabilities.get());
+    if capabilities.starts_with('{') {
+        capabilities
+    } else {
+        "{}"
+    }
 }
 
-/// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server
-/// we can use; after any error `initialize` is tried, whatever the code.
+/// Interprets the answer to `server/discover`. Only a result with our version comes from a usable stateless
+/// server; after any error `initialize` is tried.
 pub(in crate::server) fn interpret_discover_answer(answer: Outcome) -> DiscoverOutcome {
     match answer {
         Ok(result) => parse_discover_result(&result),
         Err(refusal) => {
             let error = refusal.relayed_error();
-            let said: Option<HandshakeErrorObject> =
+            let error: Option<HandshakeErrorObject> =
                 error.and_then(|error| lookalike::from_object(error).ok());
-            let modern = said.filter(|said| STATELESS_ERRORS.contains(&said.code));
-            DiscoverOutcome::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
+            let modern = error.filter(|error| STATELESS_ERRORS.contains(&error.code));
+            DiscoverOutcome::Other(
+                modern.map(|error| format!("{} ({})", error.message, error.code)),
+            )
         }
     }
 }
 
-/// The versions in a refusal, with ours among them.
+/// The versions in an error for our version, if ours is among them.
 #[derive(Debug)]
 pub(in crate::server) struct VersionOffer {
     legacy: bool,
 }
 
 impl VersionOffer {
-    /// The result of asking with an offered version. A refusal lists all versions a server speaks, while the
-    /// result of `server/discover` lists only those usable in requests.
+    /// Combines the offer with the answer to the second attempt. The error lists all versions a server supports,
+    /// while the result of `server/discover` lists only those usable in requests.
     pub(in crate::server) fn resolve(&self, found: DiscoverOutcome) -> DiscoverOutcome {
         match found {
-            DiscoverOutcome::Modern(peer) if !self.legacy => DiscoverOutcome::OnlyModern(peer),
-            found @ (DiscoverOutcome::Modern(_)
-            | DiscoverOutcome::OnlyModern(_)
+            DiscoverOutcome::Stateless(peer) if !self.legacy => {
+                DiscoverOutcome::OnlyStateless(peer)
+            }
+            found @ (DiscoverOutcome::Stateless(_)
+            | DiscoverOutcome::OnlyStateless(_)
             | DiscoverOutcome::Other(_)) => found,
         }
     }
 }
 
-/// Reads the offer in an answer that refuses our version and yet names it.
+/// Parses the offer in an error that refuses our version and yet lists it.
 pub(in crate::server) fn parse_version_offer(answer: &Outcome) -> Option<VersionOffer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
     };
-    let said: HandshakeErrorObject = lookalike::from_object(error.get()).ok()?;
-    if said.code != UNSUPPORTED_VERSION {
+    let error_object: HandshakeErrorObject = lookalike::from_object(error.get()).ok()?;
+    if error_object.code != UNSUPPORTED_VERSION {
         return None;
     }
-    let supported: Supported = serde_json::from_str(said.data?.get()).ok()?;
+    let supported: Supported = serde_json::from_str(error_object.data?.get()).ok()?;
     let versions = || supported.supported.iter().map(|v| Version::parse(v));
     versions()
         .any(|v| v == Some(Version::STATELESS))
@@ -381,30 +390,30 @@ struct Supported {
 
 fn parse_discover_result(result: &[u8]) -> DiscoverOutcome {
     let text = std::str::from_utf8(result).unwrap_or("");
-    let Ok(said) = mcp::parse_params::<DiscoverResult<'_>>(Some(text)) else {
+    let Ok(result) = mcp::parse_params::<DiscoverResult<'_>>(Some(text)) else {
         return DiscoverOutcome::Other(None);
     };
     let ours = Version::STATELESS.as_str();
-    if !said.supported_versions.iter().any(|v| v == ours) {
-        let theirs = said.supported_versions.join(", ");
+    if !result.supported_versions.iter().any(|v| v == ours) {
+        let theirs = result.supported_versions.join(", ");
         return DiscoverOutcome::Other(Some(format!("it speaks MCP {theirs}, not {ours}")));
     }
-    DiscoverOutcome::Modern(Box::new(Peer {
+    DiscoverOutcome::Stateless(Box::new(Peer {
         version: Version::STATELESS,
-        capabilities: ServerCapabilities::parse(said.capabilities),
-        raw_capabilities: as_object(said.capabilities).into(),
-        info: said.server_info().map(|i| i.get().into()),
-        instructions: said.instructions.as_deref().map(Into::into),
+        capabilities: ServerCapabilities::parse(result.capabilities),
+        raw_capabilities: as_object(result.capabilities).into(),
+        info: result.server_info().map(|i| i.get().into()),
+        instructions: result.instructions.as_deref().map(Into::into),
         mgp: Negotiated::from_capabilities(
             OFFERED_FEATURES,
-            said.capabilities,
+            result.capabilities,
             ProtocolFamily::Stateless,
         ),
         mcpl: None,
     }))
 }
 
-/// The error when neither era works.
+/// The error message if neither family works.
 pub(in crate::server) fn no_version_message(
     modern: Option<String>,
     legacy: &impl std::fmt::Display,
@@ -421,14 +430,14 @@ mod tests {
     use crate::link::scripted::ScriptedServer;
     use bytes::Bytes;
 
-    /// MCPL-029, MCPL-004: the host says what it is beside MCP's own capabilities, whose version stays what it is; an
-    /// entry that says `mcpl = false` offers it nothing.
+    /// MCPL-029, MCPL-004: the host declares MCPL under `experimental`, beside MCP's own capabilities; an entry
+    /// with `mcpl = false` offers nothing.
     #[test]
-    fn a_server_is_offered_mcpl_below_experimental() {
-        let said = |offers| -> serde_json::Value {
+    fn mcpl_is_offered_under_experimental() {
+        let params = |offers| -> serde_json::Value {
             serde_json::from_str(&initialize_params("1", offers, ConsentPolicy::default())).unwrap()
         };
-        let whole = said((true, true));
+        let whole = params((true, true));
         let mcpl = &whole["capabilities"]["experimental"]["mcpl"];
         assert_eq!(
             (&mcpl["version"], &mcpl["featureSets"]),
@@ -436,14 +445,14 @@ mod tests {
         );
         assert!(whole["capabilities"]["experimental"]["mgp"].is_object());
         assert_eq!(whole["protocolVersion"], Version::LATEST_LEGACY.as_str());
-        let without = said((true, false));
+        let without = params((true, false));
         assert!(
             without["capabilities"]["experimental"]
                 .get("mcpl")
                 .is_none()
         );
         assert!(
-            said((false, false))["capabilities"]
+            params((false, false))["capabilities"]
                 .get("experimental")
                 .is_none()
         );
@@ -454,11 +463,12 @@ mod tests {
         Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
     }
 
-    /// Versioning, "Backward Compatibility": the era does not depend on a single error code.
+    /// Versioning, "Backward Compatibility": detection does not depend on a single error code.
     #[test]
-    fn only_a_result_with_our_version_is_a_modern_server() {
+    fn only_result_with_our_version_is_stateless() {
         let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
-        let DiscoverOutcome::Modern(peer) = interpret_discover_answer(Ok(Bytes::from_static(ours)))
+        let DiscoverOutcome::Stateless(peer) =
+            interpret_discover_answer(Ok(Bytes::from_static(ours)))
         else {
             panic!("it is modern");
         };
@@ -500,54 +510,60 @@ mod tests {
         r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
     const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
 
-    /// Plays a server with these answers in turn; returns what it was asked and the outcome.
-    async fn meet(
+    /// Runs the handshake with a server that gives these answers in order; returns its requests and the outcome.
+    async fn run_handshake(
         script: &[(&str, &str)],
     ) -> (Vec<String>, Result<SpokenFamilies, HandshakeError>) {
-        let mut it = ScriptedServer::new();
-        let (link, early_exit) = (it.link.clone(), EarlyExit::default());
-        let meeting =
+        let mut server = ScriptedServer::new();
+        let (link, early_exit) = (server.link.clone(), EarlyExit::default());
+        let handshake =
             tokio::spawn(async move { handshake_child(&link, "1.0", None, &early_exit).await });
-        let mut asked = Vec::new();
+        let mut methods = Vec::new();
         for (outcome, value) in script {
-            let mut request = it.next_message().await;
+            let mut request = server.next_message().await;
             while request["id"].is_null() {
-                request = it.next_message().await;
+                request = server.next_message().await;
             }
-            asked.push(request["method"].as_str().unwrap().to_owned());
-            it.answer(&request, outcome, &serde_json::from_str(value).unwrap());
+            methods.push(request["method"].as_str().unwrap().to_owned());
+            server.answer(&request, outcome, &serde_json::from_str(value).unwrap());
         }
-        (asked, meeting.await.unwrap())
+        (methods, handshake.await.unwrap())
     }
 
-    /// The modern question comes first; `initialize` shows whether both eras are spoken.
+    /// The stateless probe comes first; `initialize` shows whether both families are supported.
     #[tokio::test]
-    async fn each_kind_of_server_is_met_in_its_eras() {
-        let no = ("error", r#"{"code":-32601,"message":"no"}"#);
-        let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
-        let (asked, spoken) = meet(&[no, hello]).await;
-        assert_eq!(asked, ["server/discover", "initialize"]);
-        assert!(matches!(spoken, Ok(SpokenFamilies::Legacy)));
-        let (_, spoken) = meet(&[discovered, no]).await;
-        assert!(matches!(spoken, Ok(SpokenFamilies::Modern)));
-        let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
-        assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
-        assert!(matches!(spoken, Ok(SpokenFamilies::Dual)));
-        let (_, spoken) = meet(&[discovered, hello, no]).await;
+    async fn servers_are_detected_in_their_families() {
+        let rejected = ("error", r#"{"code":-32601,"message":"no"}"#);
+        let (discovered, initialized) = (("result", DISCOVERED), ("result", HELLO));
+        let (methods, families) = run_handshake(&[rejected, initialized]).await;
+        assert_eq!(methods, ["server/discover", "initialize"]);
+        assert!(matches!(families, Ok(SpokenFamilies::Legacy)));
+        let (_, families) = run_handshake(&[discovered, rejected]).await;
+        assert!(matches!(families, Ok(SpokenFamilies::Stateless)));
+        let (methods, families) = run_handshake(&[discovered, initialized, discovered]).await;
+        assert_eq!(
+            methods,
+            ["server/discover", "initialize", "server/discover"]
+        );
+        assert!(matches!(families, Ok(SpokenFamilies::Dual)));
+        let (_, families) = run_handshake(&[discovered, initialized, rejected]).await;
         assert!(matches!(
-            spoken,
-            Err(HandshakeError::Again(SpokenFamilies::Modern))
+            families,
+            Err(HandshakeError::Retry(SpokenFamilies::Stateless))
         ));
         let ours = ("error", OFFERED);
-        let (asked, spoken) = meet(&[ours, discovered]).await;
-        assert_eq!(asked, ["server/discover", "server/discover"]);
-        assert!(matches!(spoken, Ok(SpokenFamilies::Modern)));
-        let (asked, spoken) = meet(&[ours, ours, hello]).await;
-        assert_eq!(asked, ["server/discover", "server/discover", "initialize"]);
-        assert!(matches!(spoken, Ok(SpokenFamilies::Legacy)));
+        let (methods, families) = run_handshake(&[ours, discovered]).await;
+        assert_eq!(methods, ["server/discover", "server/discover"]);
+        assert!(matches!(families, Ok(SpokenFamilies::Stateless)));
+        let (methods, families) = run_handshake(&[ours, ours, initialized]).await;
+        assert_eq!(
+            methods,
+            ["server/discover", "server/discover", "initialize"]
+        );
+        assert!(matches!(families, Ok(SpokenFamilies::Legacy)));
         let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
-        let (_, spoken) = meet(&[later, no]).await;
-        let Err(HandshakeError::Failed(why)) = spoken else {
+        let (_, families) = run_handshake(&[later, rejected]).await;
+        let Err(HandshakeError::Failed(why)) = families else {
             panic!("nothing is spoken there");
         };
         assert!(

@@ -1,5 +1,5 @@
-//! Health checks (MGP §11.3): by MGP where that was negotiated, else by MCP's `ping` in the legacy era. The
-//! modern era has no such request.
+//! Health checks (MGP §11.3): with MGP if negotiated, else with MCP's `ping` in the legacy family. The stateless
+//! family has no such request.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use mgp_runtime::time::{timeout_with_grace, unix_ms};
 /// The request used for health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HealthCheck {
-    /// `mgp/health/ping`, in messages of this era.
+    /// `mgp/health/ping`, in messages of this family.
     Mgp(ProtocolFamily),
     /// `ping`.
     Mcp,
-    /// The list of a lite server, which the kernel reads for a `ping`.
+    /// The list of a lite server, which replaces `ping`.
     Lite,
 }
 
@@ -31,15 +31,15 @@ impl ServerGeneration {
     /// Resolves when the server has failed its health checks for too long.
     pub(in crate::server) async fn monitor_health(&self, link: &Arc<Link>) -> End {
         let rules = self.connector.health;
-        let mut question = health_check(link).filter(|_| !rules.interval.is_zero());
+        let mut method = health_check(link).filter(|_| !rules.interval.is_zero());
         let mut checkups = HealthMonitor::new(rules);
         let mut before = Health::Healthy;
-        while let Some(asked) = question {
+        while let Some(check) = method {
             tokio::time::sleep(rules.interval).await;
-            let answer = match run_check(link, asked).await {
+            let answer = match run_check(link, check).await {
                 Some(answer) => answer,
                 None => {
-                    question = mcp_health_check(link);
+                    method = mcp_health_check(link);
                     continue;
                 }
             };
@@ -62,8 +62,10 @@ impl ServerGeneration {
 }
 
 fn health_check(link: &Link) -> Option<HealthCheck> {
-    let era = link.family_negotiating(Features::LIFECYCLE);
-    era.map(HealthCheck::Mgp).or_else(|| mcp_health_check(link))
+    let family = link.family_negotiating(Features::LIFECYCLE);
+    family
+        .map(HealthCheck::Mgp)
+        .or_else(|| mcp_health_check(link))
 }
 
 fn mcp_health_check(link: &Link) -> Option<HealthCheck> {
@@ -74,51 +76,49 @@ fn mcp_health_check(link: &Link) -> Option<HealthCheck> {
         })
 }
 
-/// The result of a check; `None` when the server does not know the method.
-async fn run_check(link: &Arc<Link>, question: HealthCheck) -> Option<PingOutcome> {
+/// Runs one check; `None` if the server does not know the method.
+async fn run_check(link: &Arc<Link>, check: HealthCheck) -> Option<PingOutcome> {
     let params;
-    let (era, method, params) = match question {
-        HealthCheck::Mgp(era) => {
+    let (family, method, params) = match check {
+        HealthCheck::Mgp(family) => {
             let ping = Ping {
                 timestamp: Some(render_rfc3339_ms(unix_ms())),
                 server_id: None,
             };
             params = serde_json::to_string(&ping).expect("a ping is always JSON");
-            (era, Ping::METHOD, Some(params.as_str()))
+            (family, Ping::METHOD, Some(params.as_str()))
         }
         HealthCheck::Mcp | HealthCheck::Lite => (ProtocolFamily::Legacy, mcp::Ping::METHOD, None),
     };
-    let asked = link.request_without_timeout(era, method, params);
-    match timeout_with_grace(PING_TIMEOUT, asked).await {
-        Some(Ok(result)) => Some(PingOutcome::Answered(parse_health(question, &result))),
-        Some(Err(refusal)) if question == HealthCheck::Mcp && refusal.is_answer() => {
+    let request = link.request_without_timeout(family, method, params);
+    match timeout_with_grace(PING_TIMEOUT, request).await {
+        Some(Ok(result)) => Some(PingOutcome::Answered(parse_health(check, &result))),
+        Some(Err(refusal)) if check == HealthCheck::Mcp && refusal.is_answer() => {
             Some(PingOutcome::Answered(Health::Healthy))
         }
-        Some(Err(Refusal::Peer(error))) => match (question, error_code(error.get())) {
+        Some(Err(Refusal::Peer(error))) => match (check, error_code(error.get())) {
             (HealthCheck::Mgp(_), Some(code)) if is_unsupported_code(code) => None,
             (HealthCheck::Mgp(_), _) => Some(PingOutcome::Answered(Health::Unhealthy)),
             (HealthCheck::Mcp, _) => Some(PingOutcome::Answered(Health::Healthy)),
-            // It does not tell its list.
+            // The server does not return its list.
             (HealthCheck::Lite, _) => Some(PingOutcome::Answered(Health::Unhealthy)),
         },
-        Some(Err(refusal)) if question == HealthCheck::Lite => {
-            Some(interpret_list_failure(&refusal))
-        }
-        // Over HTTP a ping can be refused before its server reads it: that is no answer of the server's.
+        Some(Err(refusal)) if check == HealthCheck::Lite => Some(interpret_list_failure(&refusal)),
+        // Over HTTP a ping can be refused before the server reads it; that is not an answer of the server.
         Some(Err(Refusal::InvalidAnswer { .. })) => Some(PingOutcome::Answered(Health::Unhealthy)),
         Some(Err(Refusal::ServerLost { .. })) if link.transport() != "stdio" => {
             Some(PingOutcome::TimedOut)
         }
-        // Not sent: the server has as many calls as it may have, or is being stopped.
+        // Not sent: the server is at its call limit, or is being stopped.
         Some(Err(_)) => Some(PingOutcome::Busy),
-        None if !matches!(question, HealthCheck::Mgp(_)) && link.in_flight() > 0 => {
+        None if !matches!(check, HealthCheck::Mgp(_)) && link.in_flight() > 0 => {
             Some(PingOutcome::Busy)
         }
         None => Some(PingOutcome::TimedOut),
     }
 }
 
-/// What it means that the list of a lite server could not be read.
+/// The meaning of a failure to read the list of a lite server.
 fn interpret_list_failure(refusal: &Refusal) -> PingOutcome {
     let gone = matches!(
         refusal,
@@ -144,8 +144,8 @@ fn interpret_list_failure(refusal: &Refusal) -> PingOutcome {
     }
 }
 
-fn parse_health(question: HealthCheck, result: &[u8]) -> Health {
-    match question {
+fn parse_health(check: HealthCheck, result: &[u8]) -> Health {
+    match check {
         HealthCheck::Mcp | HealthCheck::Lite => Health::Healthy,
         HealthCheck::Mgp(_) => {
             let text = std::str::from_utf8(result).ok();

@@ -1,4 +1,4 @@
-//! Looks from time to time at what a life uses, where its server has limits (MGP §11.4).
+//! Checks the resource usage of a generation, if its server has limits (MGP §11.4).
 
 use std::sync::Arc;
 
@@ -12,51 +12,52 @@ use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{Mailbox, task};
 
 impl ServerGeneration {
-    /// Counts its processes, and looks at them as long as what is returned is held.
+    /// Tracks the usage of its processes until the returned value is dropped.
     pub(super) fn track_usage(
         &self,
         leader: i32,
         marked: &mgp_protocol::ids::ServerId,
     ) -> UsageWatch {
-        let (figures, mark) = (&self.connector.resource_usage, &self.mark);
+        let (monitor, mark) = (&self.connector.resource_usage, &self.mark);
         let limits = self.spec.resources;
-        let life = RunningGeneration {
+        let generation = RunningGeneration {
             key: self.handle.key().clone(),
             agent: self.handle.agent().cloned(),
             limits,
         };
-        let counted = figures.track_generation(leader, life, mark, marked);
+        let counted = monitor.track_generation(leader, generation, mark, marked);
         if limits.is_empty() {
             return UsageWatch::Counted(counted);
         }
-        let (orders, me, life) = (self.orders.clone(), self.mailbox.clone(), self.number);
+        let (orders, supervisor, generation) =
+            (self.orders.clone(), self.mailbox.clone(), self.number);
         let watch = UsageMonitor::new(limits);
         UsageWatch::Watched(task::spawn_supervised(
             "server.limits",
-            enforce_limits(counted, watch, orders, me, life),
+            enforce_limits(counted, watch, orders, supervisor, generation),
         ))
     }
 }
 
-/// A life whose processes are counted; dropping it ends that.
+/// Tracking of a generation's processes; dropping it ends the tracking.
 #[derive(Debug)]
 pub(super) enum UsageWatch {
-    /// Without limits: looked at when somebody asks.
+    /// Without limits: usage is read only on request.
     Counted(#[expect(dead_code, reason = "dropped with the life")] TrackedGeneration),
-    /// With limits.
+    /// With limits: usage is read regularly.
     Watched(#[expect(dead_code, reason = "dropped with the life")] SupervisedTask<()>),
 }
 
-/// Tells the supervisor once; the end that follows takes its time, and is cut short where it gets much
-/// worse meanwhile.
+/// Reports an exceeded limit to the supervisor once, which starts an orderly shutdown; if the excess grows much,
+/// shortens the shutdown.
 async fn enforce_limits(
     counted: TrackedGeneration,
     mut watch: UsageMonitor,
     orders: Arc<GenerationOrders>,
     supervisor: Mailbox<ServerMsg>,
-    life: u64,
+    generation: u64,
 ) {
-    let mut told = false;
+    let mut reported = false;
     loop {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         let Some(used) = counted.sample().await else {
@@ -64,9 +65,11 @@ async fn enforce_limits(
         };
         match watch.check_usage(used, monotonic_now()) {
             ResourceVerdict::WithinLimits => {}
-            ResourceVerdict::Exceeded(_) if told => {}
+            ResourceVerdict::Exceeded(_) if reported => {}
             ResourceVerdict::Exceeded(why) => {
-                told = supervisor.send(ServerMsg::LimitExceeded(life, why)).is_ok();
+                reported = supervisor
+                    .send(ServerMsg::LimitExceeded(generation, why))
+                    .is_ok();
             }
             ResourceVerdict::FarExceeded(why) => return orders.fail(why),
         }

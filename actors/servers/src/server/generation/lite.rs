@@ -1,5 +1,5 @@
-//! One life of a server of MCP-lite. There is no connection and no handshake: it is there when its list can be
-//! read.
+//! A generation of an MCP-lite server. There is no connection and no handshake: the server is ready when its
+//! list can be read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::link::{Link, LiteWire, Peer, Wire};
 use crate::login::ServerClient;
 use crate::server::protocol_families::SpokenFamilies;
 
-/// What a lite server can do, in the words of MCP.
+/// The MCP capabilities of lite servers.
 const CAPABILITIES: &str = r#"{"tools":{}}"#;
 
 impl ServerGeneration {
-    /// A life of the lite server at `url`.
+    /// Runs a generation of the lite server at `url`.
     pub(in crate::server) async fn run_lite(
         &self,
         url: &str,
@@ -44,11 +44,11 @@ impl ServerGeneration {
             Err(why) => return End::Failed(why),
         };
         let link = self.build_link(Wire::Lite(wire.clone()));
-        let shake = read_first_list(&link);
-        let end = Box::pin(self.serve(&link, shake)).await;
+        let handshake_future = read_first_list(&link);
+        let end = Box::pin(self.serve(&link, handshake_future)).await;
         self.close_link(&link, &end);
         match (end, wire.park_reason()) {
-            // Trying again would ask for the same: a person has to sign in.
+            // A retry would fail the same way: a person has to sign in.
             (End::Failed(_), Some(why)) => End::Rejected(why),
             (end, _) => end,
         }
@@ -61,12 +61,14 @@ impl ServerGeneration {
         headers: HeaderMap,
         speaks: UrlProtocol,
     ) -> Result<Arc<LiteWire>, String> {
-        let passes = &self.spec.pass_headers;
+        let forwarded_names = &self.spec.pass_headers;
         match speaks {
             UrlProtocol::Mcp | UrlProtocol::Lite => {
-                LiteWire::with_http(client, url, headers, passes)
+                LiteWire::with_http(client, url, headers, forwarded_names)
             }
-            UrlProtocol::Grpc => LiteWire::with_grpc(&self.connector.client, url, headers, passes),
+            UrlProtocol::Grpc => {
+                LiteWire::with_grpc(&self.connector.client, url, headers, forwarded_names)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One life of a server of another node: there is no process, and it goes on while the link is away. Its tools
-//! come from what the node told of it, everything else from the server itself.
+//! A generation of a server on another node. It has no process, and continues while the link is down. Its tools
+//! come from the node's announcement, everything else from the server itself.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::handshake::{self, DISCOVER, DiscoverOutcome};
 use crate::link::{Link, LinkEvent, List, NodeWire, Wire};
 
 impl ServerGeneration {
-    /// A life of a server of another node; begins when that node is linked and shares it.
+    /// Runs a generation, once the node is linked and shares the server.
     pub(in crate::server) async fn run_on_node(&self, server: &NodeServer) -> End {
         let at = self.spec.id.remote_parts();
         let node = at.map_or_else(|| server.node.short_id(), |(node, _)| node.to_owned());
@@ -30,63 +30,69 @@ impl ServerGeneration {
             end = self.wait_for_stop() => return end,
         }
         let link = self.build_link(Wire::Node(wire.clone()));
-        let shake = async { Ok(handshake::handshake_stateless(&link).await?) };
+        let handshake_future = async { Ok(handshake::handshake_stateless(&link).await?) };
         let end = tokio::select! {
-            end = self.serve(&link, shake) => end,
+            end = self.serve(&link, handshake_future) => end,
             end = self.watch_node(&link, &wire) => end,
         };
         self.close_link(&link, &end);
         end
     }
 
-    /// Follows the link and the tools; resolves when the owner offers something else of the server.
+    /// Watches the link and the announced tools; resolves when the owner's offer of the server changes.
     async fn watch_node(&self, link: &Arc<Link>, wire: &NodeWire) -> End {
-        let (mut peer, mut held) = (wire.peer_link(), wire.peer_server());
+        let (mut peer, mut shared) = (wire.peer_link(), wire.peer_server());
         let confirmed = wire.owner_confirmation();
         loop {
             let (links, tools) = wire.current();
-            let (peer_now, held_now) = (wire.peer_link(), wire.peer_server());
-            if !has_same_tools(held.as_ref(), held_now.as_ref()) {
+            let (peer_now, shared_now) = (wire.peer_link(), wire.peer_server());
+            if !has_same_tools(shared.as_ref(), shared_now.as_ref()) {
                 link.emit(LinkEvent::ListChanged(List::Tools));
             }
             if wire.has_confirmation_changed(&confirmed) {
-                return End::Failed(format!("{} says something else of it now", wire.node()));
+                return End::Failed(format!(
+                    "{} changed what it confirms about this server",
+                    wire.node()
+                ));
             }
             let linked = match (&peer, &peer_now) {
                 (Some(before), Some(now)) => !before.link.is_same_link(&now.link),
                 (None, Some(_)) => true,
                 (Some(_), None) => {
                     self.handle.set_healthy(Health::Unhealthy);
-                    let words = format!("{} is away: it is not linked now", wire.node());
-                    self.log().push_note(&words);
+                    let note = format!("{} is away: it is not linked now", wire.node());
+                    self.log().push_note(&note);
                     false
                 }
                 (None, None) => false,
             };
-            let told = |held: &Option<Arc<PeerServer>>| held.as_ref().map(|held| held.record);
-            let differs = held_now.is_some() && told(&held) != told(&held_now);
-            // One that is starting cannot say yet what it can do; it is asked when it has started.
-            let starting = held_now.as_ref().is_some_and(|held| held.record.starting);
-            let asks = (linked || differs) && !starting;
-            if !starting && held.as_ref().is_some_and(|held| held.record.starting) {
-                // What changed meanwhile was told to nobody.
+            let record =
+                |shared: &Option<Arc<PeerServer>>| shared.as_ref().map(|shared| shared.record);
+            let differs = shared_now.is_some() && record(&shared) != record(&shared_now);
+            // A starting server does not know its capabilities yet; it is asked when it has started.
+            let starting = shared_now
+                .as_ref()
+                .is_some_and(|shared| shared.record.starting);
+            let should_check = (linked || differs) && !starting;
+            if !starting && shared.as_ref().is_some_and(|shared| shared.record.starting) {
+                // Changes during the gap were not reported.
                 link.emit(LinkEvent::ListChanged(List::Prompts));
                 link.emit(LinkEvent::ListChanged(List::Resources));
             }
-            (peer, held) = (peer_now, held_now);
+            (peer, shared) = (peer_now, shared_now);
             if linked {
                 self.handle.set_healthy(Health::Healthy);
                 self.log().push_note(&format!("{} is linked", wire.node()));
             }
-            if asks && has_offer_changed(link).await {
-                return End::Failed(format!("{} offers something else of it now", wire.node()));
+            if should_check && has_offer_changed(link).await {
+                return End::Failed(format!("{} changed its offer of this server", wire.node()));
             }
             wire.wait_for_change(&links, &tools).await;
         }
     }
 }
 
-/// Whether what the server can do is not what the connection began with.
+/// True if the server's capabilities differ from those at the start of the connection.
 async fn has_offer_changed(link: &Arc<Link>) -> bool {
     let Some(before) = link.peer_for(ProtocolFamily::Stateless) else {
         return false;
@@ -95,15 +101,15 @@ async fn has_offer_changed(link: &Arc<Link>) -> bool {
         link.request_in(ProtocolFamily::Stateless, DISCOVER, None)
             .await,
     ) {
-        DiscoverOutcome::Modern(now) | DiscoverOutcome::OnlyModern(now) => {
+        DiscoverOutcome::Stateless(now) | DiscoverOutcome::OnlyStateless(now) => {
             now.raw_capabilities != before.raw_capabilities
         }
-        // It is asked again when it is linked again.
+        // It is asked again when the node is linked again.
         DiscoverOutcome::Other(_) => false,
     }
 }
 
-/// Whether both have the same definitions. What did not change is the very same.
+/// True if both have the same definitions. Unchanged definitions are shared pointers.
 fn has_same_tools(one: Option<&Arc<PeerServer>>, other: Option<&Arc<PeerServer>>) -> bool {
     let (one, other) = match (one, other) {
         (Some(one), Some(other)) => (one, other),

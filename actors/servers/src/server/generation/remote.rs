@@ -1,4 +1,4 @@
-//! One life of a server reached over HTTP: finds its eras and its transport.
+//! A generation of an HTTP server: detects its protocol families and transport.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::login::ServerClient;
 use crate::server::protocol_families::SpokenFamilies;
 use mgp_callers::request::Outcome;
 
-/// A server found at a URL.
+/// A server detected at a URL.
 struct DetectedServer {
-    /// What it declared in the modern era.
+    /// Its declaration in the stateless family.
     stateless: Option<Box<Peer>>,
     wire: DetectedWire,
 }
 
 enum DetectedWire {
-    /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
+    /// Streamable HTTP; with the result of `initialize` if the server speaks the legacy family.
     Streamable(Arc<HttpWire>, Option<Bytes>),
     Sse(Arc<SseWire>, Box<SseEvents>),
 }
 
 impl ServerGeneration {
-    /// A life of the server at `url`.
+    /// Runs a generation of the server at `url`.
     pub(in crate::server) async fn run_remote(
         &self,
         url: &str,
@@ -50,7 +50,7 @@ impl ServerGeneration {
         let client = ServerClient::new(self.connector.client.clone(), login);
         let end = self.connect_and_run(&client, url, headers).await;
         match (end, client.park_reason()) {
-            // Trying again would ask for the same: a person has to sign in.
+            // A retry would fail the same way: a person has to sign in.
             (End::Failed(_) | End::SessionEnded(_), Some(why)) => End::Rejected(why),
             (end, _) => end,
         }
@@ -66,131 +66,134 @@ impl ServerGeneration {
             Ok(headers) => headers,
             Err(why) => return End::Failed(why),
         };
-        let place = HttpTarget {
+        let target = HttpTarget {
             client,
             url,
             headers: &headers,
             limit: self.spec.limits.max_frame,
         };
         let known = self.handle.take_families();
-        let meeting =
-            tokio::time::timeout(self.spec.limits.start_timeout, self.detect(place, known));
-        let met = tokio::select! {
-            met = meeting => met,
+        let detection =
+            tokio::time::timeout(self.spec.limits.start_timeout, self.detect(target, known));
+        let outcome = tokio::select! {
+            outcome = detection => outcome,
             end = self.wait_for_stop() => return end,
         };
-        match met {
+        match outcome {
             Err(_) => End::Failed(self.startup_timeout_message()),
             Ok(Err(why)) => End::Failed(why),
             Ok(Ok(DetectedServer {
                 stateless: modern,
                 wire,
             })) => match wire {
-                DetectedWire::Streamable(wire, hello) => {
-                    self.run_streamable(wire, modern, hello).await
+                DetectedWire::Streamable(wire, initialize) => {
+                    self.run_streamable(wire, modern, initialize).await
                 }
                 DetectedWire::Sse(wire, stream) => self.run_sse(wire, stream).await,
             },
         }
     }
 
-    /// Finds out which eras the server speaks. `known` are those it spoke last.
+    /// Detects the protocol families of the server. `known` are those of its last connection.
     async fn detect(
         &self,
-        place: HttpTarget<'_>,
+        target: HttpTarget<'_>,
         known: Option<SpokenFamilies>,
     ) -> Result<DetectedServer, String> {
         match known {
-            Some(SpokenFamilies::Legacy) => self.detect_legacy(place, None).await,
-            Some(SpokenFamilies::Modern) => match self.discover(place).await? {
-                DiscoverOutcome::Modern(peer) | DiscoverOutcome::OnlyModern(peer) => {
-                    self.detect_stateless(place, peer, false).await
+            Some(SpokenFamilies::Legacy) => self.detect_legacy(target, None).await,
+            Some(SpokenFamilies::Stateless) => match self.discover(target).await? {
+                DiscoverOutcome::Stateless(peer) | DiscoverOutcome::OnlyStateless(peer) => {
+                    self.detect_stateless(target, peer, false).await
                 }
                 DiscoverOutcome::Other(why) => Err(format!(
                     "{DISCOVER}: {}",
-                    why.unwrap_or_else(|| "no such answer any more".into())
+                    why.unwrap_or_else(|| "it no longer answers this way".into())
                 )),
             },
-            Some(SpokenFamilies::Dual) | None => self.probe(place).await,
+            Some(SpokenFamilies::Dual) | None => self.probe(target).await,
         }
     }
 
-    async fn probe(&self, place: HttpTarget<'_>) -> Result<DetectedServer, String> {
-        let mut discover = Box::pin(self.discover(place));
+    async fn probe(&self, target: HttpTarget<'_>) -> Result<DetectedServer, String> {
+        let mut discover = Box::pin(self.discover(target));
         let found = match tokio::time::timeout(PROBE_TIMEOUT, &mut discover).await {
             Ok(found) => found?,
             Err(_silent) => {
-                let mut hello = Box::pin(self.detect_legacy(place, None));
+                let mut initialize = Box::pin(self.detect_legacy(target, None));
                 tokio::select! {
                     biased;
                     found = &mut discover => match found? {
-                        DiscoverOutcome::Other(_) => return hello.await,
-                        modern @ (DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_)) => modern,
+                        DiscoverOutcome::Other(_) => return initialize.await,
+                        modern @ (DiscoverOutcome::Stateless(_) | DiscoverOutcome::OnlyStateless(_)) => modern,
                     },
-                    met = &mut hello => match met {
-                        Ok(met) => return Ok(met),
+                    outcome = &mut initialize => match outcome {
+                        Ok(outcome) => return Ok(outcome),
                         Err(why) => match discover.await? {
                             DiscoverOutcome::Other(_) => return Err(why),
-                            modern @ (DiscoverOutcome::Modern(_) | DiscoverOutcome::OnlyModern(_)) => modern,
+                            modern @ (DiscoverOutcome::Stateless(_) | DiscoverOutcome::OnlyStateless(_)) => modern,
                         },
                     },
                 }
             }
         };
         match found {
-            DiscoverOutcome::Modern(peer) => self.detect_stateless(place, peer, true).await,
-            DiscoverOutcome::OnlyModern(peer) => self.detect_stateless(place, peer, false).await,
-            DiscoverOutcome::Other(why) => self.detect_legacy(place, why).await,
+            DiscoverOutcome::Stateless(peer) => self.detect_stateless(target, peer, true).await,
+            DiscoverOutcome::OnlyStateless(peer) => {
+                self.detect_stateless(target, peer, false).await
+            }
+            DiscoverOutcome::Other(why) => self.detect_legacy(target, why).await,
         }
     }
 
-    /// Sends `server/discover`, twice if the server offered our version.
-    async fn discover(&self, place: HttpTarget<'_>) -> Result<DiscoverOutcome, String> {
-        let Some(answer) = self.request_stateless(place).await? else {
+    /// Sends `server/discover`, a second time if the server offered our version.
+    async fn discover(&self, target: HttpTarget<'_>) -> Result<DiscoverOutcome, String> {
+        let Some(answer) = self.request_stateless(target).await? else {
             return Ok(DiscoverOutcome::Other(None));
         };
         let Some(offer) = handshake::parse_version_offer(&answer) else {
             return Ok(handshake::interpret_discover_answer(answer));
         };
-        let again = self.request_stateless(place).await?;
+        let again = self.request_stateless(target).await?;
         Ok(offer.resolve(again.map_or(
             DiscoverOutcome::Other(None),
             handshake::interpret_discover_answer,
         )))
     }
 
-    /// A server that closes the connection at an unknown question does not speak its
-    /// era.
-    async fn request_stateless(&self, place: HttpTarget<'_>) -> Result<Option<Outcome>, String> {
+    /// Sends a stateless request. A server that closes the connection at an unknown request does not speak the
+    /// stateless family.
+    async fn request_stateless(&self, target: HttpTarget<'_>) -> Result<Option<Outcome>, String> {
         let meta =
             crate::link::kernel_params(None, &self.connector.version, self.should_offer_mgp());
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
-        match place.request_stateless(DISCOVER, frame.into()).await {
+        match target.request_stateless(DISCOVER, frame.into()).await {
             Ok(answer) => Ok(answer.as_ref().map(parse_outcome)),
             Err(error) if error.has_no_answer() => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// A modern server; with `both` it is asked for the legacy era as well.
+    /// Detects a stateless server; with `both` it is also probed for the legacy family.
     async fn detect_stateless(
         &self,
-        place: HttpTarget<'_>,
+        target: HttpTarget<'_>,
         peer: Box<Peer>,
         both: bool,
     ) -> Result<DetectedServer, String> {
-        let mut way = None;
+        let mut detected = None;
         if both
             && let Ok(Ok((wire, answer))) =
-                tokio::time::timeout(PROBE_TIMEOUT, place.initialize(self.initialize_frame())).await
+                tokio::time::timeout(PROBE_TIMEOUT, target.initialize(self.initialize_frame()))
+                    .await
             && let Ok(result) = parse_outcome(&answer)
             && handshake::parse_initialize_result(&result).is_ok()
         {
-            way = Some(DetectedWire::Streamable(wire, Some(result)));
+            detected = Some(DetectedWire::Streamable(wire, Some(result)));
         }
-        let wire = match way {
-            Some(way) => way,
-            None => DetectedWire::Streamable(place.wire(None).map_err(|e| e.to_string())?, None),
+        let wire = match detected {
+            Some(detected) => detected,
+            None => DetectedWire::Streamable(target.wire(None).map_err(|e| e.to_string())?, None),
         };
         Ok(DetectedServer {
             stateless: Some(peer),
@@ -198,22 +201,22 @@ impl ServerGeneration {
         })
     }
 
-    /// Sends `initialize`, over either transport. `modern` is why the modern era failed.
+    /// Sends `initialize`, over either transport. `modern` is the reason why the stateless family failed.
     async fn detect_legacy(
         &self,
-        place: HttpTarget<'_>,
+        target: HttpTarget<'_>,
         modern: Option<String>,
     ) -> Result<DetectedServer, String> {
-        let opened = place.open(self.initialize_frame()).await;
+        let opened = target.open(self.initialize_frame()).await;
         let wire = match opened {
             Ok(DetectedTransport::Streamable { wire, answer }) => {
                 let result = parse_outcome(&answer).map_err(|error| {
-                    let words = if let Refusal::Peer(error) = &error {
+                    let error_text = if let Refusal::Peer(error) = &error {
                         error.get().to_owned()
                     } else {
                         error.to_string()
                     };
-                    no_version_message(modern.clone(), &words)
+                    no_version_message(modern.clone(), &error_text)
                 })?;
                 DetectedWire::Streamable(wire, Some(result))
             }
@@ -245,22 +248,22 @@ impl ServerGeneration {
         &self,
         wire: Arc<HttpWire>,
         modern: Option<Box<Peer>>,
-        hello: Option<Bytes>,
+        initialize: Option<Bytes>,
     ) -> End {
         wire.set_forwarded_headers(&self.spec.pass_headers);
         let link = self.build_link(Wire::Http(wire.clone()));
         if let Some(peer) = modern {
             link.set_peer(*peer);
         }
-        let shake = async {
-            if let Some(result) = hello {
+        let handshake_future = async {
+            if let Some(result) = initialize {
                 handshake::complete_legacy(&link, &result).await?;
                 let stream = wire.clone().listen(link.clone());
                 drop(link.spawn_link_task("server.stream", stream).detach());
             }
             spoken_families(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
-        let end = Box::pin(self.serve(&link, shake)).await;
+        let end = Box::pin(self.serve(&link, handshake_future)).await;
         let end = end.refine_by_session(wire.is_session_ended());
         self.close_link(&link, &end);
         let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
@@ -271,9 +274,9 @@ impl ServerGeneration {
         let link = self.build_link(Wire::Sse(wire.clone()));
         let listening = wire.clone().listen(link.clone(), stream);
         let listening = link.spawn_link_task("server.stream", listening);
-        let shake =
+        let handshake_future =
             async { Ok(handshake::handshake_legacy(&link, &self.connector.version).await?) };
-        let end = Box::pin(self.serve(&link, shake)).await;
+        let end = Box::pin(self.serve(&link, handshake_future)).await;
         let end = end.refine_by_session(wire.is_session_ended());
         self.close_link(&link, &end);
         listening.abort();
@@ -282,19 +285,19 @@ impl ServerGeneration {
 }
 
 fn spoken_families(link: &Link) -> Option<SpokenFamilies> {
-    let speaks = |era| link.peer_for(era).is_some();
+    let speaks = |family| link.peer_for(family).is_some();
     match (
         speaks(ProtocolFamily::Legacy),
         speaks(ProtocolFamily::Stateless),
     ) {
         (true, true) => Some(SpokenFamilies::Dual),
         (true, false) => Some(SpokenFamilies::Legacy),
-        (false, true) => Some(SpokenFamilies::Modern),
+        (false, true) => Some(SpokenFamilies::Stateless),
         (false, false) => None,
     }
 }
 
-/// The result, or the error, in the frame of an answer.
+/// The result or error in an answer's frame.
 fn parse_outcome(answer: &Bytes) -> Outcome {
     match jsonrpc::parse(answer) {
         Ok(Message::Response { outcome, .. }) => outcome
@@ -304,7 +307,7 @@ fn parse_outcome(answer: &Bytes) -> Outcome {
     }
 }
 
-/// Header values are secrets, so an error names only the header.
+/// Builds a header map. Header values are secrets, so an error names only the header.
 pub(super) fn to_header_map(
     headers: &std::collections::BTreeMap<String, String>,
 ) -> Result<HeaderMap, String> {

@@ -1,4 +1,4 @@
-//! The end of a connection to a server (MGP §11.4).
+//! The shutdown of a connection to a server (MGP §11.4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::server::event::PendingResubscriptions;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
-/// How long a life that was replaced waits for subscriptions at the next one: a server that is this slow to
-/// answer would hold it for ever.
+/// How long a replaced generation waits for subscriptions at its successor, so that a slow server cannot keep it
+/// running forever.
 const RESUBSCRIPTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl GenerationHandle {
-    /// It was replaced: it ends once what agents follow was asked for at the life that took over, and its
-    /// calls and tasks are over.
+    /// Drains a replaced generation: it ends once its subscriptions are restored at its successor, and its calls
+    /// and tasks have ended.
     pub(in crate::server) fn drain_replaced(
         &self,
         order: StopOrder,
@@ -44,9 +44,8 @@ impl GenerationHandle {
 }
 
 impl ServerGeneration {
-    /// Lets calls under way finish within the time there is. A server that negotiated `lifecycle` is told,
-    /// and gets the time it says it needs, within that bound. False if calls are still under way at the
-    /// end.
+    /// Drains in-flight calls within the drain timeout. A server that negotiated `lifecycle` is notified, and
+    /// gets the time it requests, within the timeout. False if calls are still in flight at the end.
     pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = monotonic_now();
         let time = order
@@ -56,7 +55,7 @@ impl ServerGeneration {
         if leaves {
             link.accept_task_requests();
         }
-        // The server is asked before admission closes, because closed admission would refuse the question.
+        // The server is notified first, because closed admission would refuse the request.
         let (answer, drained) = tokio::join!(
             self.announce_shutdown(link, order.reason, time),
             link.drain(time)
@@ -68,7 +67,7 @@ impl ServerGeneration {
                     .await;
             }
             Some(_) => {
-                let note = "it does not accept that it is to end; it is ended all the same";
+                let note = "it rejected its shutdown; it is stopped anyway";
                 self.handle.log.push_note(note);
             }
             None => {}
@@ -91,10 +90,10 @@ impl ServerGeneration {
             reason: why.to_mgp_reason()?,
             timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
-        let era = link.family_negotiating(Features::LIFECYCLE)?;
+        let family = link.family_negotiating(Features::LIFECYCLE)?;
         let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
-        let asked = link.request_without_timeout(era, Shutdown::METHOD, Some(&params));
-        let answer = tokio::time::timeout(time.min(PING_TIMEOUT), asked).await;
+        let request = link.request_without_timeout(family, Shutdown::METHOD, Some(&params));
+        let answer = tokio::time::timeout(time.min(PING_TIMEOUT), request).await;
         let answer = answer.ok()?.ok()?;
         mcp::parse_params(std::str::from_utf8(&answer).ok()).ok()
     }

@@ -1,4 +1,4 @@
-//! What holds for the tools of a server, whoever calls them.
+//! Call requirements of a server's tools that hold for all callers.
 
 use mgp_engine::policy::requirements::RequirementInputs;
 use mgp_engine::policy::risk;
@@ -8,10 +8,10 @@ use super::ServerGeneration;
 use crate::link::{Link, Wire};
 
 impl ServerGeneration {
-    /// The rules for what its tools require.
+    /// The inputs for the requirements of its tools.
     pub(super) fn requirement_terms(&self, link: &Link) -> RequirementInputs {
-        let said = link.mgp().as_active();
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        let active = link.mgp().as_active();
+        let claimed = active.and_then(|active| active.peer.trust_level.as_deref());
         RequirementInputs {
             trust: risk::effective_trust(self.spec.mgp.trust_level, claimed),
             rules: match link.wire() {
@@ -23,7 +23,7 @@ impl ServerGeneration {
         }
     }
 
-    /// Whether it is one of several that are alike.
+    /// The replica mark of the server, if it has one.
     pub(super) fn replica_mark(&self, link: &Link) -> Option<ReplicaSpec> {
         match link.wire() {
             Wire::Node(node) => node.owner_confirmation().mark,

@@ -1,4 +1,4 @@
-//! The instances of a server, one per agent, as calls use them.
+//! The instances of a server, one per agent, as used by calls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,18 +27,18 @@ use mgp_callers::request::Caller;
 use mgp_runtime::Counter;
 use mgp_runtime::time::monotonic_now;
 
-/// Length of the hash that names an instance: enough that two agents never share one.
+/// The length of the hash that names an instance: enough that two agents never share one.
 const NAME_LENGTH: usize = 32;
 
-/// Instances by whom they are for.
+/// The instances by owner.
 pub(in crate::server) type InstanceMap = BTreeMap<InstanceOwner, Arc<ServerHandle>>;
 
-/// For whom an instance is.
+/// The owner of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceOwner {
-    /// Its agent.
+    /// The agent.
     pub(crate) agent: AgentId,
-    /// The folder it runs in, where each folder has its own.
+    /// The folder of the instance, if each folder has its own.
     pub(crate) folder: Option<Arc<Path>>,
 }
 
@@ -51,32 +51,32 @@ impl fmt::Display for InstanceOwner {
     }
 }
 
-/// Held by one life at a time.
+/// Locked by one generation at a time.
 type GenerationLock = tokio::sync::Mutex<()>;
 
-/// What a server's handle holds of its instances.
+/// The instances in a server's handle.
 #[derive(Debug)]
 pub(super) struct InstanceTable {
-    /// Each agent has an instance.
+    /// True if each agent has an instance.
     is_per_agent: AtomicBool,
-    /// And one for each folder.
+    /// True if each agent also has one for each folder.
     is_per_folder: AtomicBool,
     published: Snapshot<InstanceMap>,
-    /// Lives of the server that were begun since the kernel's start.
+    /// The number of generations started since the kernel's start.
     generations_started: Counter,
-    /// Locks: the next instance for somebody starts only after the last one ended, even if a supervisor failed.
+    /// Locks by owner: a new instance starts only after the previous one has ended, even if a supervisor failed.
     locks: Mutex<HashMap<InstanceOwner, Weak<GenerationLock>>>,
 }
 
-/// What the handle of an instance holds.
+/// The instance state in an instance's handle.
 #[derive(Debug)]
 pub(super) struct InstanceState {
     owner: InstanceOwner,
     key: ServerId,
-    /// When it was last used, in milliseconds of the kernel's clock.
+    /// The last use, in milliseconds of the kernel's clock.
     last_used_ms: AtomicU64,
     server: Weak<ServerHandle>,
-    /// The login of its agent, where each has its own.
+    /// The login of the agent, if each has its own.
     login: OnceLock<Arc<ServerLogin>>,
 }
 
@@ -92,19 +92,19 @@ impl InstanceTable {
     }
 
     fn lock_for(&self, owner: &InstanceOwner) -> Arc<GenerationLock> {
-        let mut turns = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let known = turns.get(owner).and_then(Weak::upgrade);
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let known = locks.get(owner).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let turn = Arc::new(GenerationLock::default());
-            turns.insert(owner.clone(), Arc::downgrade(&turn));
-            turn
+            let lock = Arc::new(GenerationLock::default());
+            locks.insert(owner.clone(), Arc::downgrade(&lock));
+            lock
         })
     }
 }
 
 impl ServerHandle {
-    /// Lives of it that were begun since the kernel's start; one that never ended by itself has one.
+    /// The number of generations started since the kernel's start; 1 for a server that never ended by itself.
     #[must_use]
     pub fn generations_started(&self) -> u64 {
         self.instances.generations_started.get()
@@ -114,7 +114,7 @@ impl ServerHandle {
         self.instances.generations_started.increment();
     }
 
-    /// The handle of somebody's instance, which is started at once.
+    /// Creates the handle of an owner's instance, which is started at once.
     pub(in crate::server) fn instance_for(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
         let own = InstanceState {
             owner: owner.clone(),
@@ -123,12 +123,12 @@ impl ServerHandle {
             server: Arc::downgrade(self),
             login: OnceLock::new(),
         };
-        let (id, log, turn) = (
+        let (id, log, lock) = (
             self.id.clone(),
             self.log.clone(),
             self.instances.lock_for(owner),
         );
-        let handle = Arc::new(Self::build(id, log, Some(own), turn));
+        let handle = Arc::new(Self::build(id, log, Some(own), lock));
         handle.mark_due();
         handle.record_use();
         handle
@@ -138,16 +138,16 @@ impl ServerHandle {
         let mut whose = blake3::Hasher::new();
         whose.update(owner.agent.as_str().as_bytes());
         if let Some(folder) = &owner.folder {
-            // No agent has it in its name.
+            // Agent names cannot contain it.
             whose.update(b"\0").update(folder.as_os_str().as_bytes());
         }
         self.id.instance(&whose.finalize().to_hex()[..NAME_LENGTH])
     }
 
-    /// Whose instance this caller's calls go to.
+    /// The owner of the instance for this caller's calls.
     ///
     /// # Errors
-    /// The server runs in the folder of its caller, and this one has none.
+    /// The server runs in its caller's folder, and this caller has none.
     fn instance_owner(&self, caller: &Caller) -> Result<InstanceOwner, Refusal> {
         let agent = caller.agent.clone();
         if !self.instances.is_per_folder.load(Ordering::Relaxed) {
@@ -170,31 +170,31 @@ impl ServerHandle {
         }
     }
 
-    /// The instance calls with this login.
+    /// Sets the login for the instance's calls.
     pub(in crate::server) fn set_login(&self, login: Arc<ServerLogin>) {
         if let Some(own) = &self.instance {
             let _ = own.login.set(login);
         }
     }
 
-    /// The login of the agent of this instance, where each has its own.
+    /// The login of the instance's agent, if each has its own.
     pub(in crate::server) fn agent_login(&self) -> Option<Arc<ServerLogin>> {
         self.instance.as_ref()?.login.get().cloned()
     }
 
-    /// The agent of this instance; `None` for the server itself.
+    /// The agent of the instance; `None` for the server itself.
     #[must_use]
     pub(crate) fn agent(&self) -> Option<&AgentId> {
         self.instance.as_ref().map(|own| &own.owner.agent)
     }
 
-    /// The name of this instance, or of the server itself.
+    /// The id of the instance, or of the server itself.
     #[must_use]
     pub fn key(&self) -> &ServerId {
         self.instance.as_ref().map_or(&self.id, |own| &own.key)
     }
 
-    /// The handle this caller's calls use, if it exists.
+    /// The connection for this caller's calls, if there is one.
     #[must_use]
     pub(crate) fn link_for(&self, caller: &Caller) -> Option<Arc<Link>> {
         if self.has_own_instance(caller) {
@@ -205,20 +205,20 @@ impl ServerHandle {
         }
     }
 
-    /// The connection for this caller's calls; its own instance is started when there is none.
+    /// The connection for this caller's calls; starts the caller's instance if needed.
     ///
     /// # Errors
-    /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] where there are
-    /// too many instances and none is idle.
+    /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] if there are too many
+    /// instances and none is idle.
     pub(crate) async fn connection_for(
         &self,
         caller: &Caller,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
-        let link = self.connection(Some(caller), exchange).await?;
+        let link = self.connection(Some(caller), in_flight).await?;
         if self.has_own_instance(caller) {
             let owner = self.instance_owner(caller)?;
-            Box::pin(self.instance_connection(&owner, caller, exchange)).await
+            Box::pin(self.instance_connection(&owner, caller, in_flight)).await
         } else {
             Ok(link)
         }
@@ -228,21 +228,21 @@ impl ServerHandle {
         &self,
         owner: &InstanceOwner,
         caller: &Caller,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         let known = self.instances.published.load().get(owner).cloned();
         let there = known.filter(|one| one.link.get().is_some());
         let one = match there {
             Some(one) => one,
             None => {
-                let asked = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
+                let opened = |reply| ServerMsg::OpenInstance(owner.clone(), reply);
                 let supervisor = self.supervisor().map_err(|_| self.not_ready_refusal())?;
-                let asked = supervisor.ask(asked).await;
-                asked.map_err(|_| self.not_ready_refusal())??
+                let opened = supervisor.ask(opened).await;
+                opened.map_err(|_| self.not_ready_refusal())??
             }
         };
         one.record_use();
-        let connected = one.connection(Some(caller), exchange).await;
+        let connected = one.connection(Some(caller), in_flight).await;
         match (connected, one.agent_login()) {
             (Err(refusal), Some(login)) if login.park_reason().is_some() => {
                 Err(self.sign_in_refusal(&login, caller, refusal).await)
@@ -251,16 +251,16 @@ impl ServerHandle {
         }
     }
 
-    /// The refusal of a call whose agent has to sign in: with the address, as an elicitation where its client can
-    /// show that (2025-11-25), else in words.
+    /// The refusal for an agent that has to sign in: with the address as a URL elicitation if its client
+    /// supports that (2025-11-25), else as text.
     async fn sign_in_refusal(
         &self,
         login: &Arc<ServerLogin>,
         caller: &Caller,
         refusal: Refusal,
     ) -> Refusal {
-        let standing = caller.live_connection();
-        let offer = match login.offer_sign_in(standing.as_ref()).await {
+        let client = caller.live_connection();
+        let offer = match login.offer_sign_in(client.as_ref()).await {
             Ok(offer) => offer,
             Err(error) => {
                 tracing::warn!(server = %self.id, %error, "no login can be offered");
@@ -268,15 +268,19 @@ impl ServerHandle {
             }
         };
         let (server, agent) = (&self.id, &caller.agent);
-        let words = format!("Server {server} wants a login for {agent}");
-        let asked = caller.version == Version::V2025_11_25 && caller.capabilities.elicitation_url;
-        if !asked {
-            return Refusal::Forbidden(format!("{words}: sign in at {} and call again", offer.url));
+        let message = format!("Server {server} wants a login for {agent}");
+        let supports_url =
+            caller.version == Version::V2025_11_25 && caller.capabilities.elicitation_url;
+        if !supports_url {
+            return Refusal::Forbidden(format!(
+                "{message}: sign in at {} and call again",
+                offer.url
+            ));
         }
         let message = format!("Sign in at {server}, for {agent} alone.");
         let error = json!({
             "code": URL_ELICITATION_REQUIRED,
-            "message": format!("{words}: sign in, then call again"),
+            "message": format!("{message}: sign in, then call again"),
             "data": {"elicitations": [{
                 "mode": "url", "elicitationId": offer.id, "url": offer.url, "message": message,
             }]},
@@ -291,7 +295,7 @@ impl ServerHandle {
     #[must_use]
     pub fn subscription_key(&self, caller: &Caller) -> ServerId {
         match self.has_own_instance(caller) {
-            // Who has no folder has no instance, and so nothing under its name.
+            // A caller without a folder has no instance, and so no subscriptions under its key.
             true => self.instance_key(&self.instance_owner(caller).unwrap_or(InstanceOwner {
                 agent: caller.agent.clone(),
                 folder: None,
@@ -300,8 +304,8 @@ impl ServerHandle {
         }
     }
 
-    /// The key of this caller's event subscriptions at the server. Of one of another node each agent has its own, since
-    /// its owner decides for each.
+    /// The key of this caller's event subscriptions at the server. For servers on other nodes each agent has its
+    /// own, because the owner decides for each.
     #[must_use]
     pub fn event_subscription_key(&self, caller: &Caller) -> ServerId {
         if self.id.is_remote() {
@@ -314,22 +318,23 @@ impl ServerHandle {
         }
     }
 
-    /// The connection of the instance of this name, or of the server itself. One of another node has no other.
+    /// The connection of the instance with this key, or of the server itself. Servers on other nodes have only
+    /// one.
     #[must_use]
     pub fn link_by_key(&self, key: &ServerId) -> Option<Arc<Link>> {
         if *key == self.id || self.id.is_remote() {
             return self.link();
         }
-        let shown = self.instances.published.load();
-        shown.values().find(|one| one.key() == key)?.link()
+        let instances = self.instances.published.load();
+        instances.values().find(|one| one.key() == key)?.link()
     }
 
-    /// Whether this caller has an instance of its own; the operator has none.
+    /// True if this caller has an instance of its own; the operator has none.
     fn has_own_instance(&self, caller: &Caller) -> bool {
         self.instances.is_per_agent.load(Ordering::Relaxed) && !caller.operator
     }
 
-    /// Whether each agent has an instance, and one for each folder.
+    /// Sets whether each agent has an instance, and one for each folder.
     pub(in crate::server) fn configure_instances(&self, apart: bool, by_folder: bool) {
         self.instances
             .is_per_folder
@@ -341,14 +346,14 @@ impl ServerHandle {
         self.instances.published.store(Arc::new(table));
     }
 
-    /// An instance reports a changed list: the server's own lists are fetched again.
+    /// Fetches the server's own list again after an instance reported a change.
     pub(in crate::server) fn refetch_server_list(&self, list: List) {
         if let Some(server) = self.instance.as_ref().and_then(|own| own.server.upgrade()) {
             server.refetch_list(list);
         }
     }
 
-    /// Notes that the instance is used now.
+    /// Records a use of the instance now.
     pub(in crate::server) fn record_use(&self) {
         if let Some(own) = &self.instance {
             let now = ms(monotonic_now().since_start());
@@ -356,7 +361,7 @@ impl ServerHandle {
         }
     }
 
-    /// When it was last wanted.
+    /// The time of the last use.
     pub(in crate::server) fn last_used(&self) -> Duration {
         let used = self
             .instance
@@ -365,7 +370,7 @@ impl ServerHandle {
         Duration::from_millis(used)
     }
 
-    /// Whether it is starting, is waited for, has a call under way or has subscriptions.
+    /// True if it is starting, has waiting or in-flight calls, or has subscriptions.
     pub(in crate::server) fn is_in_use(&self) -> bool {
         let starts = matches!(
             self.state(),
@@ -376,19 +381,19 @@ impl ServerHandle {
         starts || busy || self.waiting_calls.taken_count() > 0
     }
 
-    /// Calls under way, at it and at its instances.
+    /// The in-flight calls of the server and its instances.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let own = self.link().map_or(0, |link| link.in_flight() as u64);
-        let shown = self.instances.published.load();
-        let instances = shown.values().filter_map(|one| one.link());
+        let instances = self.instances.published.load();
+        let instances = instances.values().filter_map(|one| one.link());
         own + instances.map(|link| link.in_flight() as u64).sum::<u64>()
     }
 
-    /// Its instances as the operator sees them.
-    pub(super) fn instance_reports(&self, look: &ResourceSnapshot) -> Vec<Instance> {
-        let shown = self.instances.published.load();
-        let told = shown.iter().map(|(owner, one)| {
+    /// The reports of its instances for the operator.
+    pub(super) fn instance_reports(&self, snapshot: &ResourceSnapshot) -> Vec<Instance> {
+        let instances = self.instances.published.load();
+        let reports = instances.iter().map(|(owner, one)| {
             let status = one.status();
             Instance {
                 agent: owner.agent.to_string(),
@@ -396,10 +401,10 @@ impl ServerHandle {
                 state: status.state.to_string(),
                 since_ms: ms(monotonic_now().duration_since(status.since)),
                 pid: status.process(),
-                uses: look.server(one.key()),
+                uses: snapshot.server(one.key()),
                 in_flight: one.link().map_or(0, |link| link.in_flight() as u64),
             }
         });
-        told.collect()
+        reports.collect()
     }
 }

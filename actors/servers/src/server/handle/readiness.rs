@@ -1,4 +1,4 @@
-//! How calls and lists wait for a server that is starting.
+//! Waiting of calls and lists for a server that is starting.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,31 +17,31 @@ use mgp_callers::InFlightCall;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::monotonic_now;
 
-/// How long after a server's first start began lists wait for it: enough for an installed program to start,
-/// far less than any client waits for an answer.
+/// How long lists wait after a server's first start began: enough for an installed program to start, far less
+/// than client timeouts.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a call waits for a server that is being started.
+/// How long a call waits for a starting server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A next try that is nearer than this is waited for.
+/// A scheduled restart sooner than this is awaited, not forced.
 const NEAR_RETRY: Duration = Duration::from_secs(1);
 
-/// How long it waits for one of another node: that starts nothing, and is there at once or away.
+/// How long a call waits for a server on another node, which is either available at once or not at all.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ServerHandle {
-    /// The connection for a call; waits a little for a server that is starting. As many calls may wait as
-    /// may be under way at the server, so that all that waited can be sent, and of each agent no more than its
-    /// share, which is counted anew when they are sent.
+    /// The connection for a call; waits a short time for a starting server. The number of waiting calls is
+    /// limited by the server's call limit, so that all of them can be sent. The share of each agent is limited
+    /// as well, and checked again when they are sent.
     ///
     /// # Errors
-    /// [`Refusal::NotReady`] with state, reason and the time of the next try; [`Refusal::Overloaded`]
-    /// where too many wait; [`Refusal::Cancelled`].
+    /// [`Refusal::NotReady`] with state, reason and the time of the next start; [`Refusal::Overloaded`] if too
+    /// many calls wait; [`Refusal::Cancelled`].
     pub async fn connection(
         &self,
         caller: Option<&Caller>,
-        exchange: &InFlightCall,
+        in_flight: &InFlightCall,
     ) -> Result<Arc<Link>, Refusal> {
         if let Some(link) = self.link.get() {
             return Ok(link);
@@ -57,12 +57,12 @@ impl ServerHandle {
             biased;
             link = self.link.wait_until_filled() => Ok(link),
             _ = settled => self.link.get().ok_or_else(|| self.not_ready_refusal()),
-            () = exchange.wait_until_cancelled() => Err(Refusal::Cancelled),
+            () = in_flight.wait_until_cancelled() => Err(Refusal::Cancelled),
             () = wait_for_start_timeout(self.status.subscribe(), self.start_timeout()) => Err(self.not_ready_refusal()),
         }
     }
 
-    /// A server at a URL that waits for its next try is tried now.
+    /// Starts an HTTP server now that waits for its next start.
     fn wake_supervisor(&self) {
         let next = self.status.borrow().next_start;
         if next.is_some_and(|at| at.duration_since(monotonic_now()) > NEAR_RETRY) {
@@ -70,7 +70,7 @@ impl ServerHandle {
         }
     }
 
-    /// What can be expected of it while it publishes nothing.
+    /// The expected availability of a server that has published no offer.
     #[must_use]
     pub fn outlook(&self) -> Availability {
         let status = self.status.borrow();
@@ -78,7 +78,7 @@ impl ServerHandle {
             _ if !is_expected(&status) => Availability::Unavailable,
             // Neither lists nor unknown names wait for other nodes.
             _ if self.id.is_remote() => Availability::Unavailable,
-            // What it offers is known here a moment before agents can see it.
+            // The offer is known here a moment before agents can see it.
             _ if is_first(&status) && !self.was_connected.load(Ordering::Relaxed) => {
                 Availability::FirstStart
             }
@@ -92,26 +92,26 @@ impl ServerHandle {
         }
     }
 
-    /// Whether it comes up without anybody's doing, now or at its next try.
+    /// True if it starts without an operator, now or at its next retry.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         let status = self.status.borrow();
         is_expected(&status) || status.next_start.is_some()
     }
 
-    /// Whether calls wait for it now.
+    /// True if calls wait for it now.
     pub(in crate::server) fn should_wait(&self) -> bool {
         is_expected(&self.status.borrow())
     }
 
-    /// Whether it is in its first start and began so recently that lists wait for it.
+    /// True if it is in its first start, which began so recently that lists wait for it.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.outlook() == Availability::FirstStart && !self.remaining_list_wait().is_zero()
     }
 
-    /// Resolves when it is connected for the first time, has failed or will not start, and when lists no
-    /// longer wait for it.
+    /// Resolves when the first start has succeeded, failed or was cancelled, or when lists no longer wait for
+    /// it.
     pub async fn wait_for_first_start(&self) {
         let mut status = self.status.subscribe();
         let settled =
@@ -127,25 +127,25 @@ impl ServerHandle {
         }
     }
 
-    /// How long lists still wait for it.
+    /// How much longer lists wait for it.
     fn remaining_list_wait(&self) -> Duration {
         let since = self.status.borrow().since;
         LIST_TIMEOUT.saturating_sub(monotonic_now().duration_since(since))
     }
 
     fn take_waiting_slot(&self, caller: Option<&Caller>) -> Result<CallSlot<'_>, Refusal> {
-        let places = self.status.borrow().waiting_calls_max;
-        self.waiting_calls.take(places, caller).map_err(|no| {
+        let limit = self.status.borrow().waiting_calls_max;
+        self.waiting_calls.take(limit, caller).map_err(|error| {
             let id = &self.id;
-            let list = format!("list of {places} calls that wait for server {id}");
+            let list = format!("list of {limit} calls that wait for server {id}");
             Refusal::Overloaded {
-                what: no.describe(&list),
+                what: error.describe(&list),
             }
         })
     }
 }
 
-/// It is to be connected, and its last start, if any, did not fail.
+/// True if it should be connected, and its last start, if any, did not fail.
 fn is_first(status: &Status) -> bool {
     is_expected(status)
         && matches!(
@@ -161,7 +161,7 @@ fn is_expected(status: &Status) -> bool {
         && !status.awaits_operator
 }
 
-/// A server that is restarted finishes its calls first; the time for that is bounded elsewhere.
+/// Waits for draining, which has its own limit, and then for this timeout.
 async fn wait_for_start_timeout(mut status: watch::Receiver<Status>, most: Duration) {
     let drained = status.wait_for(|status| status.state != LifecycleState::Draining);
     let _ = drained.await;

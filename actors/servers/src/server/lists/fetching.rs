@@ -1,4 +1,4 @@
-//! Fetches lists again that a connected server announced as changed, one at a time.
+//! Fetches lists again that a connected server reported as changed, one fetch per list at a time.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl ServerActor {
             }
             return;
         };
-        // One more fetch afterwards covers all changes announced meanwhile.
+        // One more fetch afterwards covers all changes reported meanwhile.
         if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
             *again = true;
             return;
@@ -32,7 +32,7 @@ impl ServerActor {
         self.start_fetch(state, &link, list);
     }
 
-    /// Fetches a list over this connection; its turn is taken.
+    /// Fetches a list over this connection, without rate limiting.
     pub(super) fn start_fetch(&self, state: &mut ServerState, link: &Arc<Link>, list: List) {
         let link = link.clone();
         state.fetching.push((list, false));

@@ -1,4 +1,4 @@
-//! Lists that a connected server failed to give: shown to the operator, and fetched again later.
+//! Lists that a connected server failed to return: reported to the operator and fetched again.
 
 use std::time::Duration;
 
@@ -8,43 +8,43 @@ use crate::link::List;
 use crate::server::{ServerMsg, ServerState};
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// How long after its first failure a list is fetched again; doubled after each further failure.
+/// The delay after the first failure before a list is fetched again; doubled after each further failure.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest such time.
+/// The longest delay.
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 
 /// The missing lists of one server: at most four.
 #[derive(Debug, Default)]
 pub(in crate::server) struct MissingLists(Vec<MissingList>);
 
-/// A list that is incomplete.
+/// An incomplete list.
 #[derive(Debug)]
 struct MissingList {
     kind: ListKind,
     why: String,
     failures: u32,
-    /// The timer of the next try; it ends with the life of the server.
+    /// The timer of the next attempt; ends with the generation.
     _retry_timer: SupervisedTask<()>,
 }
 
 impl MissingLists {
-    /// Each missing list in words.
+    /// Describes each missing list.
     pub(in crate::server) fn describe(&self) -> Vec<String> {
-        let said = self.0.iter().map(|missing| {
+        let descriptions = self.0.iter().map(|missing| {
             let again = retry_delay(missing.failures).as_secs();
-            format!("{}; asked for again after {again} s", missing.why)
+            format!("{}; fetched again after {again} s", missing.why)
         });
-        said.collect()
+        descriptions.collect()
     }
 
-    /// The server has disconnected: nothing is missing any more.
+    /// Clears all missing lists after a disconnect.
     pub(in crate::server) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl ServerState {
-    /// What agents do not see, and why: lists that failed and broken definitions.
+    /// Describes what agents do not see, and why: failed lists and invalid definitions.
     pub(in crate::server) fn describe_omissions(&self) -> Vec<String> {
         let mut left_out = self.missing.describe();
         let (rejected, more) = self.offer.rejected();
@@ -56,15 +56,15 @@ impl ServerState {
         left_out
     }
 
-    /// Lists were fetched: those that failed are scheduled to be fetched again.
-    pub(in crate::server) fn record_fetched(&mut self, asked: Vec<(ListKind, Option<String>)>) {
-        for (kind, why) in asked {
-            let place = self
+    /// Records a fetch; failed lists are scheduled to be fetched again.
+    pub(in crate::server) fn record_fetched(&mut self, fetched: Vec<(ListKind, Option<String>)>) {
+        for (kind, why) in fetched {
+            let index = self
                 .missing
                 .0
                 .iter()
                 .position(|missing| missing.kind == kind);
-            let before = place.map(|place| self.missing.0.swap_remove(place));
+            let before = index.map(|index| self.missing.0.swap_remove(index));
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
             let me = self.mailbox.clone();
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_failing_is_asked_for_ever_more_rarely() {
+    fn failing_list_is_retried_with_growing_delay() {
         let secs = [1, 2, 3, 9, 10, 99].map(|failures| retry_delay(failures).as_secs());
         assert_eq!(secs, [1, 2, 4, 256, 300, 300]);
     }

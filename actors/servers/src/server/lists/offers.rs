@@ -1,4 +1,4 @@
-//! Shows the offer of a server to agents.
+//! Publishes a server's offer to agents.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
 use mgp_runtime::time::monotonic_now;
 use mgp_runtime::{Reply, task};
 
-/// Remarks on odd tools that are shown: enough to see what the server does wrong.
+/// The most remarks on visible tools: enough to see the server's mistakes.
 const REMARKS_MAX: usize = 20;
 
 impl ServerActor {
-    /// A life has its first lists; the server counts as connected once agents see them.
+    /// Handles the first lists of a generation; the server counts as connected once agents see them.
     pub(in crate::server) fn handle_connected(
         &self,
         state: &mut ServerState,
-        life: u64,
+        generation: u64,
         link: &Arc<Link>,
         lists: FetchedLists,
     ) {
-        if state.supervision.is_replacement(life) {
-            return self.handle_successor_connected(state, life, link, lists);
+        if state.supervision.is_replacement(generation) {
+            return self.handle_successor_connected(state, generation, link, lists);
         }
-        if !state.supervision.is_current_generation(life) {
+        if !state.supervision.is_current_generation(generation) {
             return;
         }
         if let Some(current) = &mut state.generation {
@@ -35,12 +35,12 @@ impl ServerActor {
         }
         state.fetching.clear();
         if self.handle.agent().is_some() {
-            return self.apply_input(state, SupervisionInput::Connected(life));
+            return self.apply_input(state, SupervisionInput::Connected(generation));
         }
-        let (shown, me) = (self.apply_lists(state, lists, link), state.mailbox.clone());
+        let (published, mailbox) = (self.apply_lists(state, lists, link), state.mailbox.clone());
         task::spawn_detached("lists.first", async move {
-            let _ = shown.await;
-            let _ = me.send(ServerMsg::Published(life));
+            let _ = published.await;
+            let _ = mailbox.send(ServerMsg::Published(generation));
         });
     }
 
@@ -75,16 +75,16 @@ impl ServerActor {
     /// Publishes the offer, without changed tools that wait for the operator.
     fn publish_offer(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
-        let (shown, _) = state.offer.clone().without_tools(&blocked).with_overrides();
+        let (visible, _) = state.offer.clone().without_tools(&blocked).with_overrides();
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer() {
-            let peer = if shown.tools().is_empty() || peer.capabilities.tools {
+            let peer = if visible.tools().is_empty() || peer.capabilities.tools {
                 peer.clone()
             } else {
                 with_declared_tools(peer)
             };
             self.events.send(ServerEvent::Offered {
-                offer: Box::new(shown),
+                offer: Box::new(visible),
                 peer: Box::new(peer),
                 fetched: state.fetched,
                 published: reply,
@@ -100,7 +100,7 @@ impl ServerActor {
     }
 }
 
-/// What a server declared that lists tools without saying so.
+/// Adds the tools capability to the declaration of a server that lists tools without declaring them.
 fn with_declared_tools(peer: &Peer) -> Peer {
     let mut peer = Peer {
         raw_capabilities: set_members(peer.raw_capabilities.trim(), &[("tools", "{}")]).into(),

@@ -1,4 +1,4 @@
-//! How often a list is fetched that its server reports as changed without end.
+//! Limits how often lists are fetched from a server that keeps reporting changes.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::server::{ServerActor, ServerMsg, ServerState};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::monotonic_now;
 
-/// How long it is shown that a list had to wait.
+/// How long a delayed list is reported to the operator.
 const NOTICE_TIME: Duration = Duration::from_secs(5);
 
-/// The paces of the lists of one connection: at most three.
+/// The rate limits of one connection's lists: at most three.
 #[derive(Debug, Default)]
 pub(in crate::server) struct ListPaces(Vec<ListPace>);
 
@@ -20,16 +20,16 @@ pub(in crate::server) struct ListPaces(Vec<ListPace>);
 struct ListPace {
     list: List,
     pace: RefreshLimiter,
-    /// The fetch that waits; more changes wait for the same one.
+    /// The delayed fetch, which covers all further changes.
     delayed_fetch: Option<SupervisedTask<()>>,
-    /// While the list has had to wait lately.
+    /// Set while the list was delayed recently.
     settle_timer: Option<SupervisedTask<()>>,
 }
 
 impl ListPaces {
     fn entry(&mut self, list: List) -> &mut ListPace {
-        let place = self.0.iter().position(|pace| pace.list == list);
-        let place = place.unwrap_or_else(|| {
+        let index = self.0.iter().position(|pace| pace.list == list);
+        let index = index.unwrap_or_else(|| {
             self.0.push(ListPace {
                 list,
                 pace: RefreshLimiter::default(),
@@ -38,10 +38,10 @@ impl ListPaces {
             });
             self.0.len() - 1
         });
-        &mut self.0[place]
+        &mut self.0[index]
     }
 
-    /// The lists that have had to wait lately, in words.
+    /// Describes the lists that were delayed recently.
     pub(super) fn describe_waiting(&self) -> impl Iterator<Item = String> {
         let waiting = self.0.iter().filter(|pace| pace.settle_timer.is_some());
         waiting.map(|pace| {
@@ -56,7 +56,7 @@ impl ListPaces {
 }
 
 impl ServerActor {
-    /// True where the fetch of this list has to wait: it follows by itself.
+    /// True if the fetch of this list is delayed; it then runs by itself.
     pub(super) fn delay_fetch(&self, state: &mut ServerState, list: List) -> bool {
         let me = state.mailbox.clone();
         let pace = state.paces.entry(list);
@@ -83,7 +83,7 @@ impl ServerActor {
         true
     }
 
-    /// The wait of a list is over.
+    /// Runs the delayed fetch of a list.
     pub(in crate::server) fn handle_fetch_due(&self, state: &mut ServerState, list: List) {
         state.paces.entry(list).delayed_fetch = None;
         let running = state.fetching.iter().any(|(fetching, _)| *fetching == list);

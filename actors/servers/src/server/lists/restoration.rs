@@ -1,5 +1,4 @@
-//! Lists what a server was last pinned with, until it connects for the first time: many clients ask for tools
-//! once and never again.
+//! Restores the pinned tools of a server until its first connection, because many clients list tools only once.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
 use mgp_runtime::task;
 
 impl ServerActor {
-    /// Reads the last list of a server that has not been connected yet; it comes as
+    /// Loads the stored list of a server that has not been connected yet, and sends it as
     /// [`ServerMsg::OfferRestored`].
     pub(in crate::server) fn restore_offer(&self, state: &ServerState) {
         let is_of_node = matches!(state.spec.transport, ServerTransport::Node(_));
@@ -44,14 +43,14 @@ impl ServerActor {
         });
     }
 
-    /// Lists it, unless the server has listed its tools itself meanwhile or is not expected any more.
+    /// Publishes the restored list, unless the server has listed its tools meanwhile or is no longer expected.
     pub(in crate::server) fn publish_restored(&self, offer: Box<ServerOffer>) {
         if !self.handle.has_offered() && self.handle.should_wait() {
             self.events.send(ServerEvent::Restored(offer));
         }
     }
 
-    /// Withdraws what was restored: the server is another one now, or waits for a person.
+    /// Withdraws the restored list: the server was replaced by another, or waits for a person.
     pub(in crate::server) fn withdraw_restored(&self) {
         if !self.handle.has_offered() {
             self.withdraw();

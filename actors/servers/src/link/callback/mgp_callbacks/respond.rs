@@ -1,4 +1,4 @@
-//! `mgp/callback/respond`: tells a server what was answered.
+//! `mgp/callback/respond`: sends the answer of a callback to its server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,13 +18,13 @@ use crate::link::{InFlight, Link, MetadataHeaders, request_meta};
 use mgp_callers::{InFlightCall, ReplyPath};
 use mgp_runtime::task;
 
-/// Answers on their way to one server. They are beside the bound on its calls, which wait for them, and
-/// are let through where no new call is.
+/// The maximum of responses in flight to one server. They do not count as calls, because calls wait for them,
+/// and are sent even when no new call is accepted.
 pub(in crate::link) const MAX_RESPONSES: usize = 16;
-/// How long a server may take to say that it has the answer.
+/// How long a server may take to acknowledge a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The places for answers on their way.
+/// The slots for responses in flight.
 #[derive(Debug)]
 pub(super) struct ResponseSlots(Arc<Semaphore>);
 
@@ -35,28 +35,28 @@ impl Default for ResponseSlots {
 }
 
 impl Link {
-    /// Tells the server, as soon as there is a place.
+    /// Sends a response as soon as a slot is free.
     pub(super) async fn send_callback_response(self: &Arc<Self>, params: String) {
-        let places = self.mgp_callbacks.responses.0.clone();
-        if let Ok(place) = places.acquire_owned().await {
-            self.send_response(&params, place).await;
+        let slots = self.mgp_callbacks.responses.0.clone();
+        if let Ok(slot) = slots.acquire_owned().await {
+            self.send_response(&params, slot).await;
         }
     }
 
-    /// Tells the server something it can ask for again. Without a place it is not said.
+    /// Sends a response that the server can poll for; dropped if no slot is free.
     pub(super) fn try_send_callback_response(self: &Arc<Self>, params: String) {
-        let places = self.mgp_callbacks.responses.0.clone();
-        let Ok(place) = places.try_acquire_owned() else {
+        let slots = self.mgp_callbacks.responses.0.clone();
+        let Ok(slot) = slots.try_acquire_owned() else {
             return;
         };
         let link = self.clone();
         task::spawn_detached("callbacks.respond", async move {
-            link.send_response(&params, place).await;
+            link.send_response(&params, slot).await;
         });
     }
 
-    async fn send_response(self: &Arc<Self>, params: &str, _place: OwnedSemaphorePermit) {
-        let Some(era) = self.family_negotiating(Features::CALLBACKS) else {
+    async fn send_response(self: &Arc<Self>, params: &str, _slot: OwnedSemaphorePermit) {
+        let Some(family) = self.family_negotiating(Features::CALLBACKS) else {
             return;
         };
         let (answer, settled) = oneshot::channel();
@@ -67,7 +67,7 @@ impl Link {
             token: None,
             stream: None,
             mgp_progress: false,
-            family: era,
+            family,
             is_listen: false,
             channel: None,
             last_activity: AtomicU64::new(0),
@@ -76,7 +76,7 @@ impl Link {
             return;
         };
         let _forget = RegisteredCall { link: self, id };
-        let whole = match era {
+        let whole = match family {
             ProtocolFamily::Legacy => params.to_owned(),
             ProtocolFamily::Stateless => request_meta::add_meta(Some(params), &self.kernel_meta),
         };
@@ -90,19 +90,18 @@ impl Link {
         tokio::select! {
             biased;
             outcome = settled => self.log_response_outcome(outcome.unwrap_or(Err(Refusal::Cancelled))),
-            never = self.wire.send_call(self, id, frame.into(), era, mirror, CallContext::default()) => match never {},
-            () = tokio::time::sleep(RESPONSE_TIMEOUT) => self.log.push_note("it did not say that it has the answer to its callback"),
+            never = self.wire.send_call(self, id, frame.into(), family, mirror, CallContext::default()) => match never {},
+            () = tokio::time::sleep(RESPONSE_TIMEOUT) => self.log.push_note("it did not acknowledge the answer to its callback"),
         }
     }
 
-    /// What the server says to it is for its log: nobody waits for that.
+    /// Logs the server's reply to a response.
     fn log_response_outcome(&self, outcome: mgp_callers::request::Outcome) {
         if let Err(refusal) = outcome
-            && let Some(words) = refusal.relayed_error()
+            && let Some(error) = refusal.relayed_error()
         {
-            self.log.push_note(&format!(
-                "it did not take the answer to its callback: {words}"
-            ));
+            self.log
+                .push_note(&format!("it rejected the answer to its callback: {error}"));
         }
     }
 }

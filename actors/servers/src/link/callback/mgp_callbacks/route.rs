@@ -1,5 +1,5 @@
-//! To whom a callback is put (A-32): the agent whose call caused it, by a callback or by what else it knows,
-//! or the operator.
+//! Routes a callback (A-32): to the agent whose call caused it, as a callback or an equivalent it supports, or
+//! to the operator.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use mgp_runtime::ids::new_session_id;
 use mgp_runtime::time::unix_ms;
 
 impl ReceivedCallback {
-    /// The question of MCP that a client is asked instead, and whose consent this one needs, too.
+    /// The equivalent MCP callback, whose consent this one also needs.
     fn mcp_equivalent(&self) -> Callback {
         match self.form.kind() {
             CallbackKind::LlmCompletion => Callback::Sampling,
@@ -33,8 +33,8 @@ impl ReceivedCallback {
         }
     }
 
-    /// True when the client agreed to callbacks, and can be sent one, now or when it is back with the answer
-    /// to another question.
+    /// True if the client negotiated callbacks and can receive one now, or on its return with the answer to
+    /// another.
     async fn can_receive_callback(&self) -> bool {
         if !self.caller.mgp.features().contains(Features::CALLBACKS) {
             return false;
@@ -50,51 +50,51 @@ impl ReceivedCallback {
 }
 
 impl Link {
-    /// Puts a callback to who can be asked.
+    /// Routes a callback to its recipient.
     pub(super) async fn route_callback(
         self: &Arc<Self>,
-        asked: &ReceivedCallback,
+        callback: &ReceivedCallback,
     ) -> RoutingOutcome {
-        let method = asked.mcp_equivalent().method();
+        let method = callback.mcp_equivalent().method();
         if self.is_forbidden(method) {
             return RoutingOutcome::Declined("switched_off");
         }
-        if asked.can_receive_callback().await {
-            let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));
+        if callback.can_receive_callback().await {
+            let (agent, params) = (&callback.caller.agent, Some(callback.params.as_str()));
             if self.obtain_consent(agent, method, params).await.is_err() {
                 return RoutingOutcome::Declined("not_consented");
             }
-            if let Some(outcome) = self.send_callback_to_agent(asked).await {
+            if let Some(outcome) = self.send_callback_to_agent(callback).await {
                 return outcome;
             }
         }
-        match asked.mcp_equivalent() {
-            Callback::Sampling => self.sample_answer(asked).await,
-            Callback::Elicitation | Callback::Roots => match self.elicit_answer(asked).await {
+        match callback.mcp_equivalent() {
+            Callback::Sampling => self.sample_answer(callback).await,
+            Callback::Elicitation | Callback::Roots => match self.elicit_answer(callback).await {
                 Some(answer) => outcome_from_answer(answer),
-                None => self.ask_operator(asked).await,
+                None => self.ask_operator(callback).await,
             },
         }
     }
 
-    /// By `notifications/mgp.callback.request`, under ids that are the kernel's and the agent's own. `None`
-    /// where the agent does not come back for it: its call went on as a task.
+    /// Sends `notifications/mgp.callback.request` with an id issued by the kernel for this agent. `None` if the
+    /// agent does not return for it because its call became a task.
     async fn send_callback_to_agent(
         self: &Arc<Self>,
-        asked: &ReceivedCallback,
+        callback: &ReceivedCallback,
     ) -> Option<RoutingOutcome> {
-        let callback = OpenCallback {
-            client: asked.caller.connection,
-            origin_call: (asked.caller.connection, asked.call.started_at()),
-            form: asked.form.clone(),
-            cascades: asked.form.kind() == CallbackKind::LlmCompletion,
+        let pending = OpenCallback {
+            client: callback.caller.connection,
+            origin_call: (callback.caller.connection, callback.call.started_at()),
+            form: callback.form.clone(),
+            cascades: callback.form.kind() == CallbackKind::LlmCompletion,
             requester: self.server.to_string(),
-            request_id: asked.call.request_id(),
-            message: asked.message.clone(),
-            opened_at: asked.arrived,
-            expires_at: asked.arrived + asked.timeout.duration,
+            request_id: callback.call.request_id(),
+            message: callback.message.clone(),
+            opened_at: callback.arrived,
+            expires_at: callback.arrived + callback.timeout.duration,
         };
-        let open = |reply| LinkEvent::CallbackRequested(Box::new(callback), reply);
+        let open = |reply| LinkEvent::CallbackRequested(Box::new(pending), reply);
         let mut open = match self.ask_supervisor(open).await {
             Some(Ok(open)) => open,
             Some(Err(OpenCallbackError::TooDeep)) => {
@@ -105,30 +105,30 @@ impl Link {
             }
         };
         let id = open.id().to_owned();
-        let told = async {
-            if self.notify_agent(asked, &id, Delivery::Reliable).await {
+        let delivery = async {
+            if self.notify_agent(callback, &id, Delivery::Reliable).await {
                 std::future::pending().await
             } else {
                 None
             }
         };
-        // It may be found in the list before it is told.
+        // The agent may find the callback in the list before it is notified.
         tokio::select! {
             answer = open.wait_for_answer() => Some(outcome_from_answer(answer)),
-            gone = told => gone,
+            gone = delivery => gone,
         }
     }
 
-    /// Tells the agent as soon as it hears; false when it does not come back.
-    async fn notify_agent(&self, asked: &ReceivedCallback, id: &str, class: Delivery) -> bool {
-        let frame = || self.render_callback(asked, id).into();
-        asked.call.send_when_reachable(frame, class).await
+    /// Notifies the agent as soon as it is connected; false if it does not return.
+    async fn notify_agent(&self, callback: &ReceivedCallback, id: &str, class: Delivery) -> bool {
+        let frame = || self.render_callback(callback, id).into();
+        callback.call.send_when_reachable(frame, class).await
     }
 
-    fn render_callback(&self, asked: &ReceivedCallback, id: &str) -> Vec<u8> {
-        let request = asked.call.request_id();
+    fn render_callback(&self, callback: &ReceivedCallback, id: &str) -> Vec<u8> {
+        let request = callback.call.request_id();
         let request = request.as_ref().map_or("null", |id| id.as_json());
-        let timeout = asked.timeout.duration.as_millis().to_string();
+        let timeout = callback.timeout.duration.as_millis().to_string();
         let (id, server) = (quote(id), quote(self.server.as_str()));
         let own = [
             ("callback_id", id.as_str()),
@@ -136,38 +136,42 @@ impl Link {
             ("server_id", server.as_str()),
             ("timeout_ms", timeout.as_str()),
         ];
-        let params = callback::params_for_agent(&asked.params, &own);
+        let params = callback::params_for_agent(&callback.params, &own);
         jsonrpc::notification(Request::METHOD, Some(&params))
     }
 
-    /// As a form; `None` where the client cannot be asked one. One that can and does not answer has declined.
-    async fn elicit_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> Option<CallbackAnswer> {
-        if !client_capabilities(&asked.caller, &asked.call).elicitation_form {
+    /// Sends the callback as a form elicitation. `None` if the client does not support forms. A client that
+    /// supports them and does not answer has declined.
+    async fn elicit_answer(
+        self: &Arc<Self>,
+        callback: &ReceivedCallback,
+    ) -> Option<CallbackAnswer> {
+        if !client_capabilities(&callback.caller, &callback.call).elicitation_form {
             return None;
         }
-        let params = asked.form.render_elicitation_params(&asked.message);
-        let (caller, exchange) = (&asked.caller, &asked.call);
+        let params = callback.form.render_elicitation_params(&callback.message);
+        let (caller, in_flight) = (&callback.caller, &callback.call);
         let form = Callback::Elicitation;
-        let answer = ask_client(self, caller, exchange, form, Some(&params)).await;
+        let answer = ask_client(self, caller, in_flight, form, Some(&params)).await;
         Some(match answer {
-            Ok(result) => asked
+            Ok(result) => callback
                 .form
                 .parse_elicitation_result(&String::from_utf8_lossy(&result)),
             Err(_) => CallbackAnswer::Declined,
         })
     }
 
-    /// By `sampling/createMessage`. No person answers in the place of a model.
-    async fn sample_answer(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
-        let can = client_capabilities(&asked.caller, &asked.call).sampling;
-        let read = mcp::parse_params::<Request<'_>>(Some(&asked.params)).ok();
+    /// Sends the callback as `sampling/createMessage`. No person answers in place of a model.
+    async fn sample_answer(self: &Arc<Self>, callback: &ReceivedCallback) -> RoutingOutcome {
+        let can = client_capabilities(&callback.caller, &callback.call).sampling;
+        let read = mcp::parse_params::<Request<'_>>(Some(&callback.params)).ok();
         let params = read.as_ref().and_then(callbacks::to_sampling_params);
         let Some(params) = params.filter(|_| can) else {
             return RoutingOutcome::Declined("unsupported");
         };
-        let (caller, exchange) = (&asked.caller, &asked.call);
+        let (caller, in_flight) = (&callback.caller, &callback.call);
         let sampling = Callback::Sampling;
-        let answer = ask_client(self, caller, exchange, sampling, Some(&params)).await;
+        let answer = ask_client(self, caller, in_flight, sampling, Some(&params)).await;
         let result = answer.ok();
         let response = result
             .and_then(|result| callbacks::from_sampling_result(&String::from_utf8_lossy(&result)));
@@ -177,55 +181,56 @@ impl Link {
         )
     }
 
-    /// In the operator's list, within the time of the callback.
-    async fn ask_operator(self: &Arc<Self>, asked: &ReceivedCallback) -> RoutingOutcome {
-        let patience = u64::try_from(asked.timeout.duration.as_millis()).unwrap_or(u64::MAX);
-        let (server, agent) = (&self.server, &asked.caller.agent);
-        let question = PendingEntry {
+    /// Adds the callback to the operator's pending list, within the callback's timeout.
+    async fn ask_operator(self: &Arc<Self>, callback: &ReceivedCallback) -> RoutingOutcome {
+        let timeout_ms = u64::try_from(callback.timeout.duration.as_millis()).unwrap_or(u64::MAX);
+        let (server, agent) = (&self.server, &callback.caller.agent);
+        let entry = PendingEntry {
             subject: Subject::Callback,
             requester: Requester::Server(server.clone()),
             server: Some(server.clone()),
             text: format!(
                 "{server} asks in a call of {agent}: {}",
-                escape_for_display(&asked.message)
+                escape_for_display(&callback.message)
             ),
             details: Vec::new(),
             parts: Vec::new(),
-            options: Some(asked.form.options().to_vec()),
-            expires_ms: Some(unix_ms().saturating_add(patience)),
+            options: Some(callback.form.options().to_vec()),
+            expires_ms: Some(unix_ms().saturating_add(timeout_ms)),
         };
-        let asking = |reply| LinkEvent::OperatorInputRequested(Box::new(question), reply);
-        match self.ask_supervisor(asking).await {
-            Some(Ok(Some(Some(value)))) => match asked.form.parse_text(&value) {
+        let event = |reply| LinkEvent::OperatorInputRequested(Box::new(entry), reply);
+        match self.ask_supervisor(event).await {
+            Some(Ok(Some(Some(value)))) => match callback.form.parse_text(&value) {
                 Ok(answer) => outcome_from_answer(answer),
                 Err(_) => RoutingOutcome::Declined("declined"),
             },
             Some(Ok(Some(None))) => RoutingOutcome::Declined("declined"),
-            // Its time is over, which the clock of the callback tells.
+            // The entry expired; the callback's own timeout decides.
             Some(Ok(None)) => std::future::pending().await,
             Some(Err(_)) | None => RoutingOutcome::Declined("nobody"),
         }
     }
 
-    /// Shows what needs no answer: as a callback, or as a log record to a client that knows none.
-    pub(super) async fn display_callback(self: &Arc<Self>, asked: &ReceivedCallback) {
-        let method = asked.mcp_equivalent().method();
-        let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));
+    /// Delivers a callback that needs no answer: as a callback, or as a log record to a client without
+    /// callbacks.
+    pub(super) async fn display_callback(self: &Arc<Self>, callback: &ReceivedCallback) {
+        let method = callback.mcp_equivalent().method();
+        let (agent, params) = (&callback.caller.agent, Some(callback.params.as_str()));
         if self.obtain_consent(agent, method, params).await.is_err() {
             return;
         }
-        if asked.can_receive_callback().await {
+        if callback.can_receive_callback().await {
             let id = format!("cb-{}", new_session_id().as_str());
-            if self.notify_agent(asked, &id, Delivery::Lossy).await {
+            if self.notify_agent(callback, &id, Delivery::Lossy).await {
                 return;
             }
         }
-        let level = asked.caller.log_level(&asked.call);
+        let level = callback.caller.log_level(&callback.call);
         if level.is_some_and(|floor| LogLevel::Info.is_at_least(floor)) {
-            let text = quote(&asked.message);
+            let text = quote(&callback.message);
             let params = format!(r#"{{"level":"info","data":{text}}}"#);
-            let frame = render_log_frame(&self.server, &asked.caller.view, &params);
-            asked.call.send(frame, Delivery::Lossy);
+            let frame = render_log_frame(&self.server, &callback.caller.view, &params);
+            callback.call.send(frame, Delivery::Lossy);
         }
     }
 }

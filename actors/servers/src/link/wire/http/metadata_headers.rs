@@ -1,4 +1,4 @@
-//! HTTP headers that repeat parts of a modern request.
+//! HTTP headers that mirror parts of a stateless request.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use mgp_protocol::mcp::request_headers::RequestHeaders;
 
 use crate::link::MetadataHeaders;
 
-/// The headers of a request, on top of those of every request.
+/// Builds the headers of one request from those of every request.
 ///
 /// # Errors
 /// The header whose name or value is not valid in HTTP.
@@ -16,11 +16,11 @@ pub(super) fn build_headers(
     mirror: MetadataHeaders<'_>,
 ) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
-    let said = RequestHeaders {
+    let request_headers = RequestHeaders {
         method: mirror.method,
         name: mirror.name.map(Cow::Borrowed),
     };
-    for (name, value) in said.headers() {
+    for (name, value) in request_headers.headers() {
         insert_header(&mut headers, name, &value)?;
     }
     for (name, value) in mirror.params {
@@ -40,9 +40,9 @@ fn insert_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(),
 mod tests {
     use super::*;
 
-    /// SEP-2243: values that headers cannot hold are encoded; configured headers stay.
+    /// SEP-2243: values that headers cannot represent are encoded; configured headers stay.
     #[test]
-    fn a_request_is_mirrored_in_its_headers() {
+    fn request_is_mirrored_in_headers() {
         let mut every = HeaderMap::new();
         every.insert("authorization", HeaderValue::from_static("Bearer x"));
         let params = [("Mcp-Param-Region".to_owned(), "eu".to_owned())];

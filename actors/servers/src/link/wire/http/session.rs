@@ -1,4 +1,4 @@
-//! Finds out whether a session is over: a refusal alone does not say so, and each new handshake is lost work.
+//! Detects an ended HTTP session. A refused request does not prove it, and each new handshake loses state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,18 +18,17 @@ use crate::link::Link;
 use crate::login::ServerClient;
 use mgp_runtime::time::monotonic_now;
 
-/// How long the server may take to say so. After that the session is not known to be over.
+/// How long the server may take to answer a probe; without an answer the session counts as alive.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The id of the kernel's own requests that are not calls: those count from 1.
+/// The id of the kernel's own requests that are not calls; calls count from 1.
 pub(in crate::link) const KERNEL_REQUEST_ID: u64 = 0;
 
-/// What is known of the session of one connection.
+/// What is known about the session of one connection.
 #[derive(Debug, Default)]
 pub(super) struct HttpSessionState {
     ended: AtomicBool,
-    /// When the last question began whose answer was that the session is in force. Refusals that come together are
-    /// cleared up by one question.
+    /// When the last probe began that found the session alive. One probe covers all refusals before it.
     confirmed_at: Mutex<Option<MonotonicTime>>,
 }
 
@@ -42,35 +41,36 @@ impl HttpSessionState {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the session is over, judged by a question that was asked after `refused_at`; `refuses` asks.
+    /// Checks whether the session has ended, with a probe that starts after `refused_at`; `refuses` runs the
+    /// probe.
     pub(super) async fn check_ended(
         &self,
         refused_at: MonotonicTime,
         refuses: impl Future<Output = bool>,
     ) -> bool {
         let mut in_force = self.confirmed_at.lock().await;
-        if self.is_ended() || in_force.is_some_and(|asked| asked >= refused_at) {
+        if self.is_ended() || in_force.is_some_and(|probed_at| probed_at >= refused_at) {
             return self.is_ended();
         }
-        let asked = monotonic_now();
+        let probed_at = monotonic_now();
         if refuses.await {
             self.set_ended()
         } else {
-            *in_force = Some(asked)
+            *in_force = Some(probed_at)
         }
         self.is_ended()
     }
 }
 
 impl HttpWire {
-    /// True once the server is known to have ended the session.
+    /// True once the session is known to have ended.
     #[must_use]
     pub(crate) fn is_session_ended(&self) -> bool {
         self.session.is_ended()
     }
 
-    /// Whether the server, which refused a request, refuses the whole session: a ping, and a list that it declares,
-    /// where it may know no ping.
+    /// Checks whether the server refuses the whole session: with a ping, and with a declared list in case it has
+    /// no ping.
     pub(super) async fn check_session_ended(&self, link: &Link, refused_at: MonotonicTime) -> bool {
         let refuses = async {
             for method in std::iter::once(Ping::METHOD).chain(declared_list(link)) {
@@ -85,7 +85,7 @@ impl HttpWire {
     }
 }
 
-/// A list that the server declares.
+/// The method of a list that the server declares.
 fn declared_list(link: &Link) -> Option<&'static str> {
     let can = link.peer_for(ProtocolFamily::Legacy)?.capabilities;
     match () {
@@ -96,7 +96,7 @@ fn declared_list(link: &Link) -> Option<&'static str> {
     }
 }
 
-/// Whether the server refuses this request as that of an unknown session. No answer says nothing.
+/// True if the server refuses this request because the session is unknown; false without an answer.
 pub(super) async fn is_session_refused(
     client: &ServerClient,
     url: &Uri,
@@ -108,8 +108,8 @@ pub(super) async fn is_session_refused(
         method,
         None,
     ));
-    let asked = client.request(Method::POST, url, headers, Some(frame));
-    let status: Option<StatusCode> = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
+    let request = client.request(Method::POST, url, headers, Some(frame));
+    let status: Option<StatusCode> = match tokio::time::timeout(PROBE_TIMEOUT, request).await {
         Ok(Ok(response)) => Some(response.status),
         Ok(Err(_)) | Err(_) => None,
     };

@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: messages are POSTed, all answers come on one stream.
+//! HTTP+SSE of 2024-11-05: messages are POSTed, and all answers come on one stream.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use mgp_callers::Flag;
 use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
-/// A server of that transport.
+/// A connection to an HTTP+SSE server.
 #[derive(Debug)]
 pub struct SseWire {
     client: ServerClient,
@@ -32,7 +32,7 @@ pub struct SseWire {
 }
 
 impl SseWire {
-    /// A connection that POSTs to `endpoint`.
+    /// Creates a connection that POSTs to `endpoint`.
     #[must_use]
     pub fn new(client: ServerClient, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -77,14 +77,14 @@ impl SseWire {
         ))
     }
 
-    /// Whether the server, which refused a message, refuses any.
+    /// Checks whether the server refuses every message.
     async fn check_session_ended(&self, refused_at: MonotonicTime) -> bool {
         let (client, endpoint) = (&self.client, &self.endpoint);
         let refuses = is_session_refused(client, endpoint, self.headers.clone(), Ping::METHOD);
         self.session.check_ended(refused_at, refuses).await
     }
 
-    /// True once the server is known to have ended the session: with its stream, or by refusing messages.
+    /// True once the session is known to have ended: its stream ended, or it refuses all messages.
     #[must_use]
     pub(crate) fn is_session_ended(&self) -> bool {
         self.session.is_ended()
@@ -99,11 +99,11 @@ impl SseWire {
         let (wire, link) = (self.clone(), link.clone());
         task::spawn_detached("link.send", async move {
             let _charge = charge;
-            let told = tokio::select! {
-                told = wire.post(&link, frame) => told,
+            let sent = tokio::select! {
+                sent = wire.post(&link, frame) => sent,
                 () = wait_after_close(&wire.closed) => return,
             };
-            if let Err(error) = told {
+            if let Err(error) = sent {
                 link.log
                     .push_note(&format!("a notification failed: {error}"));
             }
@@ -114,7 +114,7 @@ impl SseWire {
         self.closed.raise();
     }
 
-    /// Passes the stream to the link; when it ends, so does the connection.
+    /// Passes the stream to the link; the connection ends with it.
     pub(crate) async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
         let read = async {
             loop {

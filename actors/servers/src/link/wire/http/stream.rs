@@ -1,4 +1,4 @@
-//! SSE streams of a Streamable HTTP server: the answer to a POST, and the standing GET stream.
+//! SSE streams of a Streamable HTTP server: the response to a POST, and the GET stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,22 +17,22 @@ use super::{HttpWire, LAST_EVENT, broken_refusal, has_media_type};
 use crate::link::Link;
 use mgp_runtime::time::monotonic_now;
 
-/// Attempts to get the rest of a broken stream before the call counts as lost.
+/// The maximum of attempts to resume a broken stream before the call counts as lost.
 const MAX_RESUMES: u32 = 10;
-/// Wait after a clean close (CMCP-037).
+/// The delay after a clean close (CMCP-037).
 const REOPEN_DELAY: Duration = Duration::from_millis(50);
-/// First and longest wait after an error (CMCP-037).
+/// First and longest delay after an error (CMCP-037).
 const ERROR_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A server cannot make us wait longer than this with `retry:`.
+/// The longest delay that a server can request with `retry:`.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// How a try to read the standing stream went on.
+/// How an attempt to read the GET stream ended.
 enum GetStreamEnd {
-    /// It was open for so long, and ended in good order.
+    /// It was open for this long and ended cleanly.
     Ended(Duration),
-    /// It broke, or the server could not be asked.
+    /// It broke, or the request failed.
     Failed,
-    /// The server has none, or not now.
+    /// The server refused it.
     Refused(StatusCode),
 }
 
@@ -57,26 +57,25 @@ impl StreamPosition {
 }
 
 impl HttpWire {
-    /// Reads the stream that answers the call `id`, and resumes it when the server closes it early
-    /// (SEP-1699).
+    /// Reads the stream that answers the call `id`, and resumes it if the server closes it early (SEP-1699).
     pub(super) async fn read_call_stream(
         &self,
         link: &Arc<Link>,
         id: u64,
         response: Response,
     ) -> Result<(), Refusal> {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         let mut resumes = 0;
         let mut stream = read_events(response.body, link.limits.max_frame);
         loop {
             let ended = self
-                .relay_stream(link, Some(id), &mut stream, &mut place)
+                .relay_stream(link, Some(id), &mut stream, &mut position)
                 .await;
             if !link.is_pending(id) {
                 stream.discard_rest();
                 return Ok(());
             }
-            if place.last_event.is_none() || resumes == MAX_RESUMES {
+            if position.last_event.is_none() || resumes == MAX_RESUMES {
                 let why = ended.err().map_or_else(
                     || "its stream ended without the answer".to_owned(),
                     |e| format!("its stream broke: {e}"),
@@ -84,20 +83,20 @@ impl HttpWire {
                 return Err(link.lost_refusal(&why));
             }
             link.pause_call(id);
-            tokio::time::sleep(place.retry.unwrap_or(REOPEN_DELAY).max(REOPEN_DELAY)).await;
+            tokio::time::sleep(position.retry.unwrap_or(REOPEN_DELAY).max(REOPEN_DELAY)).await;
             resumes += 1;
             let response = self
-                .open_get_stream(&place)
+                .open_get_stream(&position)
                 .await
                 .map_err(|e| broken_refusal(link, &e))?;
-            // The server accepted the request itself, so it must not be sent again.
+            // The server accepted the request, so it must not be sent again.
             let judged = self.check_status(link, None, response).await;
             let response = judged.map_err(|e| link.lost_refusal(&e.to_string()))?;
             stream = read_events(response.body, link.limits.max_frame);
         }
     }
 
-    /// Reads the stream that answers the modern call `id`, which cannot be resumed.
+    /// Reads the stream that answers the stateless call `id`, which cannot be resumed.
     pub(super) async fn read_stateless_stream(
         &self,
         link: &Arc<Link>,
@@ -124,7 +123,7 @@ impl HttpWire {
         link: &Arc<Link>,
         via: Option<u64>,
         stream: &mut SseEvents,
-        place: &mut StreamPosition,
+        position: &mut StreamPosition,
     ) -> Result<(), BodyError> {
         loop {
             if let Some(id) = via {
@@ -132,7 +131,7 @@ impl HttpWire {
             }
             match stream.next().await {
                 Ok(Some(event)) => {
-                    place.update(&event);
+                    position.update(&event);
                     if !event.data.is_empty() {
                         link.receive(&event.data, via);
                     }
@@ -147,11 +146,11 @@ impl HttpWire {
         }
     }
 
-    async fn open_get_stream(&self, place: &StreamPosition) -> Result<Response, ClientError> {
+    async fn open_get_stream(&self, position: &StreamPosition) -> Result<Response, ClientError> {
         let mut headers: HeaderMap = self.headers();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(last) = &place.last_event {
+        if let Some(last) = &position.last_event {
             headers.insert(LAST_EVENT, last.clone());
         }
         self.client
@@ -159,8 +158,8 @@ impl HttpWire {
             .await
     }
 
-    /// Keeps the standing GET stream open until the link closes; returns at once when the server has
-    /// none (CMCP-034, CMCP-036, CMCP-037, CMCP-038).
+    /// Keeps the GET stream open until the link closes; returns at once if the server has none (CMCP-034,
+    /// CMCP-036, CMCP-037, CMCP-038).
     pub(crate) async fn listen(self: Arc<Self>, link: Arc<Link>) {
         tokio::select! {
             () = self.run_listen_loop(&link) => {}
@@ -169,13 +168,13 @@ impl HttpWire {
     }
 
     async fn run_listen_loop(&self, link: &Arc<Link>) {
-        let mut place = StreamPosition::default();
+        let mut position = StreamPosition::default();
         let (mut wait, mut pace, mut was_open) = (ERROR_BACKOFF.0, ReopenBackoff::default(), false);
         loop {
-            match self.read_get_stream(link, &mut place).await {
+            match self.read_get_stream(link, &mut position).await {
                 GetStreamEnd::Ended(lasted) => {
                     (wait, was_open) = (ERROR_BACKOFF.0, true);
-                    tokio::time::sleep(pace.next_wait(lasted, place.retry)).await;
+                    tokio::time::sleep(pace.next_wait(lasted, position.retry)).await;
                     continue;
                 }
                 GetStreamEnd::Failed => {}
@@ -188,7 +187,7 @@ impl HttpWire {
                         let why = format!("its session has ended (HTTP {})", status.as_u16());
                         return link.report_broken(why);
                     }
-                    // A server that had one may have one again.
+                    // A server that had a GET stream may offer it again.
                     if !was_open {
                         return;
                     }
@@ -199,14 +198,18 @@ impl HttpWire {
         }
     }
 
-    /// Opens the standing stream, and reads it to its end.
-    async fn read_get_stream(&self, link: &Arc<Link>, place: &mut StreamPosition) -> GetStreamEnd {
-        match self.open_get_stream(place).await {
+    /// Opens the GET stream and reads it to its end.
+    async fn read_get_stream(
+        &self,
+        link: &Arc<Link>,
+        position: &mut StreamPosition,
+    ) -> GetStreamEnd {
+        match self.open_get_stream(position).await {
             Ok(response) if is_stream(&response) => {
                 let opened = monotonic_now();
                 let mut stream = read_events(response.body, link.limits.max_frame);
                 self.is_get_stream_open.store(true, Ordering::Relaxed);
-                let ended = self.relay_stream(link, None, &mut stream, place).await;
+                let ended = self.relay_stream(link, None, &mut stream, position).await;
                 self.is_get_stream_open.store(false, Ordering::Relaxed);
                 match ended {
                     Ok(()) => GetStreamEnd::Ended(monotonic_now().duration_since(opened)),

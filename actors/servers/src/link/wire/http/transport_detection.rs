@@ -1,4 +1,4 @@
-//! Finds out which HTTP transport a server uses (MCP transports, backwards compatibility).
+//! Detects the HTTP transport of a server (MCP transports, backwards compatibility).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::link::MetadataHeaders;
 use crate::link::wire::strip_bom;
 use crate::login::ServerClient;
 
-/// How long a server may take to name its endpoint on an SSE stream.
+/// How long a server may take to send its endpoint on an SSE stream.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The transport found at the URL.
@@ -33,49 +33,49 @@ pub enum DetectedTransport {
         /// The answer's frame.
         answer: Bytes,
     },
-    /// HTTP+SSE: `initialize` is sent over it like any other message.
+    /// HTTP+SSE: `initialize` is sent like any other message.
     Sse {
         /// The connection.
         wire: Arc<SseWire>,
-        /// The stream on which all answers come.
+        /// The stream that carries all answers.
         stream: Box<SseEvents>,
     },
 }
 
-/// Why the URL could not be used.
+/// Why the URL cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No connection, or TLS or HTTP failed.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// Its answer broke off or is too large.
+    /// The response body broke off or is too large.
     #[error("{0}")]
     Body(#[from] BodyError),
-    /// Its event stream broke off or has an event that is too large.
+    /// The event stream broke off or has an oversized event.
     #[error("{0}")]
     Events(#[from] EventsError),
-    /// An HTTP status with which the kernel cannot go on.
+    /// An HTTP status that ends the detection.
     #[error("{url} answered HTTP {status}{hint}")]
     Status {
         /// The URL.
         url: String,
         /// The status.
         status: StatusCode,
-        /// What to do about it.
+        /// What the operator can do about it.
         hint: &'static str,
     },
-    /// It answered, but not with MCP.
+    /// It responded, but not with MCP.
     #[error("{url} is no MCP server: {why}")]
     NotMcp {
         /// The URL.
         url: String,
-        /// What it did instead.
+        /// What it sent instead.
         why: String,
     },
 }
 
 impl OpenError {
-    /// True when there was a connection but no answer.
+    /// True if there was a connection but no answer.
     #[must_use]
     pub(crate) fn has_no_answer(&self) -> bool {
         match self {
@@ -100,10 +100,10 @@ pub struct HttpTarget<'a> {
 }
 
 impl HttpTarget<'_> {
-    /// POSTs `initialize`; where that is not understood, asks for an SSE stream.
+    /// POSTs `initialize`; if that fails, requests an SSE stream.
     ///
     /// # Errors
-    /// [`OpenError`] in words for the operator.
+    /// [`OpenError`], as text for the operator.
     pub(crate) async fn open(self, initialize: Bytes) -> Result<DetectedTransport, OpenError> {
         let response = self.post(self.headers.clone(), initialize).await?;
         match response.status {
@@ -124,9 +124,9 @@ impl HttpTarget<'_> {
         }
     }
 
-    /// POSTs `initialize` and nothing else, to a server that is also modern: the connection with its
-    /// session, and the answer. A proxy may want the method in a header; no version is named in a header,
-    /// because the server may not know that version.
+    /// POSTs `initialize` and nothing else, to a server that is also stateless. Returns the connection with its
+    /// session, and the answer. A proxy may require the method in a header; no version is named in a header,
+    /// because the server may not know it.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -143,11 +143,11 @@ impl HttpTarget<'_> {
         }
     }
 
-    /// POSTs a modern request: the frame of the answer, whatever its status, or `None` when there is no
-    /// answer in it.
+    /// POSTs a stateless request. Returns the frame of the answer, whatever its status, or `None` if there is
+    /// none.
     ///
     /// # Errors
-    /// [`OpenError`] when the server gave no response.
+    /// [`OpenError`] if the server gave no response.
     pub(crate) async fn request_stateless(
         self,
         method: &str,
@@ -174,15 +174,15 @@ impl HttpTarget<'_> {
                 .await
                 .map(Some);
         }
-        // The body of an error may be anything: if it is no message, there is no answer.
+        // The body of an error may be anything; one that is not a message is no answer.
         let body = read_json(response.body, self.limit).await.ok();
         Ok(body.filter(|body| matches!(jsonrpc::parse(body), Ok(Message::Response { .. }))))
     }
 
-    /// A connection to this address.
+    /// Creates a connection to this target.
     ///
     /// # Errors
-    /// [`OpenError`] when the URL is none.
+    /// [`OpenError`] if the URL is invalid.
     pub(crate) fn wire(self, session: Option<HeaderValue>) -> Result<Arc<HttpWire>, OpenError> {
         let url = parse_url(self.url)?;
         let client = self.client.clone();
@@ -224,7 +224,7 @@ fn status_error(url: &str, status: StatusCode) -> OpenError {
     }
 }
 
-/// The answer to `initialize`, as JSON or as an event.
+/// Reads the answer to `initialize`, as JSON or as an event.
 async fn read_first_answer(
     url: &str,
     response: Response,
@@ -251,7 +251,7 @@ async fn read_first_answer(
     })
 }
 
-/// GETs the stream of HTTP+SSE, whose first event names where to POST.
+/// Opens the stream of HTTP+SSE, whose first event names the endpoint for POST.
 async fn open_sse(
     client: &ServerClient,
     url: &str,
@@ -289,8 +289,8 @@ async fn open_sse(
     })
 }
 
-/// Resolves the endpoint against the URL. Another origin is refused, because the configured headers,
-/// which are secrets, would be sent there.
+/// Resolves the endpoint against the URL. Another origin is refused, because the configured headers are secrets
+/// and would be sent there.
 fn resolve_endpoint(url: &str, endpoint: &str) -> Option<String> {
     let base: http::Uri = url.parse().ok()?;
     let origin = format!("{}://{}", base.scheme_str()?, base.authority()?);
@@ -314,7 +314,7 @@ mod tests {
     use super::resolve_endpoint;
 
     #[test]
-    fn an_endpoint_on_another_origin_is_refused() {
+    fn endpoint_on_another_origin_is_refused() {
         let at = |endpoint| resolve_endpoint("http://a:1/x/sse", endpoint);
         assert_eq!(at("/m?s=1").as_deref(), Some("http://a:1/m?s=1"));
         assert_eq!(at("m").as_deref(), Some("http://a:1/x/m"));

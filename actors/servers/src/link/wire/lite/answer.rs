@@ -1,37 +1,37 @@
-//! What the result of a call says: MCP-lite §3.3 and §3.4, and what decision 64 makes of the words that the
-//! document leaves open (A-17, A-37).
+//! Parses the results of calls (MCP-lite §3.3 and §3.4); decision 64 defines what the document leaves open
+//! (A-17, A-37).
 
 use mgp_json::{lookalike, members};
 use mgp_protocol::lite::ResponseType;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Longest promise token that is kept and sent back, in bytes: a hundred times as long as one that cannot be
-/// guessed has to be, and shorter than any server's limit for a request.
+/// The longest promise token, in bytes: a hundred times as long as an unguessable token needs to be, and shorter
+/// than any server's request limit.
 pub(super) const TOKEN_BYTES_MAX: usize = 4096;
 
-/// What follows from a result.
+/// The meaning of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LiteResult {
-    /// It is the result.
+    /// The final result.
     Final {
-        /// The tool failed.
+        /// True if the tool failed.
         failed: bool,
     },
     /// The result comes later, for this token.
     Promise(String),
-    /// More is needed, and then the call is made again.
+    /// Input is needed, and then the call is repeated.
     NeedsInput(InputNeed),
 }
 
-/// What more is needed.
+/// The input that is needed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct InputNeed {
-    /// What a person is asked.
+    /// The message for the person.
     pub(super) message: Option<String>,
-    /// The schema of the arguments to be added, as JSON text: an object with `properties`.
+    /// The schema of the additional arguments, as JSON text: an object with `properties`.
     pub(super) schema: Option<String>,
-    /// By which a server that has kept the call knows it again, as other kernels do.
+    /// The token with which a server that stored the call continues it, as other kernels do.
     pub(super) continuation: Option<String>,
 }
 
@@ -56,10 +56,10 @@ struct LiteElicitation<'a> {
 }
 
 impl LiteResult {
-    /// Reads a result, which may be any JSON.
+    /// Parses a result, which may be any JSON.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with it, as text.
     pub(super) fn parse(result: &str) -> Result<Self, String> {
         let meta = parse_meta(result)?;
         let kind = match meta.response_type.as_deref() {
@@ -73,14 +73,14 @@ impl LiteResult {
             ResponseType::Answer => Ok(Self::Final { failed: false }),
             ResponseType::Failure => Ok(Self::Final { failed: true }),
             ResponseType::Promise => match meta.promise_token.filter(|token| !token.is_empty()) {
-                None => Err("it promises a result and gives no `promise_token`".into()),
+                None => Err("it returned a promise without `promise_token`".into()),
                 Some(token) if token.len() > TOKEN_BYTES_MAX => Err(format!(
                     "its promise token is {} bytes long; the limit is {TOKEN_BYTES_MAX}",
                     token.len()
                 )),
                 Some(token) => Ok(Self::Promise(token)),
             },
-            // The last is in one list of the document only; it means that something has to be given first (A-17).
+            // The last type is in only one list of the document; it means that input is needed first (A-17).
             ResponseType::Elicitation | ResponseType::MoreResource => {
                 Ok(Self::NeedsInput(InputNeed::from_meta(meta)))
             }
@@ -89,20 +89,22 @@ impl LiteResult {
 }
 
 impl InputNeed {
-    /// A question that cannot be read is one without a form: its caller is told in words.
+    /// Reads the input need; one that cannot be parsed has no form, and its caller gets a text.
     fn from_meta(meta: LiteMeta<'_>) -> Self {
-        let asked = meta
+        let elicitation = meta
             .elicitation
             .and_then(|text| lookalike::from_object(text.get()).ok());
-        let asked: LiteElicitation<'_> = asked.unwrap_or_default();
+        let elicitation: LiteElicitation<'_> = elicitation.unwrap_or_default();
         let form = |schema: &&RawValue| {
             let all = members(schema.get()).unwrap_or_default();
             let mut all = all.iter();
             all.any(|(name, value)| name == "properties" && value.get().starts_with('{'))
         };
         Self {
-            message: asked.message.filter(|message| !message.trim().is_empty()),
-            schema: asked
+            message: elicitation
+                .message
+                .filter(|message| !message.trim().is_empty()),
+            schema: elicitation
                 .schema
                 .filter(form)
                 .map(|schema| schema.get().to_owned()),
@@ -111,7 +113,7 @@ impl InputNeed {
     }
 }
 
-/// `_meta` of a result; where there is none nothing is said.
+/// Parses `_meta` of a result; empty if there is none.
 fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
     let all = members(result).unwrap_or_default();
     let mut found = all.iter().filter(|(name, _)| name == "_meta");
@@ -119,7 +121,7 @@ fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
         return Ok(LiteMeta::default());
     };
     if found.next().is_some() {
-        return Err("`_meta` stands twice in its result".into());
+        return Err("duplicate `_meta` in its result".into());
     }
     if meta.get() == "null" {
         return Ok(LiteMeta::default());
@@ -131,9 +133,9 @@ fn parse_meta(result: &str) -> Result<LiteMeta<'_>, String> {
 mod tests {
     use super::*;
 
-    /// LITE-010, LITE-015: nothing said is an answer; what is only in the enumeration asks for more.
+    /// LITE-010, LITE-015: a result without a type is final; types that are only in the enumeration need input.
     #[test]
-    fn each_kind_of_answer_is_told_from_the_others() {
+    fn result_types_are_distinguished() {
         let read = |text: &str| LiteResult::parse(text).unwrap();
         let answer = LiteResult::Final { failed: false };
         for text in [
@@ -154,7 +156,7 @@ mod tests {
         for word in ["elicitation", "request-for-more-resource"] {
             let bare = format!(r#"{{"_meta":{{"response_type":"{word}"}}}}"#);
             assert_eq!(read(&bare), LiteResult::NeedsInput(InputNeed::default()));
-            let asked = format!(
+            let result = format!(
                 r#"{{"_meta":{{"response_type":"{word}","elicitation":{{"message":"size?","requestedSchema":{{"properties":{{}}}}}}}}}}"#
             );
             let need = InputNeed {
@@ -162,13 +164,13 @@ mod tests {
                 schema: Some(r#"{"properties":{}}"#.into()),
                 continuation: None,
             };
-            assert_eq!(read(&asked), LiteResult::NeedsInput(need));
+            assert_eq!(read(&result), LiteResult::NeedsInput(need));
         }
     }
 
-    /// LITE-017: a token is kept as it is, and one that nobody could send back is refused.
+    /// LITE-017: a token is stored unchanged, and one too long to send back is refused.
     #[test]
-    fn what_cannot_be_followed_is_refused_in_words() {
+    fn unusable_results_are_refused_with_reason() {
         let long = "x".repeat(TOKEN_BYTES_MAX + 1);
         let huge = format!(r#"{{"_meta":{{"response_type":"promise","promise_token":"{long}"}}}}"#);
         for (text, word) in [

@@ -1,10 +1,10 @@
-//! A lite server's result as one of MCP: `content` of a lite server holds any objects (MCP-lite A.2), and agents
-//! read blocks.
+//! Converts a lite result to an MCP result: `content` of a lite server holds any objects (MCP-lite A.2), and MCP
+//! has content blocks.
 
 use mgp_json::{member, members, quote, remove_members, render_object};
 use serde_json::value::RawValue;
 
-/// Members of `_meta` that are between the server and the kernel.
+/// Members of `_meta` that are only for the kernel.
 const LITE_META_MEMBERS: [&str; 6] = [
     "response_type",
     "promise_token",
@@ -14,7 +14,7 @@ const LITE_META_MEMBERS: [&str; 6] = [
     "expires_at",
 ];
 
-/// Members that make something else of a result in MCP: a lite server cannot mean that.
+/// Members that change the meaning of a result in MCP; a lite server cannot use them.
 const MCP_RESERVED_MEMBERS: [&str; 7] = [
     "resultType",
     "inputRequests",
@@ -33,9 +33,9 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
     let first = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, v)| v.get());
     let failed = failed || first("isError") == Some("true");
     let structured = first("structuredContent").filter(|json| json.starts_with('{'));
-    let mut kept: Vec<(&str, String)> = Vec::new();
+    let mut members: Vec<(&str, String)> = Vec::new();
     if let Some(meta) = first("_meta").and_then(strip_lite_members) {
-        kept.push(("_meta", meta));
+        members.push(("_meta", meta));
     }
     let others = all.iter().filter(|(name, _)| {
         let known = ["content", "isError", "structuredContent", "_meta"];
@@ -43,24 +43,24 @@ pub(super) fn to_mcp(result: &str, failed: bool) -> String {
     });
     let blocks = match (first("content"), structured) {
         (Some(content), _) => {
-            kept.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
+            members.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
             to_blocks(content)
         }
         (None, Some(structured)) => vec![to_block(structured)],
-        // All of it is what the tool says.
+        // The whole result is the content.
         (None, None) => {
-            let said: Vec<_> = others.map(|(name, value)| (name, value.get())).collect();
-            if said.is_empty() {
+            let others: Vec<_> = others.map(|(name, value)| (name, value.get())).collect();
+            if others.is_empty() {
                 Vec::new()
             } else {
-                vec![to_block(&render_object(said))]
+                vec![to_block(&render_object(others))]
             }
         }
     };
-    render_result(&blocks, structured, failed, &kept)
+    render_result(&blocks, structured, failed, &members)
 }
 
-/// A result that is only this text, of a call that did not do what was wanted.
+/// An error result with only this text.
 pub(super) fn text_result(text: &str) -> String {
     render_result(&[to_block(&quote(text))], None, true, &[])
 }
@@ -69,7 +69,7 @@ fn render_result(
     blocks: &[String],
     structured: Option<&str>,
     failed: bool,
-    kept: &[(&str, String)],
+    members: &[(&str, String)],
 ) -> String {
     let mut out = format!(r#"{{"content":[{}]"#, blocks.join(","));
     if let Some(structured) = structured {
@@ -79,7 +79,7 @@ fn render_result(
     if failed {
         out.push_str(r#","isError":true"#);
     }
-    for (name, value) in kept {
+    for (name, value) in members {
         out.push(',');
         out.push_str(&quote(name));
         out.push(':');
@@ -98,7 +98,7 @@ fn to_blocks(content: &str) -> Vec<String> {
     }
 }
 
-/// A block as it is, or a text block that says what stands there.
+/// A block unchanged, or a text block with the JSON text.
 fn to_block(json: &str) -> String {
     if is_block(json) {
         return json.to_owned();
@@ -108,7 +108,7 @@ fn to_block(json: &str) -> String {
     format!(r#"{{"type":"text","text":{}}}"#, quote(text))
 }
 
-/// True for what every client of MCP can read.
+/// True for a block that every MCP client can read.
 fn is_block(json: &str) -> bool {
     let text = |object: &str, name| member(object, name).is_some_and(|it| it.starts_with('"'));
     match member(json, "type") {
@@ -123,16 +123,16 @@ fn is_block(json: &str) -> bool {
 }
 
 fn strip_lite_members(meta: &str) -> Option<String> {
-    let kept = remove_members(meta, &LITE_META_MEMBERS).into_owned();
-    let is_empty = members(&kept)?.is_empty();
-    (!is_empty).then_some(kept)
+    let rest = remove_members(meta, &LITE_META_MEMBERS).into_owned();
+    let is_empty = members(&rest)?.is_empty();
+    (!is_empty).then_some(rest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// LITE-071: what is no block of MCP becomes the text of it, digit by digit; what is one stays.
+    /// LITE-071: content that is not an MCP block becomes its exact text; MCP blocks stay.
     #[test]
     fn any_content_becomes_blocks() {
         let document = r#"{"document_id": "doc_123", "score":1.0e2,"big":12345678901234567890123}"#;
@@ -159,9 +159,9 @@ mod tests {
         }
     }
 
-    /// LITE-014: a failure is a result that says so.
+    /// LITE-014: a failure is a result with `isError`.
     #[test]
-    fn a_failure_is_an_error_of_the_tool() {
+    fn failure_becomes_tool_error() {
         let result = r#"{"content":["no stock"],"_meta":{"response_type":"failure"}}"#;
         let expected = r#"{"content":[{"type":"text","text":"no stock"}],"isError":true}"#;
         assert_eq!(to_mcp(result, true), expected);
@@ -171,9 +171,9 @@ mod tests {
         );
     }
 
-    /// No member of a lite result makes a task, or a question, of it.
+    /// No member of a lite result turns it into a task or an elicitation.
     #[test]
-    fn what_means_something_else_in_mcp_is_left_out() {
+    fn reserved_mcp_members_are_removed() {
         let result = r#"{"content":[],"resultType":"task","taskId":"t","task":{"taskId":"t"},"inputRequests":{},"requestState":"s"}"#;
         assert_eq!(to_mcp(result, false), r#"{"content":[]}"#);
     }

@@ -1,4 +1,4 @@
-//! What a lite server needs is asked of the caller, in the words of an elicitation (A-37).
+//! Elicitations for lite servers: the input that a call needs is requested from its caller (A-37).
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -12,19 +12,19 @@ use super::answer::InputNeed;
 use super::{LiteWire, PendingElicitations};
 use crate::link::Link;
 
-/// What became of a question.
+/// The outcome of an elicitation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ElicitationAnswer {
-    /// The arguments to be added, as the JSON text of an object.
+    /// The additional arguments, as the JSON text of an object.
     Provided(String),
-    /// The person does not want to say it.
+    /// The person declined.
     Declined,
-    /// The caller cannot be asked.
+    /// The caller does not support elicitation.
     Unsupported,
 }
 
 impl LiteWire {
-    /// Asks the caller of the call `id`.
+    /// Sends an elicitation to the caller of the call `id`.
     pub(super) async fn ask(
         &self,
         link: &Arc<Link>,
@@ -52,7 +52,7 @@ impl LiteWire {
         answer.await.unwrap_or(ElicitationAnswer::Unsupported)
     }
 
-    /// An answer of the caller. Of anything else a lite server cannot be told.
+    /// Handles the caller's answer to an elicitation. Other messages do not exist in MCP-lite.
     pub(in crate::link) fn handle_message(&self, frame: &Bytes) {
         let Ok(Message::Response {
             id: Some(id),
@@ -79,10 +79,10 @@ impl LiteWire {
     }
 }
 
-/// What is asked where the server says no words.
+/// The message if the server sends none.
 const DEFAULT_MESSAGE: &str = "This tool needs more before it can go on.";
 
-/// The question is forgotten with its call.
+/// Removes the elicitation with its call.
 struct ElicitationGuard<'a> {
     wire: &'a LiteWire,
     id: &'a str,
@@ -108,24 +108,24 @@ fn parse_answer(result: &str) -> ElicitationAnswer {
     }
 }
 
-/// The arguments with those that were asked for: of an answer only what the schema names.
+/// Merges the given arguments into the call's, limited to those that the schema names.
 pub(super) fn merge_arguments(arguments: &str, given: &str, schema: &str) -> String {
-    let asked = member(schema, "properties").and_then(members);
-    let asked = asked.unwrap_or_default();
+    let properties = member(schema, "properties").and_then(members);
+    let properties = properties.unwrap_or_default();
     let given = members(given).unwrap_or_default();
     let given: Vec<_> = given
         .into_iter()
-        .filter(|(name, _)| asked.iter().any(|(known, _)| known == name))
+        .filter(|(name, _)| properties.iter().any(|(known, _)| known == name))
         .collect();
     let before = members(arguments).unwrap_or_default();
-    let kept = before
+    let unchanged = before
         .into_iter()
         .filter(|(name, _)| !given.iter().any(|(new, _)| new == name));
-    let all = kept.chain(given.iter().cloned());
+    let all = unchanged.chain(given.iter().cloned());
     render_object(all.map(|(name, value)| (name, value.get())))
 }
 
-/// What a caller that cannot be asked, or does not answer, reads as the result.
+/// The result for a caller that cannot be asked or did not answer.
 pub(super) fn render_unanswered(need: &InputNeed, answer: &ElicitationAnswer) -> String {
     let message = need.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
     if *answer == ElicitationAnswer::Declined {
@@ -146,9 +146,9 @@ pub(super) fn render_unanswered(need: &InputNeed, answer: &ElicitationAnswer) ->
 mod tests {
     use super::*;
 
-    /// LITE-076: what was asked for is added, to the digit, and nothing else.
+    /// LITE-076: the requested arguments are added exactly, and nothing else.
     #[test]
-    fn only_what_was_asked_for_is_added() {
+    fn only_requested_arguments_are_merged() {
         let schema = r#"{"type":"object","properties":{"size":{"type":"number"},"why":{}}}"#;
         let arguments = r#"{"item":"shoe", "size":null,"big":12345678901234567890123}"#;
         let given = r#"{"size":1.0e1,"admin":true,"w\u0068y":"x"}"#;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_accepted_or_it_is_none() {
+    fn only_accepted_answers_provide_arguments() {
         let accepted = r#"{"action":"accept","content":{"a":1}}"#;
         assert_eq!(
             parse_answer(accepted),
@@ -170,12 +170,16 @@ mod tests {
             parse_answer(r#"{"action":"accept"}"#),
             ElicitationAnswer::Provided("{}".into())
         );
-        for no in [
+        for declined in [
             r#"{"action":"decline"}"#,
             r#"{"action":"cancel","content":{"a":1}}"#,
             "{}",
         ] {
-            assert_eq!(parse_answer(no), ElicitationAnswer::Declined, "{no}");
+            assert_eq!(
+                parse_answer(declined),
+                ElicitationAnswer::Declined,
+                "{declined}"
+            );
         }
     }
 }

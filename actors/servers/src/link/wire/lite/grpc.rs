@@ -1,4 +1,4 @@
-//! MCP-lite over gRPC (§5): what is said goes to JSON text and back, exactly or not at all.
+//! MCP-lite over gRPC (§5). Messages are converted to JSON text and back exactly, or rejected.
 
 mod details;
 mod reply;
@@ -26,17 +26,17 @@ use super::LiteCall;
 use super::partials::PartialReporter;
 use crate::link::Link;
 
-/// The metadata in which a kernel reads `_meta` of a call, for which the messages have no field.
+/// The metadata key that carries `_meta` of a call to other kernels; the messages have no field for it.
 const META_KEY: &str = "mgp-meta";
 
-/// The way to one server.
+/// The gRPC connection to one server.
 #[derive(Debug)]
 pub(super) struct LiteGrpc {
     client: H2Client<tonic::body::Body>,
     origin: Uri,
 }
 
-/// Sends what a stub says.
+/// Sends the requests of a stub.
 #[derive(Clone, Debug)]
 struct H2Sender(H2Client<tonic::body::Body>);
 
@@ -56,10 +56,10 @@ impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
 }
 
 impl LiteGrpc {
-    /// The way to the service at this address.
+    /// Creates a connection to the service at this address.
     ///
     /// # Errors
-    /// Why it is none, in words.
+    /// Why the address is invalid, as text.
     pub(super) fn new(client: &Client, url: &str) -> Result<Self, String> {
         let origin = parse_url(url).map_err(|why| why.to_string())?;
         if origin.query().is_some() {
@@ -78,15 +78,15 @@ impl LiteGrpc {
             .max_encoding_message_size(limit)
     }
 
-    /// The list of tools, as HTTP says it.
+    /// The list of tools, in the JSON form of the HTTP binding.
     pub(super) async fn list(
         &self,
         link: &Arc<Link>,
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let mut stub = self.stub(link);
-        let asked = Box::pin(stub.get_tools(build_request(headers, Empty {})));
-        let listed = asked
+        let response = Box::pin(stub.get_tools(build_request(headers, Empty {})));
+        let listed = response
             .await
             .map_err(|status| status::refusal_from_status(link, &status))?;
         let tools = listed.into_inner().tools;
@@ -94,7 +94,7 @@ impl LiteGrpc {
         Ok(format!("[{}]", tools.collect::<Vec<_>>().join(",")))
     }
 
-    /// Calls a tool; the result as HTTP says it, with `_meta`.
+    /// Calls a tool; the result in the JSON form of the HTTP binding, with `_meta`.
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
@@ -125,7 +125,7 @@ impl LiteGrpc {
     }
 }
 
-/// The last message of a stream; the others are parts, or news of a promise (§5.3).
+/// The last message of a stream; the others are partial results or promise updates (§5.3).
 async fn read_last_message(
     link: &Arc<Link>,
     mut stream: tonic::Streaming<ToolResponse>,
@@ -139,7 +139,7 @@ async fn read_last_message(
         partials.record_heartbeat();
         match GrpcReply::from_message(link, &message)? {
             GrpcReply::Partial(partial) => {
-                // A stream without `meta` on its last message tells its parts, and no result.
+                // A stream whose last message has no `meta` consists of partial results only.
                 partials.report(&partial);
             }
             GrpcReply::Whole => last = Some(message),
@@ -155,7 +155,7 @@ fn build_request<T>(headers: &HeaderMap, message: T) -> tonic::Request<T> {
     request
 }
 
-/// A tool as HTTP lists it; one whose schema cannot be read is left out, and said in the log.
+/// Converts a tool to the JSON form of the HTTP binding; one with an unreadable schema is logged and left out.
 fn to_tool_json(link: &Link, tool: &Tool) -> Option<String> {
     let schema = tool.input_schema.as_ref();
     let schema = schema.map(|schema| schema.to_json(link.limits.max_frame));
@@ -182,7 +182,7 @@ fn to_tool_json(link: &Link, tool: &Tool) -> Option<String> {
     Some(out)
 }
 
-/// The part in a message of a stream.
+/// The partial result in a message of a stream.
 fn parse_partial(result: &str) -> Option<String> {
     member(result, "partial").map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! MCP-lite over HTTP (§4): each message is a POST, answered with JSON or with an event stream.
+//! MCP-lite over HTTP (§4): each message is a POST, answered with JSON or an event stream.
 
 mod events;
 
@@ -28,24 +28,24 @@ use crate::login::ServerClient;
 const LIST_PATHS: [&str; 2] = ["listtools", "tools"];
 const CALL_PATHS: [&str; 3] = ["calltools", "rpc", "calltool"];
 
-/// The way to one server.
+/// The HTTP connection to one server.
 #[derive(Debug)]
 pub(super) struct LiteHttp {
     client: ServerClient,
-    /// Up to the last slash.
+    /// The URL up to the last slash.
     base: String,
-    /// What stands behind the path, from `?` on.
+    /// The query of the URL, from `?` on.
     query: String,
-    /// Which of [`LIST_PATHS`] and of [`CALL_PATHS`] the server answers.
+    /// Which of [`LIST_PATHS`] and [`CALL_PATHS`] the server answers.
     list_path_index: AtomicUsize,
     call_path_index: AtomicUsize,
 }
 
 impl LiteHttp {
-    /// The way to the endpoints below this URL.
+    /// Creates a connection to the endpoints below this URL.
     ///
     /// # Errors
-    /// Why it is no such URL, in words.
+    /// Why the URL is invalid, as text.
     pub(super) fn new(client: ServerClient, url: &str) -> Result<Self, String> {
         let uri = parse_url(url).map_err(|why| why.to_string())?;
         let authority = uri.authority().map_or("", |it| it.as_str());
@@ -60,12 +60,12 @@ impl LiteHttp {
         })
     }
 
-    /// Why the server takes no calls before a person has signed in.
+    /// The reason for parking the server until a person has signed in.
     pub(super) fn park_reason(&self) -> Option<String> {
         self.client.park_reason()
     }
 
-    /// The list of tools, as it is.
+    /// The list of tools, as sent.
     pub(super) async fn list(
         &self,
         link: &Arc<Link>,
@@ -77,7 +77,7 @@ impl LiteHttp {
             self.post_to_known_path(link, &LIST_PATHS, &self.list_path_index, &headers, &body);
         let body = read_body(link, found.await?).await?;
         match jsonrpc::parse(&body) {
-            // Some answer all their endpoints in the words of the one for calls.
+            // Some servers answer all endpoints in the format of calls.
             Ok(Message::Response { outcome, .. }) => outcome
                 .map(|list| body.slice_ref(list.get().as_bytes()))
                 .map_err(|error| Refusal::Peer(error.to_owned())),
@@ -85,7 +85,7 @@ impl LiteHttp {
         }
     }
 
-    /// Calls a tool; the result, which may be any JSON.
+    /// Calls a tool; the result may be any JSON.
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
@@ -106,8 +106,8 @@ impl LiteHttp {
         parse_answer(link, &id, &body)
     }
 
-    /// POSTs to the first of these paths that the server has, beginning with the one that was found last. A path
-    /// that is not there has carried nothing out.
+    /// POSTs to the first of these paths that exists, starting with the one found last. A missing path has
+    /// executed nothing.
     async fn post_to_known_path(
         &self,
         link: &Arc<Link>,
@@ -154,8 +154,8 @@ impl LiteHttp {
         url.parse().map_err(|why| format!("its `url`: {why}"))
     }
 
-    /// Without a connection nothing was asked. The link is over then, unless calls hold promises, which outlive
-    /// a restart of the server.
+    /// The refusal if there was no connection: nothing was sent. The link ends, unless calls hold promises,
+    /// which outlive a restart of the server.
     fn unsent_refusal(&self, link: &Arc<Link>, error: &ClientError) -> Refusal {
         match (error, link.has_promises()) {
             (ClientError::Dial(why), true) => link.unreachable_refusal(&why.to_string()),
@@ -180,11 +180,11 @@ impl LiteHttp {
     }
 }
 
-/// The headers of a request; `stream` asks for partial messages.
+/// Adds `Accept`; `stream` requests partial messages.
 fn add_accept(headers: &HeaderMap, stream: bool) -> HeaderMap {
     let mut headers = headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // Who is asked for a stream gives no promise; so only where somebody reads what comes before the result.
+    // A server that streams gives no promise, so a stream is requested only if partial messages have a reader.
     let accept = if stream {
         "text/event-stream, application/json"
     } else {
@@ -201,9 +201,9 @@ async fn read_body(link: &Link, response: Response) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The result in an answer to the request of this id.
+/// The result in an answer to the request with this id.
 fn parse_answer(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
-    let (said, outcome) = match jsonrpc::parse(body) {
+    let (answer_id, outcome) = match jsonrpc::parse(body) {
         Ok(Message::Response { id, outcome }) => (id, outcome),
         Ok(_) => {
             return Err(link.invalid_answer_refusal("it answered with a message that is no answer"));
@@ -212,11 +212,13 @@ fn parse_answer(link: &Link, id: &str, body: &[u8]) -> Result<String, Refusal> {
             return Err(link.invalid_answer_refusal(&format!("its answer cannot be read: {why}")));
         }
     };
-    match (said, outcome) {
+    match (answer_id, outcome) {
         (None, Err(error)) => Err(Refusal::Peer(error.to_owned())),
-        (Some(said), outcome) if RequestId::from_json(id).as_ref() == Some(&said) => outcome
-            .map(|result| result.get().to_owned())
-            .map_err(|error| Refusal::Peer(error.to_owned())),
+        (Some(answer_id), outcome) if RequestId::from_json(id).as_ref() == Some(&answer_id) => {
+            outcome
+                .map(|result| result.get().to_owned())
+                .map_err(|error| Refusal::Peer(error.to_owned()))
+        }
         _ => {
             Err(link.invalid_answer_refusal("it answered another request than the one it was sent"))
         }

@@ -1,16 +1,16 @@
-//! The tools that a lite server lists, as `tools/list` says them.
+//! Converts the tool list of a lite server to a `tools/list` result.
 
 use mgp_json::{Splice, member, unquote};
 use mgp_protocol::lite::REDEEM;
 use serde_json::value::RawValue;
 
-/// What a tool takes whose definition does not say it.
+/// The input schema of a tool that has none.
 const ANY_OBJECT_SCHEMA: &str = r#"{"type":"object"}"#;
 
-/// The answer to `tools/list`, made of the array of §4.2.1 or the object of A.1.
+/// Renders the `tools/list` result from the array of §4.2.1 or the object of A.1.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// What is wrong with it, as text.
 pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
     let list = if answer.trim_start().starts_with('[') {
         answer
@@ -20,9 +20,9 @@ pub(super) fn to_mcp_list(answer: &str) -> Result<String, String> {
     };
     let list: Vec<&RawValue> =
         serde_json::from_str(list).map_err(|why| format!("its `tools` are no array: {why}"))?;
-    let shown = list.iter().filter(|tool| !is_redeem(tool.get()));
-    let shown: Vec<_> = shown.map(|tool| ensure_schema(tool.get())).collect();
-    Ok(format!(r#"{{"tools":[{}]}}"#, shown.join(",")))
+    let tools = list.iter().filter(|tool| !is_redeem(tool.get()));
+    let tools: Vec<_> = tools.map(|tool| ensure_schema(tool.get())).collect();
+    Ok(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
 }
 
 fn is_redeem(tool: &str) -> bool {
@@ -47,9 +47,9 @@ fn ensure_schema(tool: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// LITE-036, LITE-006: both shapes are read; `redeem` is the kernel's to call and never listed.
+    /// LITE-036, LITE-006: both shapes are read; `redeem` is only for the kernel and never listed.
     #[test]
-    fn both_shapes_of_a_list_are_read_and_redeem_is_not_shown() {
+    fn both_list_shapes_are_read_without_redeem() {
         let redeem =
             r#"{"name":"r\u0065deem","@type":"system","inputSchema":{"required":["promise"]}}"#;
         let search = r#"{"name":"search","@type":"query","inputSchema":{"type":"object"}}"#;

@@ -1,4 +1,4 @@
-//! What a lite server says before the result of a call: it is progress to who asked for it.
+//! Reports the partial messages of a lite call as progress to its caller.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mgp_protocol::jsonrpc;
 
 use crate::link::Link;
 
-/// Who hears what comes before the result.
+/// Reports partial messages to the caller, if it requested progress.
 pub(super) struct PartialReporter<'a> {
     call: Option<(&'a Arc<Link>, u64)>,
     is_wanted: bool,
@@ -39,14 +39,14 @@ impl<'a> PartialReporter<'a> {
         self.is_wanted
     }
 
-    /// The server lives: a heartbeat is one word of that.
+    /// Records activity of the server; heartbeats count.
     pub(super) fn record_heartbeat(&self) {
         if let Some((link, id)) = self.call {
             link.record_activity(id);
         }
     }
 
-    /// A partial message, as JSON text.
+    /// Reports a partial message, given as JSON text.
     pub(super) fn report(&mut self, partial: &str) {
         let Some((link, id)) = self.call.filter(|_| self.is_wanted) else {
             return;

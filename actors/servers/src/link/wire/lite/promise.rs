@@ -1,4 +1,4 @@
-//! The promise that a call holds, and how often it is asked whether it is kept (LITE-017).
+//! The promise of a call, and the schedule of its redemptions (LITE-017).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,20 +13,21 @@ use super::partials::PartialReporter;
 use super::{LiteCall, LiteWire};
 use crate::link::Link;
 
-/// The first wait: a result that is almost there is not kept waiting.
+/// The first delay: short, for results that are almost ready.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(250);
 
-/// The longest wait: a promise of an hour costs its server some 360 requests, and its caller at most this long.
+/// The longest delay: a promise of an hour costs its server some 360 requests, and its caller at most this
+/// delay.
 const POLL_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// Redemptions in a row that may get no answer, which with these waits is about 40 s: as long as a server may
-/// take to start again.
+/// Consecutive redemptions that may stay without an answer: with these delays about 40 s, the time a server may
+/// need to restart.
 const MISSES_MAX: u32 = 8;
 
-/// How long a server may take to hear that nobody waits any more.
+/// How long a server may take to accept a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long until the next redemption.
+/// The delays between redemptions.
 #[derive(Debug)]
 pub(super) struct RedeemBackoff {
     next: Duration,
@@ -43,14 +44,14 @@ impl Default for RedeemBackoff {
 }
 
 impl RedeemBackoff {
-    /// The time to wait now; each is twice the last.
+    /// The next delay; each is twice the last.
     pub(super) fn next_delay(&mut self) -> Duration {
         let now = self.next;
         self.next = (now * 2).min(POLL_INTERVAL_MAX);
         now
     }
 
-    /// A redemption got no answer. False when that were too many in a row.
+    /// Counts a redemption without an answer; false after too many in a row.
     pub(super) fn record_miss(&mut self) -> bool {
         self.missed += 1;
         self.missed < MISSES_MAX
@@ -61,7 +62,8 @@ impl RedeemBackoff {
     }
 }
 
-/// A promise that a call waits for. When its caller goes before it is kept, the server is told so.
+/// A promise that a call waits for. If its caller leaves before it is redeemed, it is cancelled at the server
+///
 pub(super) struct PendingPromise {
     wire: Arc<LiteWire>,
     link: Arc<Link>,
@@ -85,7 +87,7 @@ impl PendingPromise {
         }
     }
 
-    /// The newest token stands for the result.
+    /// Replaces the token; only the newest is valid.
     pub(super) fn set_token(&mut self, token: String) {
         self.token = Some(token);
     }
@@ -100,7 +102,7 @@ impl PendingPromise {
         &self.headers
     }
 
-    /// It came to its end, and there is nothing to be taken back.
+    /// Marks the promise as done, so that it is not cancelled.
     pub(super) fn mark_settled(&mut self) {
         self.token = None;
     }
@@ -123,9 +125,9 @@ impl Drop for PendingPromise {
                 continuation: None,
             };
             let mut partials = PartialReporter::discard();
-            let told = wire.binding.call(&link, request, &mut partials);
-            // A server that does not know the word says once more how the promise stands, which nobody reads.
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, told).await;
+            let cancelled = wire.binding.call(&link, request, &mut partials);
+            // A server without cancellation answers with the promise's state, which is ignored.
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, cancelled).await;
         });
     }
 }
@@ -134,9 +136,9 @@ impl Drop for PendingPromise {
 mod tests {
     use super::*;
 
-    /// LITE-017: the waits grow to their bound, and there is an end to what is not answered.
+    /// LITE-017: the delays grow to their limit, and unanswered redemptions end.
     #[test]
-    fn the_waits_between_redemptions_grow_and_end() {
+    fn redemption_delays_grow_and_end() {
         let mut back_off = RedeemBackoff::default();
         let waits: Vec<u128> = (0..8).map(|_| back_off.next_delay().as_millis()).collect();
         assert_eq!(waits, [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]);

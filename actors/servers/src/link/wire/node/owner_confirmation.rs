@@ -1,4 +1,4 @@
-//! What the owner's operator confirmed of a server.
+//! Properties of a shared server that the owner's operator confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use mgp_engine::servers::replica_spec::ReplicaSpec;
 
 use super::NodeWire;
 
-/// What an operator says of a server and nobody can find out.
+/// Properties of a server that only an operator can confirm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnerConfirmation {
-    /// It is one of several that are alike.
+    /// Set if it is a replica of other servers.
     pub(crate) mark: Option<ReplicaSpec>,
     /// Tools that may be called twice.
     idempotent: Vec<Arc<str>>,
 }
 
 impl OwnerConfirmation {
-    fn from_peer_server(held: &PeerServer) -> Self {
-        let tools = held.tools.iter().filter(|(_, tool)| tool.idempotent);
+    fn from_peer_server(shared: &PeerServer) -> Self {
+        let tools = shared.tools.iter().filter(|(_, tool)| tool.idempotent);
         Self {
-            mark: ReplicaSpec::from_record(&held.record),
+            mark: ReplicaSpec::from_record(&shared.record),
             idempotent: tools.map(|(name, _)| name.clone()).collect(),
         }
     }
 
-    /// Whether the owner says something else now. A tool that is not told of while its server is away is none.
+    /// True if the owner now says otherwise. Tools missing while the server is disconnected do not count.
     fn is_contradicted(&self, now: &PeerServer) -> bool {
         let flag = |name: &Arc<str>| self.idempotent.contains(name);
         let mut tools = now.tools.iter();
@@ -35,7 +35,7 @@ impl OwnerConfirmation {
             || tools.any(|(name, tool)| tool.idempotent != flag(name))
     }
 
-    /// As rules for its tools; all others are the owner's alone.
+    /// The confirmed properties as tool rules; all others stay with the owner.
     #[must_use]
     pub(crate) fn rules(&self) -> Arc<ToolRules> {
         let rule = |name: &Arc<str>| {
@@ -54,16 +54,16 @@ impl OwnerConfirmation {
 }
 
 impl NodeWire {
-    /// What is confirmed of the server now.
+    /// The properties that are confirmed now.
     #[must_use]
     pub(crate) fn owner_confirmation(&self) -> OwnerConfirmation {
-        let held = self.peer_server();
-        held.map_or_else(OwnerConfirmation::default, |held| {
-            OwnerConfirmation::from_peer_server(&held)
+        let shared = self.peer_server();
+        shared.map_or_else(OwnerConfirmation::default, |shared| {
+            OwnerConfirmation::from_peer_server(&shared)
         })
     }
 
-    /// Whether the owner says something else now than it did then.
+    /// True if the owner's confirmation differs from `before`.
     #[must_use]
     pub(crate) fn has_confirmation_changed(&self, before: &OwnerConfirmation) -> bool {
         self.peer_server()

@@ -1,4 +1,4 @@
-//! What a caller is told where the other node, or the way to it, is why its request was not done.
+//! Refusals of requests that failed at the other node, or on the way to it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{NodeRequest, NodeWire};
 use crate::link::Link;
 
 impl NodeWire {
-    /// Nothing of the request was sent.
+    /// The refusal if nothing of the request was sent.
     pub(super) fn unavailable_refusal(&self, link: &Link) -> Refusal {
         let links = self.links.load();
         let why = if links.shut_down.contains_key(&self.server.node) {
@@ -26,8 +26,8 @@ impl NodeWire {
         not_sent_refusal(link, why)
     }
 
-    /// The agent has as many calls under way at the node as one may, and none ended in the time of this one. Nothing of
-    /// it was sent.
+    /// The refusal if the agent's calls at the node are at their limit, and none ended before the deadline.
+    /// Nothing was sent.
     pub(super) fn overloaded_refusal(&self, request: &NodeRequest<'_>) -> Refusal {
         let agent = request.agent.as_ref().map(ToString::to_string);
         Refusal::Overloaded {
@@ -47,8 +47,8 @@ impl NodeWire {
         }
     }
 
-    /// The owner's own answer. Each says as much of whether the call took effect as the node does
-    /// ([`CallRejection::run_call`]).
+    /// The refusal for the owner's rejection. Each states the outcome of the call as the node reported it
+    /// ([`CallRejection::outcome`]).
     pub(super) fn refusal_from_owner(&self, link: &Link, refused: &CallRejection) -> Refusal {
         let node = &self.node;
         match refused {
@@ -71,8 +71,8 @@ impl NodeWire {
         }
     }
 
-    /// An error frame: the server's own error, byte for byte. A node of an older version sends what its kernel refuses
-    /// so, too; nothing in the error tells them apart.
+    /// The refusal for an error frame: the server's own error, unchanged. A node of an older version also sends
+    /// its kernel's refusals this way; they cannot be told apart.
     pub(super) fn refusal_from_error_frame(
         &self,
         link: &Link,
@@ -88,8 +88,8 @@ impl NodeWire {
         }
     }
 
-    /// What the owner's kernel refused. A tool that the owner shares and has not for the agent is one that is not
-    /// open to it: who is shown it here may know that.
+    /// Translates a refusal of the owner's kernel. A tool that is shared but unknown to the agent there lacks a
+    /// grant; agents that see the tool here may know that.
     pub(super) fn translate_owner_refusal(
         &self,
         link: &Link,
@@ -98,7 +98,7 @@ impl NodeWire {
         refusal: OwnerRefusal,
     ) -> Refusal {
         if !has_refusal_frames(peer) {
-            return link.invalid_answer_refusal("its node sent a frame that was not agreed on");
+            return link.invalid_answer_refusal("its node sent a frame that was not negotiated");
         }
         let unknown = refusal.cause == OwnerRefusalCause::NotFound
             && refusal.outcome == CallOutcome::NotExecuted;
@@ -115,7 +115,7 @@ impl NodeWire {
         }
     }
 
-    /// The whole command that lets an agent of this node in, and where to type it: only an admin signs grants.
+    /// The full command that grants this agent access, and where to run it: only admins sign grants.
     fn grant_command(&self, agent: &AgentId) -> String {
         let links = self.links.load();
         let here = links.local_name.as_ref().map(ToString::to_string);
@@ -133,11 +133,11 @@ impl NodeWire {
 
     fn lists_tool(&self, tool: &str) -> bool {
         self.peer_server()
-            .is_some_and(|held| held.tools.contains_key(tool))
+            .is_some_and(|shared| shared.tools.contains_key(tool))
     }
 }
 
-/// Who signs grants, by the logs of this node.
+/// Who signs grants, according to this node's logs.
 #[derive(Clone, Copy)]
 enum Signer {
     Owner,
@@ -165,13 +165,13 @@ fn grant_command(
     }
 }
 
-/// Whether the node sends what its kernel refuses as frames of their own.
+/// True if the node sends its kernel's refusals in separate frames.
 fn has_refusal_frames(peer: &PeerLink) -> bool {
     let features = peer.link.negotiated().features;
     features.contains(WireFeatures::REFUSALS)
 }
 
-/// The request did not reach the server.
+/// The refusal of a request that did not reach the server.
 fn not_sent_refusal(link: &Link, why: String) -> Refusal {
     Refusal::NotReady {
         server: link.server.clone(),
@@ -186,19 +186,19 @@ fn not_sent_refusal(link: &Link, why: String) -> Refusal {
 mod tests {
     use super::*;
 
-    /// What is typed as it stands there works, at the node that is named.
+    /// The printed command works when run on the named node.
     #[test]
-    fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
+    fn refusal_shows_full_grant_command_and_node() {
         let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
-        let told = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
+        let command = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
         assert_eq!(
-            told(Signer::Owner),
+            command(Signer::Owner),
             "on nas: mgp grants add local@desk demo"
         );
         assert_eq!(
-            told(Signer::OtherNode),
+            command(Signer::OtherNode),
             "on an admin of the cluster: mgp grants add local@desk nas/demo"
         );
-        assert!(told(Signer::Nobody).contains("`mgp cluster status`"));
+        assert!(command(Signer::Nobody).contains("`mgp cluster status`"));
     }
 }

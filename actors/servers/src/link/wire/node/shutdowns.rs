@@ -1,5 +1,5 @@
-//! A node that was shut down gracefully may be back soon: a call of which nothing was begun waits for it, in its own
-//! time.
+//! Waits for nodes that were shut down gracefully: a call that was not started there may wait for the node's
+//! return until its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tokio::time::Instant;
 
 use super::NodeWire;
 
-/// How long after its end a node is waited for: as long as a call waits for a server that is starting. A node that was
-/// stopped for good keeps nobody waiting after that.
+/// How long a node is expected to return after its shutdown: as long as calls wait for a starting server. A node
+/// that was stopped for good delays calls no longer than this.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// True where the node says that it was shut down, and that it began nothing that it did not answer.
+/// True if the node reported its shutdown, and started nothing that it did not answer.
 pub(super) fn is_shutdown(failure: &StreamFailure) -> bool {
     *failure == StreamFailure::LinkClosed(LinkClose::Shutdown)
 }
 
 impl NodeWire {
-    /// The present link, or the next one to a node that was shut down just now.
+    /// The current link, or the next one to a node that was just shut down.
     pub(super) async fn find_link(&self, until: Instant) -> Option<Arc<PeerLink>> {
         match self.peer_link() {
             Some(peer) => Some(peer),
@@ -29,7 +29,7 @@ impl NodeWire {
         }
     }
 
-    /// The next link to a node that shuts down, or was shut down, while this one is or was there.
+    /// The next link to a node that shuts down or was shut down, after this link.
     pub(super) async fn await_next_link(
         &self,
         before: &PeerLink,
@@ -54,7 +54,7 @@ impl NodeWire {
         }
     }
 
-    /// Until when the node is waited for; `None` where its last link did not end with its shutdown.
+    /// The time until which the node is waited for; `None` if its last link did not end by a shutdown.
     fn deadline(&self, links: &LinkTable, before: Option<&PeerLink>) -> Option<Instant> {
         let soon = Instant::now() + RETURN_TIMEOUT;
         match (
@@ -62,7 +62,7 @@ impl NodeWire {
             links.shut_down.get(&self.server.node),
         ) {
             (Some(peer), _) => match peer.link.end_reason() {
-                // It said that it is shutting down.
+                // The node announced its shutdown.
                 None => before
                     .filter(|before| peer.link.is_same_link(&before.link))
                     .map(|_| soon),

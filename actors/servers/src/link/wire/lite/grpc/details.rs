@@ -1,4 +1,4 @@
-//! The details of a status, before tonic reads them: it takes for granted that they are base64, and panics at others.
+//! Sanitizes the details of a gRPC status before tonic parses them: tonic panics if they are not base64.
 
 use ::http::Response;
 use ::http::header::HeaderMap;
@@ -12,16 +12,16 @@ use http_body_util::combinators::MapFrame;
 
 const DETAILS_HEADER: &str = "grpc-status-details-bin";
 
-/// As tonic reads it (gRPC over HTTP2, "Binary-Header": with padding or without).
+/// The engine that tonic uses (gRPC over HTTP2, "Binary-Header": with padding or without).
 const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A body whose trailers can be read.
+/// A body with sanitized trailers.
 pub(super) type ReadableBody<B> = MapFrame<B, fn(Frame<Bytes>) -> Frame<Bytes>>;
 
-/// The same response, in whose head and trailers details that are no base64 are left out.
+/// Removes details that are not base64 from the headers and trailers of a response.
 pub(super) fn sanitize_details<B: Body<Data = Bytes>>(
     response: Response<B>,
 ) -> Response<ReadableBody<B>> {
@@ -37,10 +37,10 @@ pub(super) fn sanitize_details<B: Body<Data = Bytes>>(
     Response::from_parts(head, body.map_frame(frame))
 }
 
-fn remove_malformed_details(said: &mut HeaderMap) {
+fn remove_malformed_details(headers: &mut HeaderMap) {
     let is_none = |details: &::http::HeaderValue| BASE64_ENGINE.decode(details).is_err();
-    if said.get_all(DETAILS_HEADER).iter().any(is_none) {
-        said.remove(DETAILS_HEADER);
+    if headers.get_all(DETAILS_HEADER).iter().any(is_none) {
+        headers.remove(DETAILS_HEADER);
     }
 }
 
@@ -52,25 +52,25 @@ mod tests {
 
     use super::*;
 
-    fn said(details: &'static str) -> HeaderMap {
-        let mut said = HeaderMap::new();
-        said.insert("grpc-status", HeaderValue::from_static("5"));
-        said.insert(DETAILS_HEADER, HeaderValue::from_static(details));
-        said
+    fn headers(details: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-status", HeaderValue::from_static("5"));
+        headers.insert(DETAILS_HEADER, HeaderValue::from_static(details));
+        headers
     }
 
-    /// LITE-075: whatever a server says as details, in the head or behind its messages, its status is read.
+    /// LITE-075: the status is read whatever the details contain, in headers or trailers.
     #[tokio::test]
-    async fn details_that_are_none_are_left_out_wherever_they_stand() {
+    async fn malformed_details_are_removed_from_headers_and_trailers() {
         for (details, read) in [("CA4", 2), ("CA4=", 2), ("!no", 0), ("A", 0), ("CA 4", 0)] {
-            let trailers = async { Some(Ok(said(details))) };
+            let trailers = async { Some(Ok(headers(details))) };
             let body = Full::new(Bytes::from_static(b"m")).with_trailers(trailers);
             let mut response = Response::new(body);
-            *response.headers_mut() = said(details);
+            *response.headers_mut() = headers(details);
             let (head, body) = sanitize_details(response).into_parts();
             let body = body.collect().await.unwrap();
-            for said in [&head.headers, body.trailers().unwrap()] {
-                let status = Status::from_header_map(said).unwrap();
+            for headers in [&head.headers, body.trailers().unwrap()] {
+                let status = Status::from_header_map(headers).unwrap();
                 assert_eq!(status.code(), Code::NotFound);
                 assert_eq!(status.details().len(), read, "{details}");
             }

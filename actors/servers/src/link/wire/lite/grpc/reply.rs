@@ -1,4 +1,4 @@
-//! A `ToolResponse` as the result that HTTP would have.
+//! Converts a `ToolResponse` to the result that the HTTP binding would have.
 
 use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
 use mgp_json::{members, quote, render_object};
@@ -7,7 +7,7 @@ use mgp_protocol::refusal::Refusal;
 use super::parse_partial;
 use crate::link::Link;
 
-/// Members of `_meta` that `meta` of the message says.
+/// Members of `_meta` that `meta` of the message defines.
 const MESSAGE_META_MEMBERS: [&str; 4] = [
     "response_type",
     "promise_token",
@@ -15,11 +15,11 @@ const MESSAGE_META_MEMBERS: [&str; 4] = [
     "processing_time_ms",
 ];
 
-/// What a message of a stream is.
+/// The meaning of a message of a stream.
 pub(super) enum GrpcReply {
-    /// A part of the result, as JSON text.
+    /// A partial result, as JSON text.
     Partial(String),
-    /// The result, or news of a promise.
+    /// The result, or a promise update.
     Whole,
 }
 
@@ -35,7 +35,7 @@ impl GrpcReply {
     }
 }
 
-/// The result, with `_meta` where the message has `meta`.
+/// The result, with `_meta` if the message has `meta`.
 pub(super) fn render_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
     let result = parse_result(link, message)?;
     Ok(match &message.meta {
@@ -50,22 +50,24 @@ fn parse_result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> 
     };
     let text = result.to_json(link.limits.max_frame);
     text.map_err(|why| {
-        link.invalid_answer_refusal(&format!("its result cannot be said in JSON: {why}"))
+        link.invalid_answer_refusal(&format!("its result cannot be converted to JSON: {why}"))
     })
 }
 
-/// What `meta` says counts; what else stands in a `_meta` of the result, like what is asked for, stays.
+/// Merges `meta` into the result's `_meta`; `meta` takes precedence, other members stay.
 fn merge_meta(result: &str, meta: &ResponseMeta) -> String {
     let all = members(result).unwrap_or_default();
     let own = all.iter().find(|(name, _)| name == "_meta");
     let own = own.and_then(|(_, own)| members(own.get()));
-    let kept = own.unwrap_or_default().into_iter();
-    let kept = kept.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
-    let kept: Vec<_> = kept.collect();
-    let kept = kept.iter().map(|(name, value)| (&**name, value.get()));
-    let said = meta_members(meta);
-    let said = said.iter().map(|(name, json)| (*name, &**json));
-    let meta = render_object(said.chain(kept));
+    let other_members = own.unwrap_or_default().into_iter();
+    let other_members = other_members.filter(|(name, _)| !MESSAGE_META_MEMBERS.contains(&&**name));
+    let other_members: Vec<_> = other_members.collect();
+    let other_members = other_members
+        .iter()
+        .map(|(name, value)| (&**name, value.get()));
+    let members = meta_members(meta);
+    let members = members.iter().map(|(name, json)| (*name, &**json));
+    let meta = render_object(members.chain(other_members));
     let others = all.iter().filter(|(name, _)| name != "_meta");
     let others = others.map(|(name, value)| (&**name, value.get()));
     render_object(others.chain([("_meta", &*meta)]))
@@ -79,26 +81,26 @@ fn meta_members(meta: &ResponseMeta) -> Vec<(&'static str, String)> {
         Ok(ResponseType::Failure) => "failure".to_owned(),
         Err(_) => format!("number {}", meta.response_type),
     };
-    let mut said = vec![("response_type", quote(&kind))];
+    let mut members = vec![("response_type", quote(&kind))];
     if !meta.promise_token.is_empty() {
-        said.push(("promise_token", quote(&meta.promise_token)));
+        members.push(("promise_token", quote(&meta.promise_token)));
     }
     if meta.timestamp != 0 {
-        said.push(("timestamp", meta.timestamp.to_string()));
+        members.push(("timestamp", meta.timestamp.to_string()));
     }
     if meta.processing_time_ms != 0 {
-        said.push(("processing_time_ms", meta.processing_time_ms.to_string()));
+        members.push(("processing_time_ms", meta.processing_time_ms.to_string()));
     }
-    said
+    members
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// LITE-056 to LITE-058: the message's own `meta` counts, and what is asked for may stand in the result.
+    /// LITE-056 to LITE-058: the message's own `meta` takes precedence; the input need may be in the result.
     #[test]
-    fn meta_of_the_message_counts_before_that_of_the_result() {
+    fn message_meta_takes_precedence_over_result_meta() {
         let meta = ResponseMeta {
             response_type: ResponseType::Elicitation.into(),
             promise_token: String::new(),

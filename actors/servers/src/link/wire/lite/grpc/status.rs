@@ -1,4 +1,4 @@
-//! What a status of gRPC means to a caller (§5.5).
+//! Converts a gRPC status to a refusal (§5.5).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use mgp_transports::http::client::ClientError;
 use crate::link::Link;
 use crate::link::wire::http::unsent_refusal;
 
-/// Most characters of a server's words that are repeated.
+/// The most characters of a server's text that are quoted.
 const QUOTED_CHARS_MAX: usize = 500;
 
 /// The refusal of a request that ended with this status.
@@ -23,21 +23,21 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
             (error, _) => unsent_refusal(link, error),
         };
     }
-    let said = quote(status.message());
+    let message = quote(status.message());
     match status.code() {
-        Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, said, status, link),
-        Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, said, status, link),
-        // No status tells for certain that the call was not carried out.
+        Code::InvalidArgument => server_error_refusal(INVALID_PARAMS, message, status, link),
+        Code::NotFound => server_error_refusal(METHOD_NOT_FOUND, message, status, link),
+        // No status proves that the call was not executed.
         Code::Unauthenticated | Code::PermissionDenied => link.invalid_answer_refusal(&format!(
-            "it answered {} ({said}); check `headers` of this server in mgp.toml",
+            "it answered {} ({message}); check `headers` of this server in mgp.toml",
             code_name(status.code())
         )),
-        Code::OutOfRange if said.contains("length too large") => link.too_large_refusal(),
+        Code::OutOfRange if message.contains("length too large") => link.too_large_refusal(),
         Code::Unimplemented => link.invalid_answer_refusal(&format!(
-            "it has no such service or method ({said}): `transport = \"grpc\"` is for servers of mcplite.MCPLite"
+            "it has no such service or method ({message}): `transport = \"grpc\"` is for servers of mcplite.MCPLite"
         )),
         Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable | Code::Aborted => {
-            link.lost_refusal(&format!("{}: {said}", code_name(status.code())))
+            link.lost_refusal(&format!("{}: {message}", code_name(status.code())))
         }
         Code::Ok
         | Code::Unknown
@@ -47,13 +47,13 @@ pub(super) fn refusal_from_status(link: &Arc<Link>, status: &Status) -> Refusal 
         | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::OutOfRange => {
-            let said = format!("{}: {said}", code_name(status.code()));
-            server_error_refusal(INTERNAL_ERROR, said, status, link)
+            let message = format!("{}: {message}", code_name(status.code()));
+            server_error_refusal(INTERNAL_ERROR, message, status, link)
         }
     }
 }
 
-/// The server's own error, in the words of JSON-RPC.
+/// The server's own error, as a JSON-RPC error.
 fn server_error_refusal(code: i64, message: String, status: &Status, link: &Link) -> Refusal {
     let mut error = ErrorObject::new(code, message);
     if let Some(info) = ErrorDetails::from_status(status) {
@@ -68,7 +68,7 @@ fn server_error_refusal(code: i64, message: String, status: &Status, link: &Link
     }
 }
 
-/// What went wrong before the server said anything.
+/// The transport error behind a status, if the server sent nothing.
 fn client_error(status: &Status) -> Option<&ClientError> {
     let mut cause: Option<&(dyn Error + 'static)> = status.source();
     while let Some(error) = cause {
@@ -81,11 +81,11 @@ fn client_error(status: &Status) -> Option<&ClientError> {
 }
 
 fn quote(text: &str) -> String {
-    let shown = text.chars().filter(|c| !c.is_control());
-    shown.take(QUOTED_CHARS_MAX).collect()
+    let printable = text.chars().filter(|c| !c.is_control());
+    printable.take(QUOTED_CHARS_MAX).collect()
 }
 
-/// As the document writes it.
+/// The name of a code as in the gRPC document.
 fn code_name(code: Code) -> String {
     let camel = format!("{code:?}");
     let mut out = String::new();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_the_names_of_the_document() {
+    fn code_names_match_document() {
         assert_eq!(code_name(Code::InvalidArgument), "INVALID_ARGUMENT");
         assert_eq!(code_name(Code::Internal), "INTERNAL");
     }

@@ -11,15 +11,15 @@ use serde_json::value::RawValue;
 use crate::link::Link;
 use crate::link::wire::lite::partials::PartialReporter;
 
-/// Reads the stream to its `done`; the result, which may be any JSON.
+/// Reads the stream to its `done`; the result may be any JSON.
 pub(super) async fn read_result(
     link: &Arc<Link>,
     response: Response,
     partials: &mut PartialReporter<'_>,
 ) -> Result<String, Refusal> {
     let mut stream = read_events(response.body, link.limits.max_frame);
-    // Of a stream as much is kept as of one message.
-    let (mut kept, mut bytes) = (Vec::new(), 0);
+    // A whole stream is limited to the size of one message.
+    let (mut partial_messages, mut bytes) = (Vec::new(), 0);
     loop {
         let event = match stream.next().await {
             Ok(Some(event)) => event,
@@ -42,20 +42,20 @@ pub(super) async fn read_result(
                     return Err(link.too_large_refusal());
                 }
                 partials.report(partial);
-                kept.push(partial.to_owned());
+                partial_messages.push(partial.to_owned());
             }
             Some("done") => {
                 stream.discard_rest();
-                return Ok(assemble_result(data, &kept));
+                return Ok(assemble_result(data, &partial_messages));
             }
             Some("error") => return Err(error_refusal(link, data)),
-            // Heartbeats, and what later versions may say.
+            // Heartbeats, and events of later versions.
             Some(_) => {}
         }
     }
 }
 
-/// The result that `done` brings; where it has only `_meta`, as in A.4, the parts are the content.
+/// The result of `done`; if it has only `_meta`, as in A.4, the partial messages are the content.
 fn assemble_result(data: &str, parts: &[String]) -> String {
     let data = match (member(data, "jsonrpc"), member(data, "result")) {
         (Some(_), Some(result)) => result,
@@ -81,7 +81,7 @@ fn assemble_result(data: &str, parts: &[String]) -> String {
     splice.finish().into_owned()
 }
 
-/// The error of a stream: a JSON-RPC error object, or an answer with one (A-37).
+/// The refusal for the error of a stream: a JSON-RPC error object, or an answer with one (A-37).
 fn error_refusal(link: &Link, data: &str) -> Refusal {
     let error = member(data, "error").unwrap_or(data);
     let whole = member(error, "code").is_some_and(|code| code.parse::<i64>().is_ok())
@@ -89,8 +89,8 @@ fn error_refusal(link: &Link, data: &str) -> Refusal {
     if let (true, Ok(error)) = (whole, RawValue::from_string(error.to_owned())) {
         return Refusal::Peer(error);
     }
-    let words: String = data.chars().filter(|c| !c.is_control()).take(200).collect();
-    let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {words}"));
+    let text: String = data.chars().filter(|c| !c.is_control()).take(200).collect();
+    let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {text}"));
     match serde_json::value::to_raw_value(&error) {
         Ok(error) => Refusal::Peer(error),
         Err(_) => link.invalid_answer_refusal("its stream failed"),
@@ -101,9 +101,10 @@ fn error_refusal(link: &Link, data: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    /// LITE-043, LITE-044: the parts are the content where `done` brings none, and are not repeated where it does.
+    /// LITE-043, LITE-044: the partial messages are the content if `done` has none, and are not repeated if it
+    /// has.
     #[test]
-    fn the_parts_of_a_stream_are_its_content_where_done_brings_none() {
+    fn partial_messages_are_content_if_done_has_none() {
         let parts = [r#""Quarterly ""#.to_owned(), r#""report""#.to_owned()];
         assert_eq!(
             assemble_result(r#"{"_meta":{"response_type":"answer"}}"#, &parts),
