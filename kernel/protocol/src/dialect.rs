@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The published versions of MCP, in their order.
+/// The published versions of MCP, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 2024-11-05: HTTP+SSE.
@@ -17,26 +17,26 @@ pub enum Version {
     V2026_07_28,
 }
 
-/// How a peer is met: with a handshake, or with everything in each request.
+/// The family of a protocol version: with a handshake, or with all metadata in each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProtocolFamily {
     /// Opened by `initialize`: 2024-11-05 to 2025-11-25.
     Legacy,
-    /// Stateless, with its caller in each request's `_meta`: 2026-07-28.
+    /// Stateless, with the caller's metadata in each request's `_meta`: 2026-07-28.
     Stateless,
 }
 
-/// In whose words a client is answered.
+/// The dialect of answers to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// The version of MCP it speaks.
+    /// The MCP version of the client.
     pub version: Version,
-    /// It negotiated the error codes of MGP.
+    /// True if it negotiated the error codes of MGP.
     pub mgp: bool,
 }
 
 impl From<Version> for Dialect {
-    /// Plain MCP.
+    /// The dialect without MGP.
     fn from(version: Version) -> Self {
         Self {
             version,
@@ -46,19 +46,19 @@ impl From<Version> for Dialect {
 }
 
 impl Version {
-    /// All versions reached by `initialize`.
+    /// All versions negotiated by `initialize`.
     pub const LEGACY: [Self; 4] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
         Self::V2025_06_18,
         Self::V2025_11_25,
     ];
-    /// What is answered to an `initialize` that names a version nobody knows.
+    /// The answer to an `initialize` that names an unknown version.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
-    /// The version whose requests stand alone.
+    /// The stateless version.
     pub const STATELESS: Self = Self::V2026_07_28;
 
-    /// Reads a version's date.
+    /// Parses a version's date.
     #[must_use]
     pub fn parse(date: &str) -> Option<Self> {
         [
@@ -72,7 +72,7 @@ impl Version {
         .find(|v| v.as_str() == date)
     }
 
-    /// The date as on the wire.
+    /// The date, as on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,21 +84,22 @@ impl Version {
         }
     }
 
-    /// Answers an `initialize`: the version asked for when it is a legacy one, else the latest of them.
+    /// Negotiates the version of an `initialize`: the requested one if it is a legacy one, otherwise the
+    /// latest legacy one.
     #[must_use]
-    pub fn negotiate(asked: &str) -> Self {
-        Self::parse(asked)
+    pub fn negotiate(requested: &str) -> Self {
+        Self::parse(requested)
             .filter(|v| v.is_legacy())
             .unwrap_or(Self::LATEST_LEGACY)
     }
 
-    /// Reached by `initialize`.
+    /// True for versions negotiated by `initialize`.
     #[must_use]
     pub fn is_legacy(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// How a peer of this version is met.
+    /// The family of this version.
     #[must_use]
     pub fn family(self) -> ProtocolFamily {
         if self.is_legacy() {
@@ -114,7 +115,7 @@ impl Version {
         self == Self::V2025_03_26
     }
 
-    /// Bad arguments of a tool are a result with `isError`, so that the model can mend them (SEP-1303).
+    /// Bad arguments of a tool are a result with `isError`, so that the model can correct them (SEP-1303).
     #[must_use]
     pub fn has_input_errors_as_results(self) -> bool {
         self >= Self::V2025_11_25
@@ -139,7 +140,7 @@ mod tests {
 
     /// MCP-003, A-29: a known legacy version is echoed, anything else gets the latest legacy one.
     #[test]
-    fn legacy_versions_are_echoed_and_others_get_the_latest() {
+    fn known_legacy_version_is_echoed_and_others_get_the_latest() {
         for v in Version::LEGACY {
             assert_eq!(Version::negotiate(v.as_str()), v);
         }

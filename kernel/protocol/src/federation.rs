@@ -1,9 +1,9 @@
-//! What kernels of a cluster say to each other, over one link for each pair.
+//! The wire protocol between the kernels of a cluster, over one link for each pair.
 //!
-//! A link carries streams of frames. A frame is a head of five bytes and a body: a message of this
-//! module, which is a MessagePack map by name, or the JSON of a call as the agent or the server wrote
-//! it, which nobody on the way writes anew. Members that are not known are passed over, messages and
-//! features that are not known are kept as they came, so that kernels of two versions can be linked.
+//! A link carries streams of frames. A frame is a header of five bytes and a body: a message of this
+//! module, which is a MessagePack map by name, or the JSON of a call as the agent or the server wrote it,
+//! which is relayed unchanged. Unknown members are ignored, unknown messages and features are preserved, so
+//! that kernels of two versions can be linked.
 
 pub mod addresses;
 pub mod assertion;

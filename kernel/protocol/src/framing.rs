@@ -1,4 +1,4 @@
-//! Newline-delimited frames out of a byte stream, with a limit (MCP stdio transport; CMCP-015).
+//! Splits a byte stream into newline-delimited frames, with a size limit (MCP stdio transport; CMCP-015).
 
 mod line;
 
@@ -6,31 +6,30 @@ use bytes::{Buf, Bytes, BytesMut};
 
 pub use line::{to_one_line, to_one_line_bytes};
 
-/// What the stream held next.
+/// The next item of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
     /// One line, without its newline.
     Line(Bytes),
-    /// A line has passed the limit and is thrown away as it comes: said at once, for it may never
-    /// end. [`Frame::Oversized`] follows when it does. Its ends are kept to find out whose answer it
-    /// is.
+    /// A line has exceeded the limit and is being discarded: reported at once, because it may never end.
+    /// [`Frame::Oversized`] follows at its end. Its head and tail are kept for finding its id.
     LimitExceeded {
         /// The first [`EDGE_LEN`] bytes.
         head: Bytes,
     },
-    /// The end of a line that was thrown away.
+    /// The end of a discarded line.
     Oversized {
         /// The last [`EDGE_LEN`] bytes.
         tail: Bytes,
-        /// Length of the whole line, in bytes.
+        /// The length of the whole line, in bytes.
         len: u64,
     },
 }
 
-/// How much of either end of an oversized line is kept: an id stands near one of them.
+/// The length of the head and tail of an oversized line: an id is near one of them.
 pub const EDGE_LEN: usize = 256;
 
-/// Cuts a byte stream into lines of at most `limit` bytes. Blank lines are passed over.
+/// Splits a byte stream into lines of at most `limit` bytes. Blank lines are ignored.
 #[derive(Debug)]
 pub struct Framer {
     limit: usize,
@@ -46,7 +45,7 @@ struct DiscardedLine {
 }
 
 impl Framer {
-    /// A framer that throws away lines of more than `limit` bytes.
+    /// A framer that discards lines of more than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -57,18 +56,18 @@ impl Framer {
         }
     }
 
-    /// Bytes of the oversized line that is being thrown away, 0 when there is none.
+    /// The bytes of the oversized line that is being discarded, 0 when there is none.
     #[must_use]
     pub fn discarded_bytes(&self) -> u64 {
         self.discarded.as_ref().map_or(0, |d| d.len)
     }
 
-    /// The line that has begun is thrown away as one over the limit is: there is no room for it.
+    /// Discards the current line like an oversized one, because there is no capacity for it.
     pub fn discard_line(&mut self) {
         self.discard_current = true;
     }
 
-    /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
+    /// Returns the next frame in `buffer`; `None` when more bytes are needed.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         loop {
             let newline =
@@ -134,9 +133,9 @@ mod tests {
         out
     }
 
-    /// MCP-068, CMCP-015: frames are lines, however the bytes arrive; blank lines are nothing.
+    /// MCP-068, CMCP-015: frames are lines, in any fragmentation; blank lines are ignored.
     #[test]
-    fn lines_come_out_whole_however_they_arrive() {
+    fn lines_are_reassembled_from_any_fragmentation() {
         let line = |s: &'static str| Frame::Line(Bytes::from_static(s.as_bytes()));
         let want = vec![line("{\"a\":1}"), line("{}")];
         assert_eq!(cut(99, &[b"{\"a\":1}\n\n \r\n{}\r\n"]), want);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_line_is_dropped_and_the_next_one_survives() {
+    fn oversized_line_is_dropped_and_the_next_one_is_read() {
         let long = vec![b'x'; 5000];
         let frames = cut(64, &[b"head", &long, &long, b"tail\n{}\n"]);
         let [
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_line_is_told_before_it_ends() {
+    fn oversized_line_is_reported_before_its_end() {
         assert_eq!(cut(64, &[&[b'x'; 64]]), []);
         let frames = cut(64, &[&[b'x'; 65], &[b'x'; 9999]]);
         let head = Bytes::from_static(&[b'x'; 65]);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_line_is_dropped_and_the_next_one_survives() {
+    fn discarded_line_is_dropped_and_the_next_one_is_read() {
         let (mut framer, mut buffer) = (Framer::new(64), BytesMut::from("ha"));
         assert_eq!(framer.next(&mut buffer), None);
         framer.discard_line();
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_exactly_the_limit_passes() {
+    fn line_of_exactly_the_limit_is_accepted() {
         assert_eq!(
             cut(4, &[b"abcd\n"]),
             vec![Frame::Line(Bytes::from_static(b"abcd"))]

@@ -1,4 +1,4 @@
-//! Ids as types, so that an agent cannot be passed where a server is meant.
+//! Ids as newtypes, so that an agent cannot be passed in place of a server.
 
 pub mod hex;
 mod node_scoped_names;
@@ -20,13 +20,13 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps a text that its maker has already judged.
+            /// Wraps a text that was validated before.
             #[must_use]
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The text itself.
+            /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -48,7 +48,7 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// A client that calls tools, as the door knows it. Never taken from a body.
+    /// A client that calls tools, as authenticated by the endpoint. Never read from a body.
     AgentId
 }
 text_id! {
@@ -60,22 +60,21 @@ text_id! {
     SessionId
 }
 
-/// One connection of one agent: what calls, subscriptions and questions are attributed to.
+/// One connection of one agent, to which calls, subscriptions and callbacks are attributed.
 ///
-/// Minted by the kernel, never shown on a wire and never reused while the kernel runs.
+/// Assigned by the kernel, never sent on a wire and never reused while the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
 impl ServerId {
-    /// Longest id accepted, in bytes: leaves room for a tool's name within the 64 characters that
-    /// most model APIs allow.
+    /// The longest id, in bytes: leaves capacity for a tool's name within the 64 characters that most model
+    /// APIs allow.
     pub const MAX_LEN: usize = 48;
 
-    /// Judges an id given by a person or a program.
+    /// Validates an id given by a person or a program.
     ///
     /// # Errors
-    /// [`BadServerId`] says what is wrong: empty, too long, or a character outside
-    /// `[A-Za-z0-9._-]`.
+    /// [`BadServerId`]: empty, too long, or a character outside `[A-Za-z0-9._-]`.
     pub fn parse(text: &str) -> Result<Self, BadServerId> {
         if text.is_empty() {
             return Err(BadServerId::Empty);
@@ -94,16 +93,16 @@ impl ServerId {
         }
     }
 
-    /// Between a server's id and what names one instance of it; in no id that is given.
+    /// The separator between a server's id and the key of an instance; not allowed in ids.
     const INSTANCE: char = '~';
 
-    /// The name of the instance of this server that `whose` tells from others.
+    /// The id of the instance of this server with the key `whose`.
     #[must_use]
     pub fn instance(&self, whose: &str) -> Self {
         Self::new(format!("{self}{}{whose}", Self::INSTANCE))
     }
 
-    /// The server itself, of the name of an instance or of its own id.
+    /// The id of the server of an instance, or the id itself.
     #[must_use]
     pub fn server(&self) -> Self {
         match self.0.split_once(Self::INSTANCE) {
@@ -112,19 +111,20 @@ impl ServerId {
         }
     }
 
-    /// Between a node's name and the id of its server; in no id that is given.
+    /// The separator between a node's name and the id of its server; not allowed in ids.
     const NODE: char = '/';
 
-    /// A server of another node, which is called `node` here.
+    /// The id of a server of the node with the local name `node`.
     #[must_use]
     pub fn new_remote(node: &str, server: &Self) -> Self {
         Self::new(format!("{node}{}{server}", Self::NODE))
     }
 
-    /// Judges the id of a server of this node, or of another one behind its node's name: `demo`, `nas/demo`.
+    /// Validates the id of a server of this node, or of another one after its node's name: `demo`,
+    /// `nas/demo`.
     ///
     /// # Errors
-    /// [`BadServerId`] of the part that is wrong.
+    /// [`BadServerId`] of the invalid part.
     pub fn parse_local_or_remote(text: &str) -> Result<Self, BadServerId> {
         match text.split_once(Self::NODE) {
             None => Self::parse(text),
@@ -135,7 +135,7 @@ impl ServerId {
         }
     }
 
-    /// What the node is called here that runs the server, and the server's id there; `None` for a server of
+    /// The local name of the node that runs the server, and the server's id there; `None` for a server of
     /// this node.
     #[must_use]
     pub fn remote_parts(&self) -> Option<(&str, Self)> {
@@ -149,14 +149,14 @@ impl ServerId {
         self.0.contains(Self::NODE)
     }
 
-    /// True for the name of an instance.
+    /// True for the id of an instance.
     #[must_use]
     pub fn is_instance(&self) -> bool {
         self.0.contains(Self::INSTANCE)
     }
 }
 
-/// Why a text is no server id.
+/// An invalid server id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadServerId {
     /// It is empty.
@@ -165,15 +165,15 @@ pub enum BadServerId {
     /// More than [`ServerId::MAX_LEN`] bytes.
     #[error("a server id has at most {max} characters, this one has {0}", max = ServerId::MAX_LEN)]
     TooLong(usize),
-    /// A character that would not survive in a tool's name or a path.
+    /// A character that is not allowed in a tool's name or a path.
     #[error("a server id is made of letters, digits, '.', '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
-    /// Nothing but dots.
+    /// Only dots.
     #[error("a server id is not made of dots alone")]
     Dots,
 }
 
-/// A character in a sentence: where it may only look like one of ours, with its number.
+/// Describes a character in an error; a look-alike with its code point.
 #[must_use]
 pub fn describe_char(c: char) -> String {
     if c.is_ascii() {
@@ -184,22 +184,22 @@ pub fn describe_char(c: char) -> String {
 }
 
 impl AgentId {
-    /// What every agent's id begins with.
+    /// The prefix of every agent's id.
     pub const PREFIX: &str = "agent.";
-    /// Longest name behind the prefix, in bytes.
+    /// The longest name after the prefix, in bytes.
     pub(crate) const MAX_NAME: usize = 128;
-    /// Who shows the kernel's own token.
+    /// The caller with the kernel's own token.
     pub const LOCAL: &str = "agent.local";
-    /// Everybody at a door that asks nobody who they are.
+    /// Every caller at an endpoint without authentication.
     pub const ANONYMOUS: &str = "agent.anonymous";
 
-    /// Names nobody can be given: they are somebody already.
+    /// Reserved names of built-in identities.
     const RESERVED: [&str; 4] = ["local", "anonymous", "operator", "kernel"];
 
-    /// Judges a name given by a person, with or without the prefix.
+    /// Validates a name given by a person, with or without the prefix.
     ///
     /// # Errors
-    /// [`BadAgentName`] says what is wrong with it.
+    /// [`BadAgentName`].
     pub fn parse(text: &str) -> Result<Self, BadAgentName> {
         let name = text.strip_prefix(Self::PREFIX).unwrap_or(text);
         if name.starts_with(Self::PREFIX) {
@@ -212,11 +212,11 @@ impl AgentId {
         }
     }
 
-    /// Reads a name that a person wrote down for what is to come: as [`Self::parse`]; one with other characters, such
-    /// as `alice@corp`, is that of another authority, and so is one as it is printed (`alice%40corp`).
+    /// Parses a configured name: like [`Self::parse`], but a name with other characters, such as
+    /// `alice@corp`, is a subject of another authority, also in its printed form (`alice%40corp`).
     ///
     /// # Errors
-    /// As [`Self::parse`], but for characters.
+    /// As [`Self::parse`], except for characters.
     pub fn parse_or_from_subject(text: &str) -> Result<Self, BadAgentName> {
         match Self::parse(text) {
             Err(BadAgentName::Character(_)) => {}
@@ -236,7 +236,7 @@ impl AgentId {
             subject.push(byte.unwrap_or(*first));
             rest = if byte.is_some() { &after[2..] } else { after };
         }
-        // What is printed is read back as what it stands for; nothing else with a `%` is.
+        // The printed form is decoded; any other text with a `%` is not.
         let printed = String::from_utf8(subject)
             .ok()
             .and_then(|it| Self::from_subject(&it).ok());
@@ -246,11 +246,11 @@ impl AgentId {
         }
     }
 
-    /// The agent that another authority calls by this name. Letters, digits, `.`, `_` and `-` stand as
-    /// they are, every other byte as `%` and two digits, so that no two names become one.
+    /// The agent id of another authority's subject. Letters, digits, `.`, `_` and `-` are unchanged, every
+    /// other byte becomes `%` and two digits, so that distinct subjects have distinct ids.
     ///
     /// # Errors
-    /// [`BadAgentName`] for an empty, an overlong and a taken name.
+    /// [`BadAgentName`] for an empty, overlong or reserved name.
     pub fn from_subject(subject: &str) -> Result<Self, BadAgentName> {
         let mut id = String::from(Self::PREFIX);
         for byte in subject.bytes() {
@@ -277,7 +277,7 @@ impl AgentId {
     }
 }
 
-/// Why a text names no agent.
+/// An invalid agent name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAgentName {
     /// It is empty.
@@ -286,13 +286,13 @@ pub enum BadAgentName {
     /// More than [`AgentId::MAX_NAME`] bytes.
     #[error("an agent's name has at most {max} characters, this one has {0}", max = AgentId::MAX_NAME)]
     TooLong(usize),
-    /// A character that would not survive in a log line or a list.
+    /// A character that is not allowed in a log line or a list.
     #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
-    /// Somebody is called so already, whom no token and no certificate can name.
+    /// A built-in identity, which no token or certificate can name.
     #[error("{0:?} is a name of the kernel's own; choose another one")]
     Reserved(&'static str),
-    /// It would be read as another one's.
+    /// It would be read as another agent's id.
     #[error(
         "an agent's name does not begin with \"agent.\" again: it would be taken for that of another"
     )]
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_ids_are_judged_by_length_and_alphabet() {
+    fn server_ids_are_validated_by_length_and_alphabet() {
         assert!(ServerId::parse("mind.cerebras").is_ok());
         assert_eq!(ServerId::parse(""), Err(BadServerId::Empty));
         assert_eq!(ServerId::parse("../x"), Err(BadServerId::Character('/')));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_node_is_named_behind_its_node() {
+    fn remote_server_id_has_its_node_as_prefix() {
         let parse = ServerId::parse_local_or_remote;
         assert_eq!(parse("demo"), Ok(ServerId::new("demo")));
         let there = parse("nas/demo").unwrap();
@@ -331,9 +331,9 @@ mod tests {
         }
     }
 
-    /// No server can be given the name of an instance of another.
+    /// No server can have the id of another server's instance.
     #[test]
-    fn instances_are_named_as_no_server_is() {
+    fn instance_ids_are_distinct_from_server_ids() {
         let server = ServerId::new("files");
         let instance = server.instance("0a");
         assert_eq!(instance.server(), server);
@@ -345,9 +345,9 @@ mod tests {
         );
     }
 
-    /// One name, one agent: no other authority's name can be made to look like this one.
+    /// Ids of one authority cannot be imitated by another.
     #[test]
-    fn agents_of_other_authorities_never_meet() {
+    fn subjects_of_other_authorities_have_distinct_ids() {
         let of = |name: &str| AgentId::from_subject(name).unwrap().to_string();
         assert_eq!(AgentId::parse("alice").unwrap().as_str(), "agent.alice");
         assert_eq!(AgentId::parse("agent.alice"), AgentId::parse("alice"));

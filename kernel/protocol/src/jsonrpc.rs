@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 
 use self::partial_message::PartialMessage;
 
-/// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
-/// carries exactly what was asked with. Two are one when they mean the same string, however written.
+/// A request id in its original JSON text: a string or an integer, so that the answer has exactly the same
+/// id. Ids are equal if their strings are equal, in any escaping.
 #[derive(Clone, Debug)]
 pub struct RequestId {
     text: Box<str>,
-    /// The string as the kernel writes it, where there is more than one way.
-    meant: Option<Box<str>>,
+    /// The canonical JSON text, if the original is another one.
+    canonical_text: Option<Box<str>>,
 }
 
 impl PartialEq for RequestId {
@@ -36,7 +36,7 @@ impl Hash for RequestId {
 }
 
 impl RequestId {
-    /// Reads an id from its JSON text; `None` when it is neither a string nor an integer.
+    /// Parses an id from its JSON text; `None` when it is neither a string nor an integer.
     #[must_use]
     pub fn from_json(text: &str) -> Option<Self> {
         let integer = || {
@@ -45,18 +45,18 @@ impl RequestId {
         };
         let is_string = text.starts_with('"');
         let escaped = is_string && memchr::memchr(b'\\', text.as_bytes()).is_some();
-        let meant = || {
+        let canonical_text = || {
             let string: String = serde_json::from_str(text).ok()?;
             Some(mgp_json::quote(&string).into())
         };
         (is_string || integer()).then(|| Self {
             text: text.into(),
-            meant: escaped.then(meant).flatten(),
+            canonical_text: escaped.then(canonical_text).flatten(),
         })
     }
 
     fn canonical(&self) -> &str {
-        self.meant.as_deref().unwrap_or(&self.text)
+        self.canonical_text.as_deref().unwrap_or(&self.text)
     }
 
     /// The JSON text.
@@ -65,14 +65,14 @@ impl RequestId {
         &self.text
     }
 
-    /// Reads the id in an answer to a request that had a number: some servers keep numbers as doubles, and write
-    /// `7.0` for it.
+    /// Parses the id of an answer to a request with a numeric id: some servers store numbers as doubles,
+    /// and write `7.0`.
     #[must_use]
     pub fn from_response_id(text: &str) -> Option<Self> {
         Self::from_json(text).or_else(|| parse_whole_number(text).map(Self::from))
     }
 
-    /// The id as the number it has in any form: others keep numbers as texts, and write `"7"`.
+    /// The number of the id in any form: some peers store numbers as strings, and write `"7"`.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         let digits = self.canonical().trim_matches('"');
@@ -80,31 +80,31 @@ impl RequestId {
         digits.parse().ok().filter(|_| plain)
     }
 
-    /// The id as the kernel's own number, when it is one.
+    /// The id as a number of the kernel, if it is one.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         self.text.parse().ok()
     }
 }
 
-/// A number without a fraction that every double holds exactly.
+/// Parses an integer that every double represents exactly.
 fn parse_whole_number(text: &str) -> Option<u64> {
     const EXACT_INTEGER_LIMIT: f64 = 9_007_199_254_740_992.0;
     let number: f64 = serde_json::from_str(text).ok()?;
-    let fits = number.fract() == 0.0 && (0.0..EXACT_INTEGER_LIMIT).contains(&number);
+    let is_exact = number.fract() == 0.0 && (0.0..EXACT_INTEGER_LIMIT).contains(&number);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "it is whole, not negative and below 2^53"
     )]
-    fits.then_some(number as u64)
+    is_exact.then_some(number as u64)
 }
 
 impl From<u64> for RequestId {
     fn from(n: u64) -> Self {
         Self {
             text: n.to_string().into(),
-            meant: None,
+            canonical_text: None,
         }
     }
 }
@@ -115,7 +115,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// As its sender wrote it, however large the number.
+/// The original text, however large the number.
 impl Serialize for RequestId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = RawValue::from_string(self.text.clone().into());
@@ -135,27 +135,27 @@ impl<'de> Deserialize<'de> for RequestId {
 /// One message, borrowed from its frame. `params`, `result` and `error` are untouched JSON text.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Wants an answer with the same id.
+    /// Expects an answer with the same id.
     Request {
         /// The sender's id.
         id: RequestId,
         /// Its method.
         method: Cow<'a, str>,
-        /// `params`, when present: an object.
+        /// `params`, if present: an object.
         params: Option<&'a RawValue>,
-        /// `trace_id` beside them, as requests extended by MGP may have it (A-05).
+        /// The `trace_id` beside them, as in requests extended by MGP (A-05).
         trace: Option<&'a RawValue>,
     },
-    /// Wants none.
+    /// Expects no answer.
     Notification {
         /// Its method.
         method: Cow<'a, str>,
-        /// `params`, when present and not null.
+        /// `params`, if present and not null.
         params: Option<&'a RawValue>,
     },
     /// Answers a request.
     Response {
-        /// The id of the request, `None` when the peer could not tell it (`"id": null`).
+        /// The id of the request, `None` when the peer could not parse it (`"id": null`).
         id: Option<RequestId>,
         /// `result` or `error`.
         outcome: Result<&'a RawValue, &'a RawValue>,
@@ -175,7 +175,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
+/// Distinguishes `"id": null`, `"params": null` and `"result": null` from absent members.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -194,37 +194,37 @@ struct Envelope<'a> {
     trace_id: Option<&'a RawValue>,
 }
 
-/// Why a frame is no message. Carries what is needed for the error answer.
+/// A malformed frame, with the data for the error response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Not JSON: -32700.
     #[error("Parse error: {0}")]
     NotJson(String),
-    /// A JSON array: a batch, which only 2025-03-26 knows.
+    /// A JSON array: a batch, which only 2025-03-26 supports.
     #[error("Invalid Request: a batch is only allowed in 2025-03-26")]
     Batch,
-    /// JSON, but no JSON-RPC 2.0 message: -32600.
+    /// JSON, but not a JSON-RPC 2.0 message: -32600.
     #[error("Invalid Request: {why}")]
     NotAMessage {
-        /// The id, as far as one could be read.
+        /// The id, if it could be parsed.
         id: Option<RequestId>,
-        /// What is wrong, in words.
+        /// The problem, as text.
         why: Cow<'static, str>,
     },
-    /// A request whose `params` are no object, which MCP wants: -32602. Some readers take the elements
-    /// of an array for members.
+    /// A request whose `params` are not an object, as MCP requires: -32602. Some parsers read the elements
+    /// of an array as members.
     #[error("Invalid params: `params` must be an object")]
     BadParams {
         /// Its id.
         id: RequestId,
     },
-    /// A notification of that kind: nobody is answered.
+    /// A notification with invalid params: it gets no error.
     #[error("`params` of a notification must be an object")]
     BadNotification,
 }
 
 impl Malformed {
-    /// The JSON-RPC code of the answer.
+    /// The JSON-RPC code of the error.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
@@ -234,7 +234,7 @@ impl Malformed {
         }
     }
 
-    /// The whole error answer; its id is null where none could be read. A notification has none.
+    /// Renders the error response; its id is null if none could be parsed. A notification has none.
     #[must_use]
     pub fn to_frame(&self) -> Option<Vec<u8>> {
         let id = match self {
@@ -245,7 +245,7 @@ impl Malformed {
         Some(self.to_frame_with_id(id))
     }
 
-    /// The error answer without the id: to what is an answer itself.
+    /// Renders the error response without the id, for a malformed answer.
     #[must_use]
     pub fn to_frame_without_id(&self) -> Vec<u8> {
         self.to_frame_with_id("null")
@@ -274,7 +274,7 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub struct ErrorObject {
     /// A JSON-RPC, MCP or MGP code.
     pub code: i64,
-    /// The message for people.
+    /// The text for people.
     pub message: String,
     /// For programs; relayed verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -292,7 +292,7 @@ impl ErrorObject {
         }
     }
 
-    /// The same error with data for programs.
+    /// Adds data for programs.
     #[must_use]
     pub fn with_data(mut self, data: &serde_json::Value) -> Self {
         self.data = serde_json::value::to_raw_value(data).ok();
@@ -303,12 +303,12 @@ impl ErrorObject {
 /// Parses one frame to its envelope.
 ///
 /// # Errors
-/// [`Malformed`], with the code and the id of the answer it calls for.
+/// [`Malformed`], with the code and the id of the error response.
 pub fn parse(frame: &[u8]) -> Result<Message<'_>, Malformed> {
     parse_text(std::str::from_utf8(frame).map_err(|e| Malformed::NotJson(e.to_string()))?)
 }
 
-/// Parses a frame that is known to be text.
+/// Parses a frame that is valid UTF-8.
 ///
 /// # Errors
 /// As [`parse`].
@@ -345,7 +345,7 @@ fn reject_non_object(text: &str) -> Malformed {
     }
 }
 
-/// Serde stops at the first wrong member; the answer must tell bad JSON from a bad message.
+/// Serde stops at the first invalid member; the error must distinguish bad JSON from a bad message.
 fn classify(text: &str, error: &serde_json::Error) -> Malformed {
     if !error.is_data() {
         return Malformed::NotJson(error.to_string());
@@ -364,20 +364,21 @@ impl<'a> Envelope<'a> {
         let id = self
             .id
             .map(|raw| (RequestId::from_json(raw.get()), raw.get()));
-        let known = id.as_ref().and_then(|(id, _)| id.clone());
+        let parsed_id = id.as_ref().and_then(|(id, _)| id.clone());
         let answered = || {
             id.as_ref()
                 .and_then(|(_, raw)| RequestId::from_response_id(raw))
         };
         let wrong = |why: &'static str| Malformed::NotAMessage {
-            id: known.clone(),
+            id: parsed_id.clone(),
             why: why.into(),
         };
         if self.jsonrpc.as_deref() != Some("2.0") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
         let params = self.params.map_or("{}", RawValue::get);
-        // Nobody could be told of a notification that has a null for no params, as some write it.
+        // Some clients write null for absent params; a notification with them could not be answered with an
+        // error.
         let object = params.starts_with('{') || id.is_none() && params == "null";
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => match id {
@@ -412,13 +413,13 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// `{"jsonrpc":"2.0","id":ID,"method":METHOD,"params":PARAMS}`; `params` is JSON text.
+/// Renders `{"jsonrpc":"2.0","id":ID,"method":METHOD,"params":PARAMS}`; `params` is JSON text.
 #[must_use]
 pub fn request(id: &str, method: &str, params: Option<&str>) -> Vec<u8> {
     message(Some(id), method, params)
 }
 
-/// `{"jsonrpc":"2.0","method":METHOD,"params":PARAMS}`; `params` is JSON text.
+/// Renders `{"jsonrpc":"2.0","method":METHOD,"params":PARAMS}`; `params` is JSON text.
 #[must_use]
 pub fn notification(method: &str, params: Option<&str>) -> Vec<u8> {
     message(None, method, params)
@@ -442,13 +443,13 @@ fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// `{"jsonrpc":"2.0","id":ID,"result":RESULT}`; `result` is JSON text.
+/// Renders `{"jsonrpc":"2.0","id":ID,"result":RESULT}`; `result` is JSON text.
 #[must_use]
 pub fn result(id: &str, result: &str) -> Vec<u8> {
     response(id, br#","result":"#, result)
 }
 
-/// `{"jsonrpc":"2.0","id":ID,"error":ERROR}`; `error` is JSON text.
+/// Renders `{"jsonrpc":"2.0","id":ID,"error":ERROR}`; `error` is JSON text.
 #[must_use]
 pub fn error(id: &str, error: &str) -> Vec<u8> {
     response(id, br#","error":"#, error)
@@ -470,7 +471,7 @@ mod tests {
 
     /// MCP-004, MCP-006: ids keep their type and text.
     #[test]
-    fn ids_keep_the_type_their_sender_chose() {
+    fn ids_keep_their_type() {
         for (text, want) in [("7", "7"), (r#""7""#, r#""7""#), ("-3", "-3")] {
             let frame = format!(r#"{{"jsonrpc":"2.0","id":{text},"method":"ping"}}"#);
             match parse(frame.as_bytes()) {
@@ -482,7 +483,7 @@ mod tests {
 
     /// CMCP-004: every frame is a request, an answer or a notification, by its members and in any order of them.
     #[test]
-    fn a_frame_is_a_request_an_answer_or_a_notification() {
+    fn frames_are_classified_by_their_members() {
         let kind = |frame: &str| match parse(frame.as_bytes()) {
             Ok(Message::Request { .. }) => "request",
             Ok(Message::Notification { .. }) => "notification",
@@ -521,9 +522,9 @@ mod tests {
         }
     }
 
-    /// MCP-004: a string may be written in many ways; a number is no string.
+    /// MCP-004: a string has several escapings; a number is not a string.
     #[test]
-    fn ids_are_compared_by_what_they_mean() {
+    fn ids_are_compared_by_their_decoded_value() {
         let id = |text| RequestId::from_json(text).unwrap();
         for (one, other) in [
             (r#""\u0061""#, r#""a""#),
@@ -543,9 +544,9 @@ mod tests {
         }
     }
 
-    /// MCP-005, MCP-006, MCP-009, MCP-010: each kind of bad frame has its code.
+    /// MCP-005, MCP-006, MCP-009, MCP-010: each kind of malformed frame has its code.
     #[test]
-    fn bad_frames_are_told_apart() {
+    fn malformed_frames_have_distinct_codes() {
         let code = |text: &str| parse(text.as_bytes()).map(|_| ()).map_err(|e| e.code());
         assert_eq!(code("{"), Err(PARSE_ERROR));
         assert_eq!(code("hello"), Err(PARSE_ERROR));
@@ -566,30 +567,30 @@ mod tests {
         }
     }
 
-    /// Go's encoding/json takes the one for the other.
+    /// Go's encoding/json matches member names case-insensitively.
     #[test]
-    fn an_envelope_has_no_lookalikes() {
+    fn member_names_are_case_sensitive() {
         let bad =
             r#"{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call","PARAM\u017f":{}}"#;
-        let no = parse(bad.as_bytes()).unwrap_err();
-        assert_eq!(no.code(), INVALID_REQUEST);
-        let words = no.to_string();
+        let error = parse(bad.as_bytes()).unwrap_err();
+        assert_eq!(error.code(), INVALID_REQUEST);
+        let message = error.to_string();
         assert!(
-            words.contains(r#"member "Method" is not "method""#),
-            "{words}"
+            message.contains(r#"member "Method" is not "method""#),
+            "{message}"
         );
-        let answer = String::from_utf8(no.to_frame().unwrap()).unwrap();
+        let answer = String::from_utf8(error.to_frame().unwrap()).unwrap();
         assert!(answer.contains(r#""id":7"#), "{answer}");
     }
 
-    /// MCP-012: JSON-RPC knows params by position, MCP does not.
+    /// MCP-012: JSON-RPC has positional params, MCP does not.
     #[test]
-    fn params_are_an_object() {
+    fn params_must_be_an_object() {
         for bad in [r#"["echo",{"k":1}]"#, "[]", "7", "\"a\"", "true", "null"] {
             let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":{bad}}}"#);
-            let no = parse(frame.as_bytes()).unwrap_err();
-            assert_eq!(no.code(), INVALID_PARAMS, "{bad}");
-            let answer = String::from_utf8(no.to_frame().unwrap()).unwrap();
+            let error = parse(frame.as_bytes()).unwrap_err();
+            assert_eq!(error.code(), INVALID_PARAMS, "{bad}");
+            let answer = String::from_utf8(error.to_frame().unwrap()).unwrap();
             assert!(answer.contains(r#""id":7,"#), "{answer}");
             let frame = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{bad}}}"#);
             let read = parse(frame.as_bytes());

@@ -1,8 +1,8 @@
-//! Every word on every wire: JSON-RPC envelopes, the methods of MCP and MGP, what kernels say to each
-//! other, and the rendering of refusals in the caller's dialect.
+//! All wire formats: JSON-RPC envelopes, the methods of MCP and MGP, the messages between kernels, and the
+//! rendering of refusals in the caller's dialect.
 //!
-//! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
-//! once, to its envelope, and edited by [`mgp_json::Splice`] where a name or a token must change.
+//! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed once, to
+//! its envelope, and edited by [`mgp_json::Splice`] where a name or a token must change.
 
 pub mod dialect;
 pub mod federation;

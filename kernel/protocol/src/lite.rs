@@ -1,4 +1,4 @@
-//! MCP-lite 0.042: the words of its HTTP binding, which the gRPC binding shares where it has no own.
+//! MCP-lite 0.042: the types of its HTTP binding, shared with the gRPC binding.
 //!
 //! A lite caller has no session and no handshake. It lists tools, calls them, and redeems promises.
 
@@ -11,7 +11,7 @@ pub mod tool_list;
 
 /// The version of the document.
 pub const VERSION: &str = "0.042";
-/// Where the HTTP binding begins (§4.1).
+/// The base path of the HTTP binding (§4.1).
 pub const BASE: &str = "/mcp-lite/v1";
 
 /// The tool that resolves promises (§3.6). The name is reserved: no server's tool has it.
@@ -19,17 +19,17 @@ pub const REDEEM: &str = "redeem";
 /// Its definition, as in A.1.
 pub const REDEEM_TOOL: &str = r#"{"name":"redeem","@type":"system","description":"Redeem a promise token to get the result of a long-running operation","inputSchema":{"type":"object","required":["promise"],"properties":{"promise":{"type":"string","description":"The promise token received from a previous operation"}}}}"#;
 
-/// What an endpoint does (§4.2, A.1, A.4). The document has several names for the same (A-18).
+/// The operation of an endpoint (§4.2, A.1, A.4). The document has several names for the same (A-18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiteEndpoint {
     /// Lists tools: `/listtools`, `/tools`.
     List,
-    /// Takes a JSON-RPC request: `/calltools`, `/calltool`, `/rpc`.
+    /// Handles a JSON-RPC request: `/calltools`, `/calltool`, `/rpc`.
     Call,
 }
 
 impl LiteEndpoint {
-    /// The endpoint of that name, which is the last part of its path.
+    /// Parses the last segment of a path.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -40,18 +40,18 @@ impl LiteEndpoint {
     }
 }
 
-/// What kind of an answer it is (§3.4).
+/// The kind of an answer (§3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
     /// The final result.
     Answer,
-    /// The call goes on; its result is redeemed later.
+    /// The call continues; its result is redeemed later.
     Promise,
-    /// The tool asks for something before it goes on.
+    /// The tool needs input to continue.
     Elicitation,
     /// The tool ran and failed.
     Failure,
-    /// Only in the list of §3.3: taken from peers, never sent (A-17).
+    /// Only in the list of §3.3: accepted from peers, never sent (A-17).
     MoreResource,
 }
 
@@ -64,7 +64,7 @@ impl ResponseType {
         Self::MoreResource,
     ];
 
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl ResponseType {
         }
     }
 
-    /// Reads the word on the wire.
+    /// Parses the value on the wire.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
@@ -100,16 +100,16 @@ mod tests {
         );
     }
 
-    /// LITE-008, LITE-015: five words, each read as it is written.
+    /// LITE-008, LITE-015: five values, each round-trips.
     #[test]
-    fn every_response_type_has_its_word() {
+    fn response_types_round_trip() {
         for kind in ResponseType::ALL {
             assert_eq!(ResponseType::parse(kind.as_str()), Some(kind));
         }
         assert_eq!(ResponseType::parse("Answer"), None);
     }
 
-    /// LITE-035 to LITE-039: the document's names of the endpoints, to the letter.
+    /// LITE-035 to LITE-039: the document's names of the endpoints, verbatim.
     #[test]
     fn endpoints_have_the_names_of_the_document() {
         assert_eq!(LiteEndpoint::from_name("tools"), Some(LiteEndpoint::List));

@@ -1,4 +1,4 @@
-//! The parts of MCP that the kernel reads or writes itself. What it only relays has no type here.
+//! The parts of MCP that the kernel reads or writes itself. Relayed messages have no types here.
 
 mod capabilities;
 pub mod completion;
@@ -60,18 +60,18 @@ pub struct Initialize<'a> {
     /// What the client can be asked for.
     #[serde(borrow, deserialize_with = "lookalike::required_object")]
     pub capabilities: &'a RawValue,
-    /// Who the client says it is: a claim, shown to people.
+    /// The client's self-description, unverified; shown to people.
     #[serde(borrow)]
     pub client_info: Implementation<'a>,
 }
 
-/// Who a peer says it is; what else it says of itself is not read.
+/// The self-description of a peer; other members are ignored.
 #[derive(Debug, Deserialize)]
 pub struct Implementation<'a> {
-    /// What programs call it.
+    /// Its name for programs.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    /// Which one it is.
+    /// Its version.
     #[serde(borrow)]
     pub version: Cow<'a, str>,
 }
@@ -80,13 +80,13 @@ pub struct Implementation<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeResult<'a> {
-    /// The version the server chose.
+    /// The version chosen by the server.
     #[serde(borrow)]
     pub protocol_version: Cow<'a, str>,
-    /// What the server offers.
+    /// The capabilities of the server.
     #[serde(borrow, default)]
     pub capabilities: Option<&'a RawValue>,
-    /// Who the server says it is.
+    /// The server's self-description.
     #[serde(borrow, default)]
     pub server_info: Option<&'a RawValue>,
     /// Hints for the model.
@@ -98,41 +98,41 @@ pub struct InitializeResult<'a> {
 #[derive(Debug)]
 pub struct Initialized;
 
-/// `ping`, either way; answered `{}`.
+/// `ping`, in either direction; answered with `{}`.
 #[derive(Debug)]
 pub struct Ping;
 
-/// `notifications/cancelled`, either way.
+/// `notifications/cancelled`, in either direction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled<'a> {
-    /// Id of the request taken back.
+    /// The id of the cancelled request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// Why, for people; one that is no text takes the request back all the same.
+    /// The reason, for people; a malformed one is ignored.
     #[serde(borrow, default)]
     reason: Option<&'a RawValue>,
 }
 
 impl Cancelled<'_> {
-    /// Why, as far as it was said.
+    /// The reason, if it is a text.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         serde_json::from_str(self.reason?.get()).ok()
     }
 }
 
-/// `notifications/progress`, either way.
+/// `notifications/progress`, in either direction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress<'a> {
-    /// The token of the request it is about.
+    /// The token of the request.
     #[serde(borrow)]
     pub progress_token: &'a RawValue,
-    /// Relayed verbatim, like all that follows.
+    /// The progress; relayed verbatim, like all following members.
     #[serde(default)]
     pub progress: Option<AnyMember>,
-    /// How much there is to do.
+    /// The total amount.
     #[serde(default)]
     pub total: Option<AnyMember>,
     /// The message for people.
@@ -158,19 +158,19 @@ pub struct Message<'a> {
 #[derive(Debug, Deserialize)]
 pub struct Tasks<'a>(#[serde(borrow)] pub tasks::TaskParams<'a>);
 
-/// `params` of any of the four list methods.
+/// The `params` of any of the four list methods.
 #[derive(Debug, Default, Deserialize)]
 pub struct ListParams<'a> {
-    /// Where to go on; the empty string is a cursor too.
+    /// The cursor of the page; the empty string is a cursor too.
     #[serde(borrow, default)]
     pub cursor: Option<Cow<'a, str>>,
 }
 
-/// Reads `params` as `T`. A member that some readers take for one of `T`, and the kernel does not, is
-/// refused: else it would pass what the server reads unseen.
+/// Parses `params` as `T`. A member that a lenient parser would read as one of `T`, and the kernel would
+/// not, is rejected: otherwise the server would read unchecked data.
 ///
 /// # Errors
-/// [`Refusal::BadParams`] with serde's words, which name the member that is missing or wrong.
+/// [`Refusal::BadParams`] with serde's message, which names the missing or invalid member.
 pub fn parse_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, Refusal> {
     lookalike::from_str(params.unwrap_or("{}"))
         .map_err(|e| Refusal::BadParams(lookalike::strip_position(&e)))
@@ -191,14 +191,14 @@ pub fn parse_accepted_params<'a, T: Deserialize<'a>>(
 mod tests {
     use super::*;
 
-    /// MCP-012: what is missing is named.
+    /// MCP-012: the missing member is named.
     #[test]
     fn bad_params_name_the_member() {
         let error = parse_params::<tools::Call<'_>>(Some("{}")).unwrap_err();
         assert_eq!(error.to_string(), "Invalid params: missing field `name`");
     }
 
-    /// What MCP has as an object is one, at every depth that the kernel reads.
+    /// An MCP object must be an object, at every depth that the kernel reads.
     #[test]
     fn an_array_is_never_an_object() {
         assert!(parse_params::<tools::Call<'_>>(Some(r#"["a",{}]"#)).is_err());
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// `params` of an `initialize` that is well-formed but for one member; `""` leaves that out.
+    /// The `params` of an `initialize` that is well-formed except for one member; `""` omits it.
     fn hello(member: &str, value: &str) -> String {
         let well = [
             ("protocolVersion", r#""2025-11-25""#),
@@ -227,17 +227,17 @@ mod tests {
                 r#"{"name":"a","version":"1","title":"A","icons":[]}"#,
             ),
         ];
-        let said = well.map(|(name, well)| (name, if name == member { value } else { well }));
-        let said = said.iter().filter(|(_, value)| !value.is_empty());
-        let said: Vec<String> = said
+        let rendered = well.map(|(name, well)| (name, if name == member { value } else { well }));
+        let rendered = rendered.iter().filter(|(_, value)| !value.is_empty());
+        let rendered: Vec<String> = rendered
             .map(|(name, value)| format!(r#""{name}":{value}"#))
             .collect();
-        format!("{{{}}}", said.join(","))
+        format!("{{{}}}", rendered.join(","))
     }
 
-    /// CMCP-020: who does not say who it is, or what it can, has not shaken hands.
+    /// CMCP-020: an `initialize` without client information or capabilities is rejected.
     #[test]
-    fn an_initialize_is_whole_or_none() {
+    fn incomplete_initialize_is_rejected() {
         assert!(parse_params::<Initialize<'_>>(Some(&hello("", ""))).is_ok());
         for member in ["protocolVersion", "capabilities", "clientInfo"] {
             for value in ["", "null", "1", "[]", "true"] {
@@ -255,14 +255,14 @@ mod tests {
         }
     }
 
-    /// Every member that MCP gives these params has no lookalike; what is within them may.
+    /// Look-alikes of all members of these params are rejected; members within them may have any name.
     #[test]
-    fn no_member_that_a_server_reads_has_a_lookalike() {
+    fn lookalike_members_are_rejected() {
         let refused = |error: Refusal, member: &str| {
-            let words = error.to_string();
+            let message = error.to_string();
             assert!(
-                words.starts_with(&format!("Invalid params: member {member:?}")),
-                "{words}"
+                message.starts_with(&format!("Invalid params: member {member:?}")),
+                "{message}"
             );
         };
         for member in [

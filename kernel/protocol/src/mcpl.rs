@@ -1,6 +1,6 @@
-//! The words of MCPL 0.4 (MCP Live): what servers and hosts say to each other beside MCP.
+//! The messages of MCPL 0.4 (MCP Live) between servers and hosts, beside MCP.
 //!
-//! Spoken in the legacy eras only, with peers that declared `capabilities.experimental.mcpl`.
+//! Used in the legacy protocols only, with peers that declared `capabilities.experimental.mcpl`.
 
 pub mod channels;
 pub mod content;

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::methods;
 
-/// Prefix of every MGP method (MGP §1.5).
+/// The prefix of every MGP method (MGP §1.5).
 pub const PREFIX: &str = "mgp/";
 
 methods! {
@@ -32,8 +32,8 @@ methods! {
     "notifications/mgp.event" => Event<'_>,
 }
 
-/// A request with what any request may carry beside its own members. All else is refused: a member
-/// that was meant to narrow a request must not be read over.
+/// Defines a request with the common members of any request. Unknown members are rejected, because an
+/// ignored one might have narrowed the request.
 macro_rules! request {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -52,7 +52,7 @@ macro_rules! request {
 }
 use request;
 
-/// `mgp/door/*`: what a connection on the kernel's own socket says before it speaks MCP.
+/// `mgp/door/*`: requests on a connection of the kernel's own socket before MCP.
 pub mod door {
     use std::path::PathBuf;
 
@@ -62,28 +62,28 @@ pub mod door {
 
     methods! { "mgp/door/open" => Open }
 
-    /// `mgp/door/open`: chooses what this connection shows. First request on a connection, or never.
+    /// `mgp/door/open`: selects the view of this connection. Only as the first request.
     #[derive(Debug, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Open {
-        /// Show this one server under its own names instead of everything.
+        /// Show only this server, under its own names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server: Option<String>,
-        /// Show this set and nothing else. Who says so is no operator, and one agent or other from now on.
+        /// Show only this set. The connection is no operator's from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub set: Option<String>,
-        /// The agent that the owner of the socket speaks as from now on, with that agent's access and no
-        /// more. Nobody else may say this.
+        /// The agent that the operator acts as from now on, with that agent's access only. Rejected from
+        /// other callers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub agent: Option<String>,
-        /// The folder that its client works in: absolute, without links in it. Only the owner of the socket may
-        /// say this.
+        /// The working folder of the client: absolute, without symbolic links. Rejected from other callers
+        /// than the operator.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub folder: Option<PathBuf>,
     }
 }
 
-/// `mgp/agent/ask` (later drafts): an agent asks another one.
+/// `mgp/agent/ask` (later drafts): a request of one agent to another.
 pub mod agent {
     use serde::{Deserialize, Serialize};
 
@@ -98,23 +98,23 @@ pub mod agent {
         Ask {
             /// `agent.bob`, or `bob`.
             target_agent_id: String,
-            /// What is asked.
+            /// The prompt.
             prompt: String,
-            /// What goes with it.
+            /// Additional context.
             #[serde(default)]
             context: Option<String>,
-            /// How long the asker waits.
+            /// How long the requester waits.
             #[serde(default)]
             timeout_ms: Option<u64>,
         }
     }
 
-    /// Answer of `mgp/agent/ask`.
+    /// The answer to `mgp/agent/ask`.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct AskResult {
-        /// Who answered.
+        /// The agent that answered.
         pub target_agent_id: String,
-        /// In its own words.
+        /// The answer.
         pub response: String,
     }
 }
@@ -132,13 +132,13 @@ pub mod agents {
         "mgp/agents/token" => Token,
     }
 
-    /// `mgp/agents/add`: makes an agent and its token. Answers [`IssuedToken`].
+    /// `mgp/agents/add`: adds an agent and issues its token. Answers [`IssuedToken`].
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Add {
         /// `alice` or `agent.alice`.
         pub name: String,
-        /// The token is good for this long; for ever when absent.
+        /// The lifetime of the token; unlimited if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub expires_secs: Option<u64>,
     }
@@ -147,8 +147,8 @@ pub mod agents {
     #[derive(Debug)]
     pub struct List;
 
-    /// `mgp/agents/remove`: the token is good for nothing from now on, and what the agent has under way
-    /// ends. Answers the [`Agent`] there was.
+    /// `mgp/agents/remove`: revokes the token and ends the agent's requests and connections. Answers the
+    /// removed [`Agent`].
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Remove {
@@ -156,17 +156,17 @@ pub mod agents {
         pub name: String,
     }
 
-    /// `mgp/agents/token`: with `rotate` a new token in place of the one before: answers [`IssuedToken`], and what
-    /// the agent has under way ends. Without, answers the [`Agent`]; a token is never shown again.
+    /// `mgp/agents/token`: with `rotate` replaces the token, answers [`IssuedToken`], and ends the agent's
+    /// requests and connections. Without, answers the [`Agent`]; a token is never shown again.
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Token {
         /// The agent's name.
         pub name: String,
-        /// Make a new one.
+        /// Issue a new token.
         #[serde(default)]
         pub rotate: bool,
-        /// The new one is good for this long; for ever when absent.
+        /// The lifetime of the new token; unlimited if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub expires_secs: Option<u64>,
     }
@@ -178,19 +178,19 @@ pub mod agents {
         pub id: String,
         /// When it was added, RFC 3339.
         pub added_at: String,
-        /// When its token was made, RFC 3339.
+        /// When its token was issued, RFC 3339.
         pub token_made_at: String,
-        /// From then on its token is good for nothing, RFC 3339.
+        /// When its token expires, RFC 3339.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<String>,
-        /// It has expired.
+        /// True if it has expired.
         pub expired: bool,
     }
 
-    /// A token that was just made. The only time it is shown.
+    /// A token that was just issued. It is shown only once.
     #[derive(Serialize, Deserialize)]
     pub struct IssuedToken {
-        /// Whose it is.
+        /// The agent.
         #[serde(flatten)]
         pub agent: Agent,
         /// For `Authorization: Bearer …`.
@@ -206,8 +206,7 @@ pub mod agents {
     }
 }
 
-/// `mgp/names/*`: what people type for agents, servers and tools, read by the kernel that has them (A-11).
-/// For the operator.
+/// `mgp/names/*`: resolves typed names of agents, servers and tools (A-11). For the operator.
 pub mod names {
     use serde::{Deserialize, Serialize};
 
@@ -218,8 +217,8 @@ pub mod names {
         "mgp/names/list" => List,
     }
 
-    /// `mgp/names/read`: reads names in any of their spellings. Answers [`ResolvedNames`]; invalid params, in words, for
-    /// what cannot be read or could be two things.
+    /// `mgp/names/read`: resolves names in any of their spellings. Answers [`ResolvedNames`]; invalid
+    /// params, with a message, for unreadable or ambiguous names.
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Read {
@@ -229,60 +228,60 @@ pub mod names {
         /// A server as a whole.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server: Option<String>,
-        /// A server, or a tool as `SERVER:TOOL`, `SERVER/TOOL` or as agents are shown it.
+        /// A server, or a tool as `SERVER:TOOL`, `SERVER/TOOL` or by its visible name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub place: Option<String>,
-        /// The same, of a tool alone: its bare name is read where only one server has it.
+        /// A tool: also its bare name, if only one server has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tool: Option<String>,
     }
 
-    /// What names mean.
+    /// The resolved names.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct ResolvedNames {
         /// `agent.alice`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub agent_id: Option<String>,
-        /// Of `server`, `place` or `tool`.
+        /// The server of `server`, `place` or `tool`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server_id: Option<String>,
         /// The server's own name for the tool of `place` or `tool`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tool_name: Option<String>,
-        /// What of it is not there, in words that name the nearest.
+        /// Messages about unknown names, with the nearest known one.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub unknown: Vec<String>,
-        /// What of it cannot be looked up now, in words.
+        /// Messages about names that cannot be looked up now.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub doubts: Vec<String>,
     }
 
-    /// `mgp/names/list`; answers `{"tools": [`[`ToolNames`]`, …]}`: every tool that is offered now.
+    /// `mgp/names/list`; answers `{"tools": [`[`ToolNames`]`, …]}`: all available tools.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct List {
-        /// Tells of each tool of another node whether this agent was granted it.
+        /// Include for each tool of another node whether this agent has a grant for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub agent: Option<String>,
     }
 
-    /// One tool by all its names.
+    /// All names of one tool.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct ToolNames {
-        /// What agents are shown.
+        /// The name visible to agents.
         pub shown: String,
         /// `server:tool`.
         pub tool_id: String,
         /// Its server.
         pub server_id: String,
-        /// Of a tool of another node: whether the agent that was asked about was granted it.
+        /// For a tool of another node: whether the requested agent has a grant for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub granted: Option<bool>,
     }
 }
 
-/// `notifications/mgp.lifecycle`: a server went from one state to another (MGP §11.4). From a server
-/// it is about itself, from the kernel about one of its servers.
+/// `notifications/mgp.lifecycle`: a state change of a server (MGP §11.4). From a server it concerns the
+/// server itself, from the kernel one of its servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     /// The server.
@@ -301,38 +300,38 @@ pub struct Lifecycle {
     pub timestamp: String,
 }
 
-/// `notifications/mgp.event` as a server sends it (MGP §13.3). What else it carries is not read: whose it is
-/// says the connection, and where it stands in a subscription says the kernel, this one or the one that sent it.
+/// `notifications/mgp.event` of a server (MGP §13.3). Other members are ignored: the sender is known from
+/// the connection, and the position in a subscription is assigned by a kernel, this one or the sender.
 #[derive(Debug, Deserialize)]
 pub struct Event<'a> {
     /// The server's own id of the subscription that it is for.
     #[serde(borrow)]
     pub subscription_id: Cow<'a, str>,
-    /// Of which channel.
+    /// The channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
     /// When, in ISO 8601.
     #[serde(borrow, default)]
     pub timestamp: Option<&'a RawValue>,
-    /// What happened; any JSON value.
+    /// The event data; any JSON value.
     #[serde(borrow, default)]
     pub data: Option<&'a RawValue>,
-    /// Where another kernel has it in its subscription.
+    /// The position in the subscription at another kernel.
     #[serde(borrow, default, rename = "_mgp.seq")]
     pub seq: Option<&'a RawValue>,
 }
 
-/// `notifications/mgp.audit`: an event, for a server that negotiated `audit` (MGP §6.3).
+/// `notifications/mgp.audit`: an event for a server that negotiated `audit` (MGP §6.3).
 #[derive(Debug)]
 pub struct Audit<'a> {
-    /// `_mgp.seq`: one more than that of the notification before, so that a gap is told from silence.
+    /// `_mgp.seq`: one more than in the previous notification, so that a gap is detected.
     pub seq: u64,
-    /// An [`audit::Event`], as it stands in the log.
+    /// An [`audit::Event`], as in the log.
     pub event: &'a RawValue,
 }
 
 impl Audit<'_> {
-    /// `params` as JSON text: the event's members after `_mgp`.
+    /// Renders `params` as JSON text: the event's members after `_mgp`.
     #[must_use]
     pub fn params(&self) -> String {
         let members = self.event.get().trim_start().trim_start_matches('{');
@@ -345,8 +344,8 @@ impl Audit<'_> {
     }
 }
 
-/// True when `name` means this method: `mgp/access/grant` itself, or one of the tool names
-/// `mgp.access.grant` and `mgp_access_grant` (A-11).
+/// True if `name` is this method: `mgp/access/grant` itself, or one of the tool names `mgp.access.grant`
+/// and `mgp_access_grant` (A-11).
 #[must_use]
 pub fn matches_method(method: &str, name: &str) -> bool {
     let spelled = |by: char| {
@@ -356,7 +355,7 @@ pub fn matches_method(method: &str, name: &str) -> bool {
     method.starts_with(PREFIX) && ['/', '.', '_'].into_iter().any(spelled)
 }
 
-/// Prefixes of what MGP and MCPL say unasked (MGP §1.5, MCPL §3).
+/// The prefixes of MGP and MCPL notifications (MGP §1.5, MCPL §3).
 const PREFIXES: [&str; 8] = [
     "mgp/",
     "mgp.",
@@ -388,8 +387,7 @@ const MCPL_METHODS: [&str; 17] = [
     "state/rollback",
 ];
 
-/// True for a method that means something only to peers that agreed to MGP or MCPL. However it is
-/// spelled: a peer that does not regard case would read it as that.
+/// True for a method of MGP or MCPL, in any case: a case-insensitive peer would read it as such.
 #[must_use]
 pub fn is_extension_method(method: &str) -> bool {
     let begins = |prefix: &&str| {
@@ -403,7 +401,7 @@ pub fn is_extension_method(method: &str) -> bool {
             .any(|own| bare.eq_ignore_ascii_case(own))
 }
 
-/// `mgp/calls/*`: what became of a call whose answer did not come.
+/// `mgp/calls/*`: the outcome of calls whose answer was lost, and truncated results.
 pub mod calls {
     use serde::{Deserialize, Serialize};
 
@@ -417,7 +415,7 @@ pub mod calls {
     }
 
     request! {
-        /// `mgp/calls/show`: for the operator, and for agents about calls of their own.
+        /// `mgp/calls/show`: for the operator, and for agents about their own calls.
         Show {
             /// The call's id, which is its trace.
             call_id: String,
@@ -425,62 +423,63 @@ pub mod calls {
     }
 
     request! {
-        /// `mgp/calls/read`: reads on in a result that was cut. For who made the call, over the same connection.
+        /// `mgp/calls/read`: reads the next page of a truncated result. For the caller only, over the same
+        /// connection.
         Read {
-            /// The result's id, which stands where it was cut.
+            /// The result's id, from the truncated result.
             result_id: String,
-            /// Where to begin, in bytes.
+            /// The offset, in bytes.
             from: usize,
         }
     }
 
-    /// Answer of `mgp/calls/show`.
+    /// The answer to `mgp/calls/show`.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct CallHistory {
-        /// As asked for.
+        /// The requested id.
         pub call_id: String,
-        /// Whether it took effect; unknown where that is so of any call with this id.
+        /// Whether it took effect; unknown if it is unknown for any call with this id.
         pub outcome: CallOutcome,
-        /// Why that is not known, in words.
+        /// Why it is unknown, as text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// The records of it, oldest first: more than one where a caller gave one trace to several calls.
+        /// The records, oldest first: several if a caller used one trace for several calls.
         pub records: Vec<CallRecord>,
     }
 
-    /// A call as it stands in the audit log.
+    /// A call in the audit log.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct CallRecord {
-        /// The number of the record, for the operator: to an agent it would count what others do.
+        /// The number of the record, for the operator only: it would reveal the activity of other agents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub seq: Option<u64>,
         /// When the call ended.
         pub timestamp: String,
-        /// Who made it.
+        /// The caller.
         pub actor: String,
-        /// Its server; absent where no tool of that name was found.
+        /// Its server; absent if the tool was not found.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server_id: Option<String>,
-        /// The tool, under the name the server knows it by.
+        /// The tool, by the server's own name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tool_name: Option<String>,
-        /// How it ended.
+        /// The result.
         pub result: Outcome,
         /// Whether it took effect.
         pub outcome: CallOutcome,
-        /// Why it did not end well, in words.
+        /// The reason of a failure, as text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// The task that it goes on as.
+        /// The task that the call became.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub task_id: Option<String>,
-        /// How that task stands, where who made it still knows.
+        /// The status of that task, if still stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub task_status: Option<String>,
     }
 }
 
-/// `mgp/state/*`: what agents without MCPL may do with the states of tools (MCPL §8).
+/// `mgp/state/*`: tool states for agents without MCPL (MCPL §8).
 pub mod state {
     use crate::mcp::methods;
 
@@ -491,13 +490,13 @@ pub mod state {
         Rollback {
             /// `SERVER.SET`.
             feature_set: String,
-            /// Where to go back to.
+            /// The checkpoint to return to.
             checkpoint: String,
         }
     }
 }
 
-/// `mgp/channels/*`: what agents without MCPL may do with channels (MCPL §14).
+/// `mgp/channels/*`: channels for agents without MCPL (MCPL §14).
 pub mod channels {
     use crate::mcp::methods;
 
@@ -513,7 +512,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_an_extension_is_known_by_its_name() {
+    fn extension_methods_are_detected_by_name() {
         for method in [
             "notifications/mgp.stream.chunk",
             "notifications/MGP.event",
@@ -540,9 +539,9 @@ mod tests {
         }
     }
 
-    /// MGP-084: the event goes out as it stands in the log, with its number for who watches for gaps.
+    /// MGP-084: the event is sent as in the log, with a number for detecting gaps.
     #[test]
-    fn an_audit_notification_is_numbered() {
+    fn audit_notification_is_numbered() {
         let params = |event: &str| {
             let event = RawValue::from_string(event.into()).unwrap();
             let event = &event;
@@ -555,9 +554,9 @@ mod tests {
         assert_eq!(params("{ }"), r#"{"_mgp":{"seq":43} }"#);
     }
 
-    /// MGP-143: the members of the document; a server may leave out all but where it stands now.
+    /// MGP-143: the members of the document; a server may omit all but the new state.
     #[test]
-    fn a_step_of_a_server_is_told_whole() {
+    fn lifecycle_notification_has_all_members() {
         let text = r#"{"server_id":"mind.cerebras","previous_state":"connected","new_state":"draining","reason":"operator_request","timestamp":"2026-02-27T12:00:00.000Z"}"#;
         let step: Lifecycle = crate::mcp::parse_params(Some(text)).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), text);
@@ -567,9 +566,9 @@ mod tests {
         assert!(crate::mcp::parse_params::<Lifecycle>(Some("{}")).is_err());
     }
 
-    /// A-11, A-30: one method, three spellings, none of them mixed.
+    /// A-11, A-30: one method has three spellings, which cannot be mixed.
     #[test]
-    fn a_method_is_a_tool_under_two_more_names() {
+    fn method_matches_its_two_tool_names() {
         let method = "mgp/access/grant";
         for name in [method, "mgp.access.grant", "mgp_access_grant"] {
             assert!(matches_method(method, name), "{name}");
@@ -587,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ask_names_whom_and_what() {
+    fn ask_requires_target_and_prompt() {
         let text = r#"{"target_agent_id":"agent.bob","prompt":"how?","_meta":{}}"#;
         let ask: agent::Ask = crate::mcp::parse_params(Some(text)).unwrap();
         assert_eq!(

@@ -1,19 +1,19 @@
-//! URLs without their secrets, to be shown and logged.
+//! Redaction of secrets in URLs, for display and logs.
 
-/// A URL without what opens it to whoever reads it: its credentials and the values of its query.
+/// Redacts the credentials and the query values of a URL.
 #[must_use]
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), url),
     };
-    let (place, query) = match rest.split_once('?') {
-        Some((place, query)) => (place, Some(query)),
+    let (rest_of_url, query) = match rest.split_once('?') {
+        Some((rest_of_url, query)) => (rest_of_url, Some(query)),
         None => (rest, None),
     };
-    // Without a scheme nobody can say where its host ends.
-    let end = place.find('/').filter(|_| !scheme.is_empty());
-    let (authority, path) = place.split_at(end.unwrap_or(place.len()));
+    // Without a scheme the end of the host is ambiguous.
+    let end = rest_of_url.find('/').filter(|_| !scheme.is_empty());
+    let (authority, path) = rest_of_url.split_at(end.unwrap_or(rest_of_url.len()));
     let host = match authority.rsplit_once('@') {
         Some((_, host)) => format!("***@{host}"),
         None => authority.to_owned(),
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_shown_without_what_opens_them() {
+    fn credentials_and_query_values_are_redacted() {
         for (url, want) in [
             ("https://h/mcp", "https://h/mcp"),
             (

@@ -1,4 +1,4 @@
-//! The one internal error of a request, and its rendering for the caller's dialect (A-08).
+//! The internal error type of all requests, and its rendering for the caller's dialect (A-08).
 
 mod audit_outcome;
 mod code;
@@ -26,48 +26,48 @@ pub(crate) use self::spec::legacy_code;
 pub use self::spec::{JsonRpcCode, RefusalSpec};
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
-/// Code of "resource not found" up to 2025-11-25; later versions say -32602.
+/// The code of "resource not found" up to 2025-11-25; later versions use -32602.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
-/// The headers of a modern request do not say what its body says.
+/// The headers of a stateless request differ from its body.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
-/// A modern request does not declare a capability that it needs.
+/// A stateless request does not declare a required capability.
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
-/// A modern request names a version that is not served.
+/// A stateless request names an unsupported version.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
-/// Of 2025-11-25: the call works once the person has been to the URLs in `data.elicitations`.
+/// In 2025-11-25: the call works once the person has visited the URLs in `data.elicitations`.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
-    /// No such method, or nobody offers its capability.
+    /// The method is unknown, or no server has its capability.
     #[error("Method not found: {0}")]
     UnknownMethod(String),
-    /// `params` are not of the method's form.
+    /// `params` are invalid.
     #[error("Invalid params: {0}")]
     BadParams(String),
-    /// `_meta` of a modern request lacks what each request must carry.
+    /// `_meta` of a stateless request lacks a required member.
     #[error("Invalid params: {0}")]
     BadMeta(String),
-    /// Headers and body of a modern HTTP request differ. The words name the header and both values.
+    /// Headers and body of a stateless HTTP request differ. The message names the header and both values.
     #[error("Header mismatch: {0}")]
     HeaderMismatch(String),
-    /// The request needs what its caller did not declare.
+    /// The caller did not declare a required capability.
     #[error("Missing required client capability: {}; declare it to make this request", .required.get())]
     MissingCapability {
-        /// A `ClientCapabilities` object with what is missing.
+        /// A `ClientCapabilities` object with the missing capabilities.
         required: Box<RawValue>,
     },
-    /// `_meta` names a version that no modern request can be served in.
+    /// `_meta` names a version that is not supported for stateless requests.
     #[error(
         "Unsupported protocol version: {requested}; supported: {}",
         Version::STATELESS
     )]
     UnsupportedVersion {
-        /// As the caller wrote it.
+        /// The requested version.
         requested: String,
     },
-    /// A `requestState` that is not this kernel's, not this caller's, or whose call is over.
+    /// A `requestState` of another kernel or caller, or of a call that has ended.
     #[error(
         "Invalid params: requestState is no longer valid ({0}); whether the call that it continues took effect \
          is unknown; a request without it is a new call"
@@ -76,7 +76,7 @@ pub enum Refusal {
     /// The request is not allowed in this state of the connection.
     #[error("Invalid Request: {0}")]
     BadRequest(String),
-    /// Unknown or hidden: the same words for both, so that a policy does not leak.
+    /// Unknown or hidden: with the same message, so that a policy is not revealed.
     #[error("Unknown tool: {0}")]
     UnknownTool(String),
     /// Unknown or hidden.
@@ -88,95 +88,95 @@ pub enum Refusal {
     /// Unknown server named in a request of the operator.
     #[error("Unknown server: {0}; `mgp servers list` shows the known ones")]
     UnknownServer(String),
-    /// What is named by an id of the kernel's is not there, or not any more. The words name it.
+    /// No object has this id, or no longer. The message names it.
     #[error("{0}")]
     UnknownId(String),
-    /// It was open for a while, and that while is over.
+    /// The time window of the request has passed.
     #[error("{0}")]
     WindowExpired(String),
-    /// A list cursor this kernel did not make, or whose place is gone.
+    /// A list cursor of another kernel, or one whose position no longer exists.
     #[error("Invalid cursor: ask for the list again from its start")]
     BadCursor,
-    /// Arguments that do not fit the tool's `inputSchema`; the call did not leave the kernel.
+    /// Arguments that do not match the tool's `inputSchema`; the call did not leave the kernel.
     #[error("Invalid arguments for tool {tool}{}: {message}", render_location(.path))]
     BadArguments {
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
         /// JSON pointer into the arguments; empty for the arguments themselves.
         path: String,
         /// The schema keyword that failed.
         keyword: String,
-        /// What is wrong, in words.
+        /// The problem, as text.
         message: String,
     },
-    /// A structured result that does not fit the tool's `outputSchema`.
+    /// A structured result that does not match the tool's `outputSchema`.
     #[error(
         "Server {server} answered tool {tool} against its own outputSchema{}: {message}", render_location(.path)
     )]
     BadResult {
-        /// Who answered.
+        /// The server.
         server: ServerId,
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
         /// JSON pointer into `structuredContent`.
         path: String,
         /// The schema keyword that failed.
         keyword: String,
-        /// What is wrong, in words.
+        /// The problem, as text.
         message: String,
     },
     /// The server is not connected.
     #[error("Server {server} is {state}{}{}", render_reason(.reason.as_deref()), render_retry(*.retry_after_ms))]
     NotReady {
-        /// Whose tool it is.
+        /// The server.
         server: ServerId,
         /// MGP state.
         state: &'static str,
-        /// Why, as far as known.
+        /// The reason, if known.
         reason: Option<String>,
-        /// When the kernel tries again, in milliseconds from now.
+        /// The time until the next retry, in milliseconds.
         retry_after_ms: Option<u64>,
-        /// It is elsewhere, and was not reached or went away.
+        /// True for a remote server that is unreachable or was lost.
         unreachable: bool,
     },
-    /// The server stopped or its connection broke while the call was under way.
+    /// The server stopped or its connection was lost while the call was in flight.
     #[error(
         "Server {server} went away before it answered ({reason}); whether the call took effect is unknown"
     )]
     ServerLost {
-        /// Who was asked.
+        /// The server.
         server: ServerId,
-        /// What became of it.
+        /// The reason.
         reason: String,
     },
-    /// The server said something that is no answer to the call.
+    /// The server sent an invalid answer.
     #[error("Server {server} failed ({reason}); whether the call took effect is unknown")]
     InvalidAnswer {
-        /// Who was asked.
+        /// The server.
         server: ServerId,
-        /// What it did instead.
+        /// The problem.
         reason: String,
     },
-    /// No answer and no progress in time. The server was told to stop.
+    /// No answer and no progress before the deadline. The server was notified to cancel.
     #[error(
         "Server {server} did not answer within {after_ms} ms; `call_timeout_secs` of that server sets the limit"
     )]
     TimedOut {
-        /// Who was asked.
+        /// The server.
         server: ServerId,
-        /// The limit that passed.
+        /// The deadline.
         after_ms: u64,
-        /// It is elsewhere, not a child of the kernel.
+        /// True for a remote server, which is no child of the kernel.
         remote: bool,
     },
-    /// The call waited for its turn until its time was over; the server has not seen it.
+    /// The call waited in the server's queue until its deadline; the server has not received it.
     #[error(
         "Server {server} was busy with another client's call for {after_ms} ms: it asks its clients without \
          saying in which call, so they get their turns one after the other, and this call was not made; \
          `questions = \"by-call\"` of that server lets it say so"
     )]
     QueueTimeout {
-        /// Whose turns they are.
+        /// The server.
         server: ServerId,
         /// How long the call waited.
         after_ms: u64,
@@ -184,63 +184,63 @@ pub enum Refusal {
     /// A queue is full.
     #[error("{what} is full; try again later")]
     Overloaded {
-        /// Which queue, in words.
+        /// The queue, as text.
         what: String,
     },
-    /// An answer over the frame limit was thrown away; said as soon as the limit is passed, so its
-    /// length is not known.
+    /// An oversized answer was discarded; reported as soon as the limit is exceeded, so its length is
+    /// unknown.
     #[error(
         "Server {server} sent a message of more than {limit} bytes, the limit (`max_frame_bytes` of that server)"
     )]
     TooLarge {
-        /// Who sent it.
+        /// The server.
         server: ServerId,
         /// The limit in bytes.
         limit: u64,
     },
-    /// An answer that was dropped: what the caller has not read takes all the room it may.
+    /// An answer was dropped: the caller's unread responses use up their limit.
     #[error(
         "Server {server} has answered, and the answer is dropped: responses that this agent has not read take the \
          {limit} bytes they may; read them before the next call"
     )]
     Undelivered {
-        /// Who answered.
+        /// The server.
         server: ServerId,
-        /// Bytes that unread responses of one agent may take.
+        /// The limit for unread responses of one agent, in bytes.
         limit: u64,
     },
-    /// The caller may not do this.
+    /// The caller is not authorized.
     #[error("{0}")]
     Forbidden(String),
-    /// What is called is at another node, whose owner does not open it to the caller: nothing was done, and another
-    /// owner of the same may open it.
+    /// The owner node does not grant the caller access: nothing was executed, and another owner of the same
+    /// server may allow it.
     #[error("{0}")]
     ClosedByOwner(String),
-    /// Somebody who watches said no.
+    /// Denied by policy, a validator or a limit.
     #[error("{0}")]
     Denied(Box<Denial>),
-    /// A call of a tool that its server did not answer, and what is known of it.
+    /// A tool call without an answer of its server, with its known outcome.
     #[error("{0}")]
     Unanswered(Box<UnansweredCall>),
-    /// The caller took its request back; nothing is answered.
+    /// The caller cancelled the request; there is no answer.
     #[error("Cancelled")]
     Cancelled,
-    /// Something in the kernel broke.
+    /// An internal error of the kernel.
     #[error("Internal error: {0}")]
     Internal(String),
-    /// The peer's own error, relayed as it is.
+    /// The peer's own error, relayed unchanged.
     #[error("{}", .0.get())]
     Peer(Box<RawValue>),
-    /// The kernel of another node refused a call of one of its servers, and says whether the call took effect.
+    /// The kernel of another node refused a call of one of its servers, and states its outcome.
     #[error("{}", .0.as_json())]
     Owner(Box<OwnerRefusal>),
-    /// An error that is not known to be the server's answer: from another node of an older version it may be its server's
-    /// or its kernel's; or it is what the client answered to a question.
+    /// An error that may not be the server's: from a node of an older version it may be its server's or its
+    /// kernel's; or it is a client's answer to a callback.
     #[error("{}", .0.get())]
     Unattributed(Box<RawValue>),
 }
 
-/// Where in a value; the value itself needs no place.
+/// Renders the location in a value; empty for the value itself.
 fn render_location(path: &str) -> String {
     match path {
         "" => String::new(),
@@ -259,17 +259,17 @@ fn render_retry(retry_after_ms: Option<u64>) -> String {
     }
 }
 
-/// A refusal on the wire.
+/// A rendered refusal.
 #[derive(Debug)]
 pub enum Rendered {
     /// The `error` member, as JSON text.
     Error(String),
-    /// The `result` member, as JSON text: a tool's failure that the model can mend.
+    /// The `result` member, as JSON text: a tool failure that the model can correct.
     Result(String),
 }
 
 impl Refusal {
-    /// Renders it for a plain MCP caller of this version.
+    /// Renders it for a caller without MGP, in this version.
     #[must_use]
     pub fn render(&self, version: Version) -> Rendered {
         if let Some(error) = self.relayed_error() {
@@ -298,7 +298,7 @@ impl Refusal {
         Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
     }
 
-    /// What a model can mend by writing its arguments anew.
+    /// The message of a failure that a model can correct by other arguments.
     fn model_message(&self) -> Option<String> {
         if let Self::Denied(denial) = self {
             return denial.model_message();
@@ -306,21 +306,21 @@ impl Refusal {
         matches!(self, Self::BadArguments { .. }).then(|| self.to_string())
     }
 
-    /// The JSON-RPC code for a plain MCP caller of this version.
+    /// The JSON-RPC code for a caller without MGP, in this version.
     #[must_use]
     pub fn code(&self, version: Version) -> i64 {
         self.spec().jsonrpc.for_version(version)
     }
 
-    /// The HTTP status of the answer to a modern caller: a request that was understood and failed is
-    /// 200, as its error is the method's.
+    /// The HTTP status for a stateless caller: 200 for a valid request that failed, because its error is
+    /// the method's.
     #[must_use]
     pub fn http_status(&self) -> u16 {
         let relayed = || self.root().relayed_error().map_or(200, peer_http_status);
         self.spec().http_status.unwrap_or_else(relayed)
     }
 
-    /// What kept a call from being answered; itself where it is no such call.
+    /// The cause of an unanswered call; the refusal itself for others.
     pub(crate) fn root(&self) -> &Self {
         if let Self::Unanswered(call) = self {
             return call.refusal.root();
@@ -375,7 +375,7 @@ impl Refusal {
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
             Self::Unanswered(call) => Some(call.data("callId")),
-            // Legacy versions are reached by `initialize`, not by being named in `_meta`.
+            // Legacy versions are negotiated by `initialize`, not named in `_meta`.
             Self::UnsupportedVersion { requested } => {
                 Some(json!({"supported": [Version::STATELESS.as_str()], "requested": requested}))
             }
@@ -400,7 +400,7 @@ impl Refusal {
         }
     }
 
-    /// Renders it in the words of its caller.
+    /// Renders it in the caller's dialect.
     #[must_use]
     pub fn render_for_dialect(&self, dialect: Dialect) -> Rendered {
         if dialect.mgp {
@@ -410,7 +410,7 @@ impl Refusal {
         }
     }
 
-    /// The whole answer to the request `id`.
+    /// Renders the whole response to the request `id`.
     #[must_use]
     pub fn render_response(&self, id: &str, dialect: impl Into<Dialect>) -> Vec<u8> {
         match self.render_for_dialect(dialect.into()) {
@@ -424,9 +424,9 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    /// CMCP-010, SEP-1303: older callers get -32602 with data, newer ones a result the model can read.
+    /// CMCP-010, SEP-1303: older callers get -32602 with data, newer ones a result for the model.
     #[test]
-    fn bad_arguments_are_said_in_the_callers_dialect() {
+    fn bad_arguments_are_rendered_in_the_callers_dialect() {
         let refusal = Refusal::BadArguments {
             tool: "add".into(),
             path: "/a".into(),
@@ -457,16 +457,16 @@ mod tests {
 
     /// MCP-089: an unknown resource has the code of the caller's version.
     #[test]
-    fn an_unknown_resource_has_the_code_of_its_version() {
+    fn unknown_resource_has_the_code_of_its_version() {
         let refusal = Refusal::UnknownResource("x://y".into());
         assert_eq!(refusal.code(Version::V2025_11_25), -32002);
         assert_eq!(refusal.code(Version::V2026_07_28), -32602);
     }
 
-    /// Who reads only the words reads when the server is tried again.
+    /// The message includes the time of the next retry.
     #[test]
-    fn a_server_that_is_away_is_told_in_words_with_its_next_try() {
-        let told = |retry_after_ms| {
+    fn unavailable_server_message_has_the_next_retry() {
+        let message_with = |retry_after_ms| {
             let refusal = Refusal::NotReady {
                 server: ServerId::new("it"),
                 state: "error",
@@ -477,9 +477,9 @@ mod tests {
             refusal.to_string()
         };
         let why = "Server it is error: exited with code 1";
-        assert_eq!(told(Some(1200)), format!("{why}; next try in 2 s"));
-        assert_eq!(told(None), why);
-        assert_eq!(told(Some(0)), why, "it may be asked again at once");
+        assert_eq!(message_with(Some(1200)), format!("{why}; next try in 2 s"));
+        assert_eq!(message_with(None), why);
+        assert_eq!(message_with(Some(0)), why, "it may be asked again at once");
     }
 
     fn error(refusal: &Refusal, version: Version) -> serde_json::Value {
@@ -489,22 +489,22 @@ mod tests {
         }
     }
 
-    /// The codes from -32020 on are for modern callers only; data is for all.
+    /// The codes from -32020 on are for stateless callers only; data is for all.
     #[test]
-    fn reserved_codes_are_said_to_modern_callers_only() {
+    fn reserved_codes_are_for_stateless_callers_only() {
         let required = RawValue::from_string(r#"{"elicitation":{"url":{}}}"#.into()).unwrap();
         let missing = Refusal::MissingCapability { required };
-        let said = error(&missing, Version::STATELESS);
-        assert_eq!(said["code"], -32021);
-        assert!(said["data"]["requiredCapabilities"]["elicitation"]["url"].is_object());
+        let rendered = error(&missing, Version::STATELESS);
+        assert_eq!(rendered["code"], -32021);
+        assert!(rendered["data"]["requiredCapabilities"]["elicitation"]["url"].is_object());
         assert_eq!(error(&missing, Version::V2025_11_25)["code"], -32600);
         let version = Refusal::UnsupportedVersion {
             requested: "1900-01-01".into(),
         };
-        let said = error(&version, Version::STATELESS);
-        assert_eq!(said["code"], -32022);
+        let rendered = error(&version, Version::STATELESS);
+        assert_eq!(rendered["code"], -32022);
         assert_eq!(
-            said["data"],
+            rendered["data"],
             json!({"supported": ["2026-07-28"], "requested": "1900-01-01"})
         );
         assert_eq!(error(&version, Version::V2024_11_05)["code"], -32602);
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_answer_has_the_status_of_its_refusal() {
+    fn stateless_response_has_the_http_status_of_its_refusal() {
         let peer = |code: i64| {
             let text = format!(r#"{{"code":{code},"message":"m"}}"#);
             Refusal::Peer(RawValue::from_string(text).unwrap()).http_status()

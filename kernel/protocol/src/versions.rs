@@ -1,8 +1,7 @@
-//! What one era says, said in the words of the other: params, results, errors and questions.
+//! Conversions between the legacy and the stateless protocol: params, results, errors and callbacks.
 //!
-//! Each conversion takes JSON text and gives JSON text; values that it does not have to change stay
-//! as they were to the byte. A text that is not of the expected form passes unchanged: whoever reads
-//! it says what is wrong with it.
+//! Each conversion takes and returns JSON text; values that need no change stay byte-identical. A malformed
+//! text is returned unchanged: its reader reports the error.
 
 mod callbacks;
 mod content;

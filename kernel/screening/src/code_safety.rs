@@ -1,9 +1,11 @@
-//! Checks code before it leaves the kernel (MGP §7): a real parser reads Python and JavaScript, and lists decide.
-//! Analysis goes only from an import to the named members.
+//! Checks code before it leaves the kernel (MGP §7): a parser reads Python and JavaScript, and block and
+//! allow lists decide. The analysis resolves imports to the members that the code names, and does not
+//! follow values.
 //!
 //! Each level is a lint: it reports blocked imports, patterns and their aliases to an honest author. From
-//! [`Level::Strict`] on only listed modules may be imported, the size is limited, and usual ways around the lists are
-//! rejected where they are written out. A malicious author can evade it: the sandbox is the boundary.
+//! [`Level::Strict`] on only listed modules may be imported, the size is limited, and usual ways around the
+//! lists are rejected where they are written out. A malicious author can evade it: the sandbox is the
+//! boundary.
 
 mod javascript;
 mod lists;
@@ -27,7 +29,7 @@ use scan::{Scan, line_and_column};
 use syntax_tree::{ParseError, Roles, parse, walk};
 use tree_sitter::Tree;
 
-/// Most bytes of code, whatever a policy allows.
+/// The most bytes of code, whatever a policy allows.
 pub const MAX_CODE_BYTES: usize = 256 * 1024;
 
 /// A language with a parser.
@@ -40,7 +42,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// By one of its usual names, in any case.
+    /// Parses one of its usual names, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
@@ -56,8 +58,8 @@ impl Language {
 /// Checks whether this code may be sent to its server.
 ///
 /// # Errors
-/// All violations at once. Above [`Level::Unrestricted`] code that cannot be parsed (unknown language, syntax error,
-/// too large or too complex) is rejected.
+/// All violations at once. Above [`Level::Unrestricted`] code that cannot be parsed (unknown language,
+/// syntax error, too large or too complex) is rejected.
 pub fn check(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
     if policy.level == Level::Unrestricted {
         return Ok(());
@@ -126,8 +128,8 @@ fn too_complex_finding() -> CodeFinding {
     whole_code_finding(CodeRule::TooComplex, "the code".to_owned(), hint)
 }
 
-/// A lone carriage return ends a line in both languages, but not in both parsers: it would hide the code after it in a
-/// comment. Positions do not change.
+/// Replaces lone carriage returns by line feeds. Both languages end a line at them, but not both parsers,
+/// so code after one would be hidden in a comment. Positions do not change.
 fn normalize_line_ends(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code.chars().peekable();
@@ -143,7 +145,7 @@ fn normalize_line_ends(code: &str) -> String {
 
 /// Reports text that a reader or the language reads differently from the parser.
 fn report_hidden_text(language: Language, code: &str, findings: &mut Findings) {
-    // Two characters end a line in JavaScript, but not everywhere for its parser.
+    // Two more characters end a line in JavaScript, but not everywhere for its parser.
     let ends_line = |c| language == Language::JavaScript && matches!(c, '\u{2028}' | '\u{2029}');
     let odd = |c: char| {
         ends_line(c) || matches!(c, '\0' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')

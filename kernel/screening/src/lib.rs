@@ -1,6 +1,6 @@
-//! Screens what is about to leave the kernel: the arguments of calls and the code in them (MGP §4.5, §7).
+//! Checks data before it leaves the kernel: the arguments of calls and the code in them (MGP §4.5, §7).
 //!
-//! Pure as the engine is: text goes in, a verdict comes out.
+//! Pure like the engine: text in, verdict out.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,9 +1,9 @@
 //! Validates a call's arguments before they leave the kernel (MGP §4.5, §8.2).
 //!
-//! Only text is checked: no name is resolved, no link followed. So a public name that resolves to a private address,
-//! a redirect, and a symbolic link inside an allowed root are not detected here; the code that connects or opens must
-//! check again. Texts are checked verbatim and in normal form (NFKC, no invisible characters, percent-decoded), since
-//! the server's reading is unknown.
+//! Only text is checked: no name is resolved, no link followed. So a public name that resolves to a private
+//! address, a redirect, and a symbolic link inside an allowed root are not detected here; the code that
+//! connects or opens must check again. Texts are checked verbatim and in normal form (NFKC, no invisible
+//! characters, percent-decoded), because the server's interpretation is unknown.
 
 mod addresses;
 mod arguments;
@@ -29,17 +29,17 @@ pub use fast_path::is_trivially_safe;
 use arguments::{CallArguments, Leaf};
 use roles::Role;
 
-/// Longest echo of an argument in a refusal, in characters.
+/// The longest excerpt of an argument in a refusal, in characters.
 const ECHO_MAX: usize = 80;
 
 /// A standard validator of MGP §4.5. `none` is the absence of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Validator {
-    /// No shell injection, no destruction, no escape from the allowed folders.
+    /// No shell injection, no destructive commands, no paths outside the allowed folders.
     Sandbox,
     /// Nothing that writes.
     Readonly,
-    /// No request to this machine, its networks or its cloud's metadata.
+    /// No requests to this machine, its networks or its cloud's metadata.
     NetworkRestricted,
     /// Code arguments comply with §7.
     CodeSafety,
@@ -83,14 +83,14 @@ pub fn has_known_role(argument: &str) -> bool {
     roles::role_for_key(argument) != Role::Other
 }
 
-/// Whether a variable of this name decides which code a program runs.
+/// True if a variable of this name decides which code a program runs.
 #[must_use]
 pub fn can_select_code(variable: &str) -> bool {
     sandbox::ENVIRONMENT.contains(&variable)
 }
 
-/// Checks a program and its arguments that are to be started without a shell. Paths must not leave `roots`, or without
-/// roots not enter system folders.
+/// Checks a program and its arguments before a start without a shell. Paths must stay inside `roots`, or
+/// without roots outside of system folders.
 ///
 /// # Errors
 /// The forbidden effect.
@@ -115,7 +115,7 @@ pub fn check_start_command(words: &[String], roots: &[String]) -> Result<(), Blo
     }
 }
 
-/// The validators of one tool: made when its definition is read, used at each call.
+/// The validators of one tool: created from its definition, used at each call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     active: Vec<Validator>,
@@ -123,33 +123,33 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// By their names. Several add up, and `none` removes no other. An unknown name is recorded for the audit and counts
-    /// as `sandbox` and `network_restricted`.
+    /// Creates the validators with these names. Several add up, and `none` removes no other. An unknown
+    /// name is recorded for the audit and counts as `sandbox` and `network_restricted`.
     pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut made = Self::default();
+        let mut validators = Self::default();
         for name in names {
             match Validator::from_name(name) {
-                Some(one) => made.add(one),
+                Some(one) => validators.add(one),
                 None if name == "none" => {}
-                None => made.add_unknown(name.to_owned()),
+                None => validators.add_unknown(name.to_owned()),
             }
         }
-        made
+        validators
     }
 
-    /// For a tool without declared validators, by the words of its name (MGP-272). The operator may disable this with
-    /// `none`.
+    /// Creates the validators for a tool without declared ones, by the words of its name (MGP-272). The
+    /// operator may disable this with `none`.
     #[must_use]
     pub fn for_tool_name(tool: &str) -> Self {
         let words = roles::split_words(tool);
-        let mut made = Self::default();
+        let mut validators = Self::default();
         if roles::is_command_name(&words) {
-            made.add(Validator::Sandbox);
+            validators.add(Validator::Sandbox);
         }
         if roles::is_code_name(&words) {
-            made.add(Validator::CodeSafety);
+            validators.add(Validator::CodeSafety);
         }
-        made
+        validators
     }
 
     /// The union of the server's and the operator's validators.
@@ -160,7 +160,7 @@ impl Validators {
         self
     }
 
-    /// Adds a validator on a condition.
+    /// Adds a validator if a condition holds.
     #[must_use]
     pub fn with_if(mut self, holds: bool, one: Validator) -> Self {
         if holds {
@@ -225,18 +225,19 @@ impl Validators {
     }
 }
 
-/// A call as the validators see it.
+/// The data of a call that the validators check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScreenedCall<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
-    /// Whether it runs commands, if known; else derived from its name and effects.
+    /// True if it runs commands, if known; otherwise derived from its name and effects.
     pub runs_commands: Option<bool>,
     /// `security.side_effects`, as the server declares them.
     pub side_effects: &'a [String],
     /// `annotations.readOnlyHint`, if the server gives it.
     pub read_only_hint: Option<bool>,
-    /// Absolute folders that the tool may name. If empty, only system folders and paths that lead upwards are rejected.
+    /// Absolute folders that the tool may name. If empty, only system folders and paths that lead upwards
+    /// are rejected.
     pub roots: &'a [String],
     /// Properties whose schema has `format: "code"`, by name.
     pub code_arguments: &'a [String],
@@ -247,7 +248,7 @@ pub struct ScreenedCall<'a> {
 }
 
 impl ScreenedCall<'_> {
-    /// Whether a tool of this name and these effects runs commands.
+    /// True if a tool of this name and these effects runs commands.
     #[must_use]
     pub fn is_command_tool(tool: &str, side_effects: &[String]) -> bool {
         roles::is_command_name(&roles::split_words(tool))
@@ -260,7 +261,7 @@ impl ScreenedCall<'_> {
     }
 }
 
-/// Why a call is not forwarded.
+/// The rejection of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScreeningRejection<R> {
     /// By a rule of this module: 1010 `VALIDATION_BLOCKED`.
@@ -281,7 +282,7 @@ impl<R> From<BlockedArgument> for ScreeningRejection<R> {
 }
 
 impl<R> ScreeningRejection<R> {
-    /// Of MGP §14.3.
+    /// The error code of MGP §14.3.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
@@ -301,11 +302,11 @@ pub struct BlockedArgument {
     pub path: String,
     /// The rule's stable identifier.
     pub rule: &'static str,
-    /// What is wrong, in words.
+    /// The violation, as text.
     pub reason: String,
-    /// What to do instead.
+    /// The suggested fix.
     pub hint: &'static str,
-    /// The argument, truncated. Not for the audit, which stores no arguments.
+    /// The truncated argument. Not for the audit, which stores no arguments.
     pub(crate) excerpt: String,
 }
 
@@ -329,7 +330,7 @@ impl BlockedArgument {
         Self::new(validator, &leaf.path, &leaf.text, finding)
     }
 
-    /// For `data._mgp.details` of the error (MGP §14.4).
+    /// The `data._mgp.details` of the error (MGP §14.4).
     #[must_use]
     pub fn details(&self) -> Value {
         json!({
@@ -343,7 +344,7 @@ impl BlockedArgument {
     }
 }
 
-/// A rule's finding in a text.
+/// The finding of a rule in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ArgumentFinding {
     rule: &'static str,
@@ -377,12 +378,12 @@ fn echo(text: &str) -> String {
     out
 }
 
-/// Checks each code argument. If none is named as code, all texts without a known role count: otherwise the validator
-/// would pass everything.
+/// Checks each code argument. If none is declared as code, all texts without a known role count: otherwise
+/// the validator would check nothing.
 fn check_code<R>(
     call: &ScreenedCall<'_>,
     args: &CallArguments,
-    judge: &impl Fn(&str) -> Result<(), R>,
+    check: &impl Fn(&str) -> Result<(), R>,
 ) -> Result<(), ScreeningRejection<R>> {
     let marked = |leaf: &Leaf| {
         leaf.role == Role::Code || call.code_arguments.iter().any(|name| **name == *leaf.key)
@@ -396,7 +397,7 @@ fn check_code<R>(
         texts = args.join_texts(unmarked);
     }
     for (path, text) in texts {
-        judge(&text).map_err(|rejection| ScreeningRejection::UnsafeCode { path, rejection })?;
+        check(&text).map_err(|rejection| ScreeningRejection::UnsafeCode { path, rejection })?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The validators against a corpus: `attacks.txt` has calls that must not leave the kernel,
-//! `harmless.txt` calls that look like them and must. A line is `[validator, tool, arguments]`.
+//! Tests the validators against a corpus: the calls of `attacks.txt` must be rejected, the similar calls of
+//! `harmless.txt` must pass. A line is `[validator, tool, arguments]`.
 #![allow(clippy::unwrap_used)]
 
 use mgp_screening::{ScreenedCall, ScreeningRejection, Validators};
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 const ATTACKS: &str = include_str!("validators/attacks.txt");
 const HARMLESS: &str = include_str!("validators/harmless.txt");
 
-/// Harmless calls that are refused all the same, each with the reason why that is borne.
+/// Harmless calls that are rejected, each with the reason why that is accepted.
 const FALSE_ALARMS: [(&str, &str); 5] = [
     (
         r#"["sandbox","run_command",{"command":"python3 script.py --count 3"}]"#,
@@ -38,7 +38,7 @@ fn lines(corpus: &str) -> impl Iterator<Item = &str> {
         .filter(|l| !l.is_empty() && !l.starts_with('#'))
 }
 
-fn judge(line: &str) -> Result<(), ScreeningRejection<()>> {
+fn check(line: &str) -> Result<(), ScreeningRejection<()>> {
     let (validator, tool, args): (&str, &str, &RawValue) =
         serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
     let roots = ["/srv/project".to_owned()];
@@ -51,15 +51,15 @@ fn judge(line: &str) -> Result<(), ScreeningRejection<()>> {
     Validators::from_names([validator]).check(&call, |_| Ok(()))
 }
 
-/// MGP-058, MGP-059, MGP-060, MGP-063: no attack passes, and look-alikes do.
+/// MGP-058, MGP-059, MGP-060, MGP-063: all attacks are rejected, and similar harmless calls pass.
 #[test]
-fn attacks_are_blocked_and_look_alikes_are_not() {
+fn attacks_are_blocked_and_similar_calls_pass() {
     let attacks: Vec<&str> = lines(ATTACKS).collect();
     let harmless: Vec<&str> = lines(HARMLESS).collect();
-    let missed: Vec<&&str> = attacks.iter().filter(|l| judge(l).is_ok()).collect();
+    let missed: Vec<&&str> = attacks.iter().filter(|l| check(l).is_ok()).collect();
     let alarms: Vec<(&str, ScreeningRejection<()>)> = harmless
         .iter()
-        .filter_map(|l| judge(l).err().map(|no| (*l, no)))
+        .filter_map(|l| check(l).err().map(|no| (*l, no)))
         .collect();
     println!(
         "{} attacks, {} missed; {} harmless calls, {} false alarms",
@@ -85,7 +85,7 @@ fn attacks_are_blocked_and_look_alikes_are_not() {
     );
 }
 
-/// MGP-062: every attack passes where nothing validates.
+/// MGP-062: without validators every attack passes.
 #[test]
 fn every_attack_passes_with_none() {
     for line in lines(ATTACKS) {
@@ -100,9 +100,9 @@ fn every_attack_passes_with_none() {
     }
 }
 
-/// No text breaks a validator, and none is much slower to judge than it is long.
+/// No text panics a validator, and the time grows with the length of the text only.
 #[test]
-fn hostile_texts_are_judged_to_the_end() {
+fn hostile_texts_are_checked_in_bounded_time() {
     let pieces = [
         ":",
         "a:",
@@ -167,7 +167,7 @@ const PARTS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// A line as the call it stands for, by the section it is in.
+/// Converts a line of a section to a call.
 fn call_line(section: &str, line: &str) -> String {
     let (validator, tool, key) = match section {
         "sandbox" => ("sandbox", "run_command", "command"),
@@ -180,7 +180,7 @@ fn call_line(section: &str, line: &str) -> String {
     serde_json::json!([validator, tool, { key: line }]).to_string()
 }
 
-/// The lines of a file and whether each is refused, by section.
+/// The lines of a file by section, and whether each is rejected.
 fn verdicts(text: &str) -> Vec<(String, String, bool)> {
     let mut section = "";
     let mut out = Vec::new();
@@ -189,7 +189,7 @@ fn verdicts(text: &str) -> Vec<(String, String, bool)> {
         match named.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())) {
             Some(name) => section = name,
             None => {
-                let refused = judge(&call_line(section, line)).is_err();
+                let refused = check(&call_line(section, line)).is_err();
                 out.push((section.to_owned(), line.to_owned(), refused));
             }
         }
@@ -197,9 +197,9 @@ fn verdicts(text: &str) -> Vec<(String, String, bool)> {
     out
 }
 
-/// MGP-058, MGP-059, MGP-060: the figures the rules are held to, on all parts alike.
+/// MGP-058, MGP-059, MGP-060: the required rates, on all parts alike.
 #[test]
-fn under_three_percent_of_attacks_pass_and_under_five_of_harmless_lines_are_refused() {
+fn fewer_than_three_percent_of_attacks_pass_and_five_of_harmless_lines_fail() {
     let (mut attacks, mut harmless) = (0, 0);
     for (part, bad, good) in PARTS {
         let bad = verdicts(bad);

@@ -76,7 +76,7 @@ impl StreamFailure {
     pub(super) fn from_connection_error(error: &ConnectionError) -> Self {
         match error {
             ConnectionError::ApplicationClosed(close) => {
-                Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
+                Self::LinkClosed(LinkClose::from_code(close.error_code.into_inner()))
             }
             ConnectionError::LocallyClosed => Self::ClosedHere,
             ConnectionError::ConnectionClosed(close)
@@ -231,7 +231,7 @@ impl FrameWriter {
         let stopped = self.stream.stopped();
         async move {
             match stopped.await {
-                Ok(code) => code.map(|code| StreamReset::of_code(code.into_inner())),
+                Ok(code) => code.map(|code| StreamReset::from_code(code.into_inner())),
                 Err(_) => Some(StreamReset::Abandoned),
             }
         }
@@ -254,7 +254,9 @@ impl Drop for FrameWriter {
 
 fn to_write_failure(error: WriteError) -> WriteFailure {
     match error {
-        WriteError::Stopped(code) => WriteFailure::Stopped(StreamReset::of_code(code.into_inner())),
+        WriteError::Stopped(code) => {
+            WriteFailure::Stopped(StreamReset::from_code(code.into_inner()))
+        }
         WriteError::ConnectionLost(error) => {
             WriteFailure::Gone(StreamFailure::from_connection_error(&error))
         }
@@ -421,7 +423,7 @@ impl Drop for FrameReader {
 
 fn to_stream_failure(error: ReadError) -> StreamFailure {
     match error {
-        ReadError::Reset(code) => StreamFailure::Reset(StreamReset::of_code(code.into_inner())),
+        ReadError::Reset(code) => StreamFailure::Reset(StreamReset::from_code(code.into_inner())),
         ReadError::ConnectionLost(error) => StreamFailure::from_connection_error(&error),
         ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
             StreamFailure::Unfinished

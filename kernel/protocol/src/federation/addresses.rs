@@ -1,4 +1,4 @@
-//! Where nodes were proven to be: hints for a node that has yet to find them.
+//! Verified addresses of nodes: hints for a node that has not found them yet.
 
 use std::net::SocketAddr;
 
@@ -7,28 +7,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::NodeId;
 
-/// Most addresses in one message; more go in several.
+/// The most addresses in one message; more are sent in several messages.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// Addresses of members, as the handshakes of the sender's own links proved them.
+/// Addresses of members, as verified by the handshakes of the sender's own links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddresses {
-    /// One for each node; those nobody can dial are left out when they are read.
+    /// One for each node; addresses that cannot be dialed are dropped by the decoder.
     #[serde(deserialize_with = "bounded")]
     pub nodes: Vec<NodeAddress>,
 }
 
-/// Where one node is.
+/// The address of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddress {
     /// The node.
     pub node: NodeId,
-    /// Where it takes links.
-    #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
+    /// The address of its link listener.
+    #[serde(serialize_with = "as_text", deserialize_with = "from_text")]
     pub address: SocketAddr,
 }
 
-/// Whether somebody could be there at all.
+/// True if an address can be dialed at all.
 #[must_use]
 pub fn is_dialable(address: SocketAddr) -> bool {
     let ip = address.ip();
@@ -51,7 +51,7 @@ fn as_text<S: Serializer>(address: &SocketAddr, to: S) -> Result<S::Ok, S::Error
     to.collect_str(address)
 }
 
-fn of_text<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+fn from_text<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(D::Error::custom)
 }
@@ -68,23 +68,23 @@ mod tests {
         }
     }
 
-    fn told(nodes: Vec<NodeAddress>) -> Vec<u8> {
+    fn encoded(nodes: Vec<NodeAddress>) -> Vec<u8> {
         Control::Addresses(NodeAddresses { nodes }).encode()
     }
 
-    /// What nobody can dial leads nowhere, and no message fills a table.
+    /// Undialable addresses are dropped, and the number of addresses is bounded.
     #[test]
-    fn an_address_nobody_can_dial_is_left_out_and_too_many_are_refused() {
-        let good = [at("192.0.2.1:4410"), at("[2001:db8::1]:1")];
-        let bad = ["0.0.0.0:1", "[::]:1", "224.0.0.251:5353", "192.0.2.1:0"];
-        let mut all = good.to_vec();
-        all.extend(bad.map(at));
-        let nodes = good.to_vec();
+    fn undialable_addresses_are_dropped_and_too_many_rejected() {
+        let dialable = [at("192.0.2.1:4410"), at("[2001:db8::1]:1")];
+        let undialable = ["0.0.0.0:1", "[::]:1", "224.0.0.251:5353", "192.0.2.1:0"];
+        let mut all = dialable.to_vec();
+        all.extend(undialable.map(at));
+        let nodes = dialable.to_vec();
         let read = Control::Addresses(NodeAddresses { nodes });
-        assert_eq!(Control::decode(&told(all)), Ok(read));
-        let many = vec![good[0]; ADDRESSES_MAX];
-        assert!(Control::decode(&told(many.clone())).is_ok());
-        let beyond = [many, vec![good[0]]].concat();
-        assert!(Control::decode(&told(beyond)).is_err());
+        assert_eq!(Control::decode(&encoded(all)), Ok(read));
+        let addresses = vec![dialable[0]; ADDRESSES_MAX];
+        assert!(Control::decode(&encoded(addresses.clone())).is_ok());
+        let too_many = [addresses, vec![dialable[0]]].concat();
+        assert!(Control::decode(&encoded(too_many)).is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! What a node signs to say which of its agents calls.
+//! Signed assertions, by which a node states which of its agents calls.
 //!
-//! Signed once for each agent and link; a call then names it by its id. It is worth something on one link
-//! only: it holds a value that both ends of that link have, and nobody else.
+//! An assertion is signed once for each agent and link; a call then refers to it by its id. It is valid on
+//! one link only, because it contains a value that only both ends of that link know.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,45 +10,45 @@ use super::message::{BadMessage, decode, encode};
 use crate::ids::NodeId;
 
 fixed_bytes! {
-    /// Names an assertion on its link: the nonce in it.
+    /// The id of an assertion on its link: its nonce.
     AssertionId, 16
 }
 
 fixed_bytes! {
-    /// What both ends of one link know, and nobody else: exported from its TLS session.
+    /// A value that only both ends of one link know: exported from its TLS session.
     LinkBinding, 32
 }
 
-/// The label under which a binding is exported.
+/// The label for exporting a binding.
 pub const BINDING_LABEL: &[u8] = b"EXPORTER-mgp-link-binding";
 
-/// What every signed assertion begins with, so that a signature of something else is none of it.
+/// The prefix of every signed assertion, for domain separation of signatures.
 const DOMAIN: &[u8] = b"mgp agent assertion 1\0";
 
-/// The words of an assertion.
+/// The content of an assertion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assertion {
     /// Unique on the link.
     pub id: AssertionId,
-    /// The agent, by its id at home.
+    /// The agent, by its id on its own node.
     pub agent: String,
-    /// The node that answers for it, and signs.
+    /// The node of the agent, which signs.
     pub home: NodeId,
-    /// The node that is to believe it.
+    /// The node that verifies the assertion.
     pub owner: NodeId,
-    /// The link it is for.
+    /// The binding of its link.
     pub binding: LinkBinding,
-    /// When it ends, in milliseconds since 1970 by the clock of its home.
+    /// The expiry, in milliseconds since 1970 by the clock of the signing node.
     pub until_ms: u64,
 }
 
-/// An assertion as it travels: the signed bytes are never written anew.
+/// A signed assertion on the wire: the signed bytes are never encoded again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedAssertion {
-    /// What was signed.
+    /// The signed bytes.
     #[serde(with = "any_bytes")]
     pub bytes: Vec<u8>,
-    /// The Ed25519 signature of its home.
+    /// The Ed25519 signature of the agent's node.
     #[serde(with = "any_bytes")]
     pub signature: Vec<u8>,
 }
@@ -60,13 +60,13 @@ impl Assertion {
         [DOMAIN, &encode(self)].concat()
     }
 
-    /// Reads signed bytes; who signed them is not judged here.
+    /// Decodes signed bytes; does not verify the signature.
     ///
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
-        let words = bytes.strip_prefix(DOMAIN);
-        decode(words.ok_or_else(|| BadMessage("it is no assertion".to_owned()))?)
+        let content = bytes.strip_prefix(DOMAIN);
+        decode(content.ok_or_else(|| BadMessage("it is no assertion".to_owned()))?)
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_assertion_is_read_as_it_was_signed_and_nothing_else_is_one() {
+    fn assertion_round_trips_and_other_bytes_are_rejected() {
         let assertion = Assertion {
             id: AssertionId([1; 16]),
             agent: "agent.alice".to_owned(),

@@ -1,6 +1,6 @@
-//! Types of a fixed number of bytes: bytes on the wire, hexadecimal digits for people.
+//! Byte arrays of a fixed length: bytes on the wire, hexadecimal digits for people.
 
-/// Makes such a type.
+/// Defines such a type.
 macro_rules! fixed_bytes {
     ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
         $(#[$doc])*
@@ -48,7 +48,7 @@ macro_rules! fixed_bytes {
 
 pub(super) use fixed_bytes;
 
-/// A member that is bytes of any number, for `serde(with)`.
+/// A member with any number of bytes, for `serde(with)`.
 pub(super) mod any_bytes {
     use std::fmt;
 

@@ -1,7 +1,7 @@
-//! The header of a call, and what the called node may answer by itself.
+//! The header of a call, and the rejections by the called node itself.
 //!
 //! A call is a stream: its header and parameters, relayed messages both ways, and one last frame. The
-//! stream is the call's name between the two nodes; to cancel is to reset it.
+//! stream identifies the call between the two nodes; a reset cancels it.
 
 pub mod owner_refusal;
 pub mod timings;
@@ -15,61 +15,61 @@ use crate::ids::ServerId;
 use crate::refusal::CallOutcome;
 
 fixed_bytes! {
-    /// Names a call for as long as anybody may ask what became of it.
+    /// Identifies a call as long as its outcome may be queried.
     CallTag, 16
 }
 
-/// Links a call may pass: what a node imports it never exports, so there are no loops.
+/// The most links a call may pass: imported servers are never exported, so there are no loops.
 pub const MAX_HOPS: u8 = 1;
 
-/// Longest a call may take: a day, as long as a task may be asked about.
+/// The longest time of a call: a day, as long as a task may be queried.
 pub const MAX_CALL_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Longest method, and longest trace, in bytes.
+/// The longest method and trace, in bytes.
 const TEXT_MAX: usize = 128;
 
-/// Longest reason of a refusal that is read, in bytes.
+/// The longest accepted reason of a rejection, in bytes.
 const REASON_MAX: usize = 512;
 
 /// The first frame of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallHeader {
-    /// The method, as the agent called it.
+    /// The method.
     pub method: String,
-    /// The server of the called node that it is for, where the method is for one.
+    /// The server of the called node, if the method is for one.
     #[serde(default)]
     pub server: Option<String>,
-    /// By which it can be asked about later.
+    /// The tag by which its outcome can be queried later.
     pub tag: CallTag,
-    /// The caller's own number of the request: what messages that belong to the call name it by.
+    /// The caller's own number of the request, to which messages of the call refer.
     #[serde(default)]
     pub request: u64,
-    /// The trace it belongs to: by it the records of the call are found in the audit logs of both nodes.
+    /// The trace, by which the records of the call are found in the audit logs of both nodes.
     pub trace: String,
-    /// The agent that calls; without, it is the node itself.
+    /// The calling agent; `None` for the node itself.
     #[serde(default)]
     pub assertion: Option<AssertionId>,
-    /// The assertion itself, until the called node has shown that it has it.
+    /// The signed assertion, until the called node has confirmed it.
     #[serde(default)]
     pub signed: Option<SignedAssertion>,
-    /// The agent speaks a version with sessions: a question that it cannot be asked is answered to the server with an
-    /// error, as at the agent's own node. Older nodes do not read it.
+    /// The agent uses a version with sessions: a callback that it does not support is answered to the
+    /// server with an error, as on the agent's own node. Older nodes ignore it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_session: bool,
-    /// Links it has passed, this one included.
+    /// The links it has passed, this one included.
     pub hops: u8,
-    /// What is left of its time when it is sent, in milliseconds: no clock has to be the same.
+    /// Its remaining time when it is sent, in milliseconds: independent of clocks.
     pub left_ms: u64,
 }
 
 impl CallHeader {
-    /// As on the wire.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads a header and judges all of it that needs no state.
+    /// Decodes a header and validates all of it that needs no state.
     ///
     /// # Errors
     /// [`CallRejection`], to be sent back.
@@ -90,8 +90,8 @@ impl CallHeader {
         if !visible(&header.trace) {
             return malformed("its trace is none");
         }
-        if let Some(Err(bad)) = header.server.as_deref().map(ServerId::parse) {
-            return malformed(&bad.to_string());
+        if let Some(Err(error)) = header.server.as_deref().map(ServerId::parse) {
+            return malformed(&error.to_string());
         }
         if header.hops != MAX_HOPS {
             return Err(CallRejection::TooManyHops);
@@ -106,51 +106,51 @@ impl CallHeader {
     }
 }
 
-/// What the called node answers by itself, in the place of a server.
+/// A rejection by the called node itself, in place of its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum CallRejection {
     /// The server answered, and the answer is too large for a frame.
     #[error("the answer of {size} bytes is too large for a link, which carries {limit}")]
     AnswerTooLarge {
-        /// Bytes of the answer.
+        /// The bytes of the answer.
         size: u64,
-        /// Bytes a frame may have.
+        /// The most bytes of a frame.
         limit: u64,
     },
     /// The parameters are too large for a frame.
     #[error("a call of {size} bytes is too large for a link, which carries {limit}")]
     CallTooLarge {
-        /// Bytes of the call.
+        /// The bytes of the call.
         size: u64,
-        /// Bytes a frame may have.
+        /// The most bytes of a frame.
         limit: u64,
     },
-    /// The assertion is not known, or no longer: send the call again with the assertion itself.
+    /// The assertion is not known: send the call again with the signed assertion.
     #[error("the node does not know which agent calls")]
     UnknownAssertion,
-    /// The assertion is not believed.
+    /// The assertion is invalid.
     #[error("the node does not believe which agent calls: {why}")]
     BadAssertion {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// It has passed other nodes already.
+    /// It has passed too many nodes.
     #[error("a call that came from another node is not passed on")]
     TooManyHops,
-    /// As many calls as there is room for are under way.
+    /// The limit of in-flight calls is reached.
     #[error("the node has no room for another call")]
     Busy,
-    /// Its time was over before it began.
+    /// Its time had passed before it started.
     #[error("its time was over before it began")]
     Late,
-    /// It cannot be read.
+    /// It is malformed.
     #[error("the node cannot read the call: {why}")]
     Malformed {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The node shuts down, and began nothing of it. Sent to nodes with
+    /// The node shuts down, and did not start the call. Sent to nodes with
     /// [`SHUTDOWN`](super::hello::WireFeatures::SHUTDOWN).
     #[error("the node is shutting down")]
     ShuttingDown,
@@ -161,26 +161,26 @@ pub enum CallRejection {
 }
 
 impl CallRejection {
-    /// As on the wire.
+    /// Encodes the rejection.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads one.
+    /// Decodes a rejection.
     ///
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let mut refused = decode(bytes)?;
         if let Self::BadAssertion { why } | Self::Malformed { why } = &mut refused {
-            // A peer wrote it, and people read it.
+            // A peer wrote it, and it is shown to people.
             *why = to_printable(why, REASON_MAX);
         }
         Ok(refused)
     }
 
-    /// Whether the call took effect all the same.
+    /// The outcome of the call: whether it took effect.
     #[must_use]
     pub fn outcome(&self) -> CallOutcome {
         match self {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_as_it_was_written() {
+    fn header_round_trips() {
         let mut full = header();
         full.signed = Some(SignedAssertion {
             bytes: vec![1, 2, 3],
@@ -230,19 +230,19 @@ mod tests {
         }
     }
 
-    /// FED-065.
+    /// FED-065: an invalid header is rejected before anything is executed.
     #[test]
-    fn a_header_is_judged_before_anything_is_done() {
-        let judged = |change: fn(&mut CallHeader)| {
+    fn header_is_validated_when_decoded() {
+        let rejection_of = |change: fn(&mut CallHeader)| {
             let mut header = header();
             change(&mut header);
             CallHeader::decode(&header.encode())
                 .map(|_| ())
                 .unwrap_err()
         };
-        assert_eq!(judged(|h| h.hops = 2), CallRejection::TooManyHops);
-        assert_eq!(judged(|h| h.hops = 0), CallRejection::TooManyHops);
-        assert_eq!(judged(|h| h.left_ms = 0), CallRejection::Late);
+        assert_eq!(rejection_of(|h| h.hops = 2), CallRejection::TooManyHops);
+        assert_eq!(rejection_of(|h| h.hops = 0), CallRejection::TooManyHops);
+        assert_eq!(rejection_of(|h| h.left_ms = 0), CallRejection::Late);
         let malformed: [fn(&mut CallHeader); 5] = [
             |h| h.left_ms = u64::MAX,
             |h| h.method.clear(),
@@ -251,7 +251,7 @@ mod tests {
             |h| h.server = Some("../x".to_owned()),
         ];
         for change in malformed {
-            let refused = judged(change);
+            let refused = rejection_of(change);
             assert!(
                 matches!(refused, CallRejection::Malformed { .. }),
                 "{refused}"
@@ -260,9 +260,9 @@ mod tests {
         }
     }
 
-    /// What was done is never told as undone, and a reason of a later version as nothing that is known.
+    /// An executed call is never reported as not executed, and an unknown reason decides nothing.
     #[test]
-    fn a_refusal_says_whether_the_call_took_effect() {
+    fn rejection_states_the_call_outcome() {
         let (size, limit) = (17, 16);
         let large = CallRejection::AnswerTooLarge { size, limit };
         assert_eq!(CallRejection::decode(&large.encode()), Ok(large.clone()));

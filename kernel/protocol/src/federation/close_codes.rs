@@ -1,19 +1,19 @@
-//! Why a link or a stream ends: the numbers that QUIC carries for us.
+//! The error codes of closed links and reset streams, as carried by QUIC.
 
-/// Makes an enum of codes: each has its number, and words for people and logs.
+/// Defines an enum of codes, each with its number and a text for people and logs.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $code:ident = $number:literal $words:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
         pub enum $name {
             $($(#[$of])* #[error($words)] $code,)*
-            /// One of a later version.
+            /// A code of a later version.
             #[error("for reason {0}, which this version does not know")]
             Unknown(u64),
         }
 
         impl $name {
-            /// As on the wire.
+            /// The number on the wire.
             #[must_use]
             pub const fn code(self) -> u64 {
                 match self {
@@ -22,9 +22,9 @@ macro_rules! codes {
                 }
             }
 
-            /// Reads a number.
+            /// Decodes a number.
             #[must_use]
-            pub const fn of_code(code: u64) -> Self {
+            pub const fn from_code(code: u64) -> Self {
                 match code {
                     $($number => Self::$code,)*
                     _ => Self::Unknown(code),
@@ -37,38 +37,38 @@ macro_rules! codes {
 codes! {
     /// Why a link was closed.
     LinkClose {
-        /// Its node ends or leaves, or nobody holds the link any more.
+        /// The node shuts down or leaves, or the link is no longer referenced.
         Done = 0 "the node ended it",
         /// The peer's key is no longer pinned.
         Revoked = 1 "the node was revoked",
         /// The peer's key is not pinned.
         NotPinned = 2 "the node is not known here",
-        /// Another link to the same node took its place.
+        /// Replaced by another link to the same node.
         Replaced = 3 "another link took its place",
-        /// No version that both speak.
+        /// No common version.
         NoCommonVersion = 4 "no version that both speak",
-        /// Something that cannot be read where it had to be.
+        /// A malformed message.
         Malformed = 5 "a message that cannot be read",
         /// A control message beyond the limit.
         Oversized = 6 "a control message beyond the limit",
-        /// No hello in time, or nothing at all for too long.
+        /// No hello in time, or no message for too long.
         Silent = 7 "nothing was heard in time",
-        /// A link for pairing has done its work, or its ticket is used or withdrawn.
+        /// A pairing link is finished, or its ticket is used or withdrawn.
         PairingOver = 8 "the pairing is over",
-        /// More links than a peer may have.
+        /// The peer has too many links.
         TooMany = 9 "too many links",
-        /// The key is in use by two lives at once.
+        /// Two live nodes use the key.
         TwoLives = 10 "two kernels use the same key",
-        /// Its node was shut down gracefully. Each call that it took was answered, and the answers arrived: what
-        /// has no answer was not begun.
+        /// The node was shut down gracefully. Each accepted call was answered, and the answers arrived: a
+        /// call without an answer was not started.
         Shutdown = 11 "the node was shut down",
     }
 }
 
 codes! {
-    /// Why a stream was reset, or is not read any further.
+    /// Why a stream was reset or stopped.
     StreamReset {
-        /// Whoever it belonged to is gone without a word.
+        /// The stream was dropped without a reason.
         Abandoned = 0 "it was abandoned",
         /// Its caller cancelled.
         Cancelled = 1 "it was cancelled",
@@ -76,13 +76,13 @@ codes! {
         Oversized = 2 "a frame beyond the limit",
         /// Something that cannot be read.
         Malformed = 3 "a frame that cannot be read",
-        /// Its time is over.
+        /// Its deadline passed.
         Late = 4 "its time was over",
-        /// More streams or bytes than there is room for; nothing was done.
+        /// The limit of streams or bytes is reached; nothing was executed.
         Busy = 5 "there was no room for it",
-        /// A kind of stream that is not known, or not expected here.
+        /// An unknown stream kind, or one that is not expected here.
         Unexpected = 6 "a stream of an unknown kind",
-        /// The answer is whole; what the peer still writes is of no use.
+        /// The answer is complete; further messages are ignored.
         Answered = 7 "it was answered",
     }
 }
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_read_as_it_was_written() {
+    fn codes_round_trip() {
         for code in (0..64).chain([1 << 40]) {
-            assert_eq!(LinkClose::of_code(code).code(), code);
-            assert_eq!(StreamReset::of_code(code).code(), code);
+            assert_eq!(LinkClose::from_code(code).code(), code);
+            assert_eq!(StreamReset::from_code(code).code(), code);
         }
-        assert_eq!(LinkClose::of_code(1), LinkClose::Revoked);
-        assert_eq!(StreamReset::of_code(1), StreamReset::Cancelled);
-        assert_eq!(LinkClose::of_code(99), LinkClose::Unknown(99));
+        assert_eq!(LinkClose::from_code(1), LinkClose::Revoked);
+        assert_eq!(StreamReset::from_code(1), StreamReset::Cancelled);
+        assert_eq!(LinkClose::from_code(99), LinkClose::Unknown(99));
         assert!(LinkClose::Unknown(99).to_string().contains("99"));
     }
 }

@@ -13,86 +13,86 @@ use crate::ids::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum Control {
-    /// The first message each way, and only the first.
+    /// The first message in each direction, and only the first.
     Hello(Hello),
-    /// Asks for the peer's clock.
+    /// Requests the peer's clock.
     Ping(Ping),
-    /// Tells it.
+    /// Answers with the clock.
     Pong(Pong),
-    /// Which renewal of itself the sender is in membership: after it was told that it is dead, the next one.
+    /// The sender's incarnation in membership: incremented after it was suspected dead.
     Renewal(Incarnation),
-    /// Where other members were proven to be.
+    /// Verified addresses of other members.
     Addresses(NodeAddresses),
-    /// What the sender holds of the logs.
+    /// The digest of the sender's logs.
     Logs(LogsDigest),
-    /// What the sender shares with the receiver.
+    /// The digest of what the sender shares with the receiver.
     Index(IndexDigest),
-    /// What the sender did not take of the receiver's index.
+    /// The entries of the receiver's index that the sender rejected.
     IndexReport(IndexReport),
     /// The sender leaves the cluster.
     Leaving(Leaving),
-    /// What the sender's lease is, and whom it reaches.
+    /// The sender's lease, and the nodes it reaches.
     Reach(ReachReport),
-    /// One of a later version. Passed over by who does not know it, kept as it came by who relays it.
+    /// A message of a later version. Ignored by a receiver that does not know it, preserved by a relay.
     #[serde(skip)]
     Unknown(UnknownControl),
 }
 
-/// Asks for the peer's clock.
+/// Requests the peer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {
-    /// Comes back as it is: an answer to something else is none.
+    /// Returned in the answer.
     pub nonce: u64,
 }
 
 /// The peer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pong {
-    /// Of the question.
+    /// The nonce of the request.
     pub nonce: u64,
     /// The wall clock at the answer, in milliseconds since 1970.
     pub wall_ms: u64,
 }
 
-/// A node's own number in membership.
+/// A node's incarnation number in membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// A later one is a higher number.
+    /// Later incarnations have higher numbers.
     pub renewal: u64,
 }
 
-/// The sender leaves: an admin that hears it writes that down.
+/// The sender leaves: an admin that receives it records that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaving {
-    /// The cluster that it leaves, by the hash of the entry that founded it.
+    /// The cluster that it leaves, identified by the hash of its founding entry.
     pub cluster: LogHash,
 }
 
-/// Links of the sender that it names, at most; those of a larger cluster are named in part.
+/// The most links in a report; those of a larger cluster are reported in part.
 pub const LINKED_MAX: usize = 1024;
 
-/// What a node says of itself, for people to see.
+/// A node's report of its reachability, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReachReport {
-    /// How long its lease is, in milliseconds.
+    /// The length of its lease, in milliseconds.
     pub lease_ms: u64,
-    /// Whether it has heard all who could deny something within it.
+    /// True if all nodes that could revoke something have confirmed within the lease.
     pub confirmed: bool,
     /// The nodes it has a link to, [`LINKED_MAX`] at most.
     #[serde(default)]
     pub linked: Vec<NodeId>,
 }
 
-/// A message of a kind that is not known.
+/// A message of an unknown kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownControl {
     /// Its kind: at most 64 visible ASCII characters.
     pub kind: String,
-    /// All of it.
+    /// The whole message.
     pub bytes: Vec<u8>,
 }
 
-/// The kinds that are known.
+/// The known kinds.
 const KINDS: [&str; 10] = [
     "hello",
     "ping",
@@ -106,7 +106,7 @@ const KINDS: [&str; 10] = [
     "reach",
 ];
 
-/// Longest name of a kind.
+/// The longest name of a kind.
 const KIND_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -115,7 +115,7 @@ struct ControlKind {
 }
 
 impl Control {
-    /// As on the wire.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -133,10 +133,10 @@ impl Control {
         }
     }
 
-    /// Reads one.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// [`BadMessage`], also for a known kind whose body cannot be read.
+    /// [`BadMessage`], also for a known kind with a malformed body.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let ControlKind { kind } = decode(bytes)?;
         if KINDS.contains(&kind.as_str()) {
@@ -149,7 +149,7 @@ impl Control {
         Ok(Self::Unknown(UnknownControl { kind, bytes }))
     }
 
-    /// What a peer wrote for people holds nothing that looks like anything else.
+    /// Sanitizes the texts of a peer that are shown to people.
     fn sanitize(mut self) -> Self {
         if let Self::IndexReport(report) = &mut self {
             *report = std::mem::take(report).sanitize();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_its_kind_is_known() {
+    fn control_messages_round_trip_with_known_kinds() {
         for message in all() {
             let bytes = message.encode();
             assert_eq!(Control::decode(&bytes), Ok(message));
@@ -235,9 +235,9 @@ mod tests {
         }
     }
 
-    /// FED-011, FED-059: a kernel of the next version adds members and kinds; this one reads what it knows.
+    /// FED-011, FED-059: a later version adds members and kinds; this one reads those it knows.
     #[test]
-    fn members_of_a_changed_wire_are_passed_over_and_kinds_are_kept() {
+    fn unknown_members_are_ignored_and_unknown_kinds_preserved() {
         #[derive(Serialize)]
         struct Changed<'a, B> {
             kind: &'a str,
@@ -267,9 +267,9 @@ mod tests {
         assert!(Control::decode(&lines).is_err());
     }
 
-    /// No perturbed message panics, and none is read that has anything after it.
+    /// No perturbed message panics the decoder, and trailing bytes are rejected.
     #[test]
-    fn perturbed_bytes_are_refused_or_read_and_nothing_else() {
+    fn perturbed_bytes_are_rejected_or_decoded() {
         for message in all() {
             let bytes = message.encode();
             for cut in 0..bytes.len() {
@@ -287,13 +287,13 @@ mod tests {
         }
         assert!(Control::decode(&[0x91; 60_000]).is_err());
         assert!(Control::decode(&[0x81; 60_000]).is_err());
-        // A text that claims four gigabytes.
+        // A string that declares four gigabytes.
         assert!(Control::decode(&[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]).is_err());
     }
 
-    /// A member that comes twice is two messages to two readers.
+    /// A duplicate member would have two meanings for two parsers.
     #[test]
-    fn a_member_that_comes_twice_is_refused() {
+    fn duplicate_member_is_rejected() {
         let twice = b"\x83\xa4kind\xa4ping\xa4body\x81\xa5nonce\x01\xa4kind\xa4pong";
         assert!(Control::decode(twice).is_err());
         let inside = b"\x82\xa4kind\xa4ping\xa4body\x82\xa5nonce\x01\xa5nonce\x02";

@@ -1,45 +1,45 @@
-//! Frames: how a stream of a link is cut into pieces, and how long a piece may be. And what a packet holds.
+//! Frames of a stream and packets of a link: their headers and size limits.
 
 use bytes::Bytes;
 
 use crate::ids::NodeId;
 
-/// Bytes before each body: its kind, and its length with the highest byte first.
+/// The bytes before each body: its kind, and its length in big-endian order.
 pub const HEADER_LEN: usize = 5;
 
-/// Longest body on the stream of a call: twice the 8 MiB that a call's payload may have, since a result may
-/// be written with escapes. Longer answers are refused as too large.
+/// The longest body on the stream of a call: twice the 8 MiB limit of a call's payload, because a result
+/// may be encoded with escapes. Longer answers are rejected as too large.
 pub const CALL_BODY: usize = 16 << 20;
 
-/// Longest control message: they are read before anything else is, so one must be read in no time.
+/// The longest control message: short, because they are handled before anything else.
 pub const CONTROL_BODY: usize = 64 << 10;
 
-/// Longest piece of what nodes copy from each other; what is longer comes in several.
+/// The longest message between nodes that replicate; longer data is sent in several.
 pub(crate) const SYNC_BODY: usize = 1 << 20;
 
-/// Longest message between nodes that are being paired, one of which nobody knows yet.
+/// The longest message between nodes that pair, one of which is unknown.
 pub const PAIRING_BODY: usize = 4 << 10;
 
-/// Longest packet of membership. Those that fit go as datagrams, the others on streams of their own.
+/// The longest membership packet. Those that fit are sent as datagrams, the others on streams of their own.
 pub const PACKET: usize = 64 << 10;
 
-/// What a stream is for: its first byte.
+/// The kind of a stream: its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
-    /// The one of control messages.
+    /// Control messages.
     Control,
     /// One call.
     Call,
-    /// What nodes copy from each other: grants, indexes.
+    /// Replication between nodes: grants, indexes.
     Sync,
-    /// A call that waits for news for as long as it may: written as any other.
+    /// A call that waits for notifications without a deadline: encoded like any other.
     Listen,
-    /// The same for the events of one channel.
+    /// A call that waits for the events of one channel.
     Follow,
 }
 
 impl StreamKind {
-    /// As on the wire.
+    /// The byte on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -51,7 +51,7 @@ impl StreamKind {
         }
     }
 
-    /// Reads a first byte.
+    /// Decodes a first byte.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -64,7 +64,7 @@ impl StreamKind {
         }
     }
 
-    /// Longest body of its frames.
+    /// The longest body of its frames.
     #[must_use]
     pub const fn max_body(self) -> usize {
         match self {
@@ -75,41 +75,43 @@ impl StreamKind {
     }
 }
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
-    /// A message of the stream's own: control, sync, pairing.
+    /// A message of a control, sync or pairing stream.
     Message,
     /// The header of a call, its first frame.
     Header,
     /// The parameters of a call, its second one: JSON, or empty.
     Params,
-    /// A JSON-RPC message that belongs to the call, either way: progress, chunks, questions, answers.
+    /// A JSON-RPC message of the call, in either direction: progress, chunks, callbacks, answers.
     Relayed,
     /// The result of a call, its last frame: JSON.
     Result,
     /// The error of a call, its last frame: JSON.
     Error,
-    /// The node that was called answers by itself, its last frame: `CallRefused`.
+    /// A rejection by the called node, the last frame of a call:
+    /// [`CallRejection`](super::call::CallRejection).
     Refused,
-    /// The kernel of the node that was called refuses the call, in the place of its server; its last frame:
-    /// `OwnerRefusal`. Only where both agreed on `WireFeatures::REFUSALS`.
+    /// A refusal by the kernel of the called node, in place of its server, the last frame of a call:
+    /// [`OwnerRefusal`](crate::refusal::owner_refusal::OwnerRefusal). Only if both agreed on
+    /// `WireFeatures::REFUSALS`.
     OwnerRefusal,
-    /// How long the parts of a call took at the node that was called, right before its last frame: `PartTimes`. Of no
-    /// matter to who does not know it.
+    /// The timings of a call at the called node, right before its last frame:
+    /// [`CallTimings`](super::call::timings::CallTimings). Ignored by nodes that do not know it.
     Times,
-    /// Of a later version, and of no matter to who does not know it.
+    /// A kind of a later version that may be ignored.
     Optional(u8),
 }
 
 impl FrameKind {
-    /// Kinds from here on may be passed over.
+    /// Kinds from here on may be ignored.
     const OPTIONAL: u8 = 128;
 
-    /// The first of them that nobody knows yet.
+    /// The first unknown optional kind.
     const UNKNOWN: u8 = Self::OPTIONAL + 1;
 
-    /// As on the wire.
+    /// The byte on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -126,7 +128,7 @@ impl FrameKind {
         }
     }
 
-    /// Reads a kind. `None` for one that would have to be understood.
+    /// Decodes a kind. `None` for an unknown one that must not be ignored.
     #[must_use]
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -145,47 +147,47 @@ impl FrameKind {
     }
 }
 
-/// The head of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What follows.
+    /// The kind of the body.
     pub kind: FrameKind,
-    /// How many bytes of it.
+    /// The length of the body.
     pub len: u32,
 }
 
-/// Why a head is refused. Both ends the stream: where the next frame begins cannot be known.
+/// A rejected header. It ends the stream, because the start of the next frame is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrameHeader {
-    /// A kind that would have to be understood.
+    /// An unknown kind that must not be ignored.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),
-    /// A body longer than its stream allows.
+    /// A body longer than the limit of its stream.
     #[error("a frame of {size} bytes, where {limit} are allowed")]
     Oversized {
-        /// Bytes announced.
+        /// The declared bytes.
         size: u64,
-        /// Bytes allowed.
+        /// The most bytes.
         limit: u64,
     },
 }
 
 impl FrameHeader {
-    /// The head of a body. `None` when it is longer than the limit.
+    /// The header of a body; `None` when the body is longer than the limit.
     #[must_use]
     pub fn new(kind: FrameKind, body: usize, limit: usize) -> Option<Self> {
         let len = u32::try_from(body).ok().filter(|_| body <= limit)?;
         Some(Self { kind, len })
     }
 
-    /// As on the wire.
+    /// Encodes the header.
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let [a, b, c, d] = self.len.to_be_bytes();
         [self.kind.code(), a, b, c, d]
     }
 
-    /// Reads a head.
+    /// Decodes a header.
     ///
     /// # Errors
     /// [`BadFrameHeader`].
@@ -203,30 +205,31 @@ impl FrameHeader {
     }
 }
 
-/// What a packet holds, where both ends of a link have `WireFeatures::RELAY`: its first byte, and the node that a
-/// packet of a third one goes to or comes from. On other links each packet is one of membership, without a head.
+/// The header of a packet, if both ends of a link have `WireFeatures::RELAY`: its first byte, and the node
+/// that a relayed packet goes to or comes from. On other links each packet is a membership packet without a
+/// header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketHeader {
-    /// A packet of membership.
+    /// A membership packet.
     Membership,
-    /// Pass what follows on to this node.
+    /// Relay the payload to this node.
     RelayTo(NodeId),
-    /// What follows was passed on, and comes from this node.
+    /// The payload was relayed, and comes from this node.
     RelayedFrom(NodeId),
-    /// Nothing is passed on to this node, and why.
+    /// Packets to this node are not relayed, with the reason.
     RelayRefused(NodeId, RelayRefusal),
 }
 
-/// Why a node passes nothing on.
+/// Why a node does not relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayRefusal {
-    /// Its operator switched it off.
+    /// Its operator disabled relaying.
     #[error("[cluster] relay is off there")]
     Off,
     /// It has no link to the other node itself.
     #[error("it has no link to the node either")]
     Unlinked,
-    /// It relays as much as it may.
+    /// Its limit of relayed traffic is reached.
     #[error("it relays for as many nodes as it may")]
     Full,
     /// A reason of a later version.
@@ -235,10 +238,10 @@ pub enum RelayRefusal {
 }
 
 impl PacketHeader {
-    /// Longest head: a byte, a node, and a byte.
+    /// The longest header: a byte, a node, and a byte.
     pub const MAX_LEN: usize = 1 + 32 + 1;
 
-    /// A packet with this head.
+    /// Creates a packet with this header.
     #[must_use]
     pub fn to_packet(self, payload: &[u8]) -> Bytes {
         let mut packet = Vec::with_capacity(Self::MAX_LEN + payload.len());
@@ -257,7 +260,7 @@ impl PacketHeader {
         packet.into()
     }
 
-    /// The head of a packet and what follows it; `None` for one of a later version.
+    /// Splits a packet into header and payload; `None` for one of a later version.
     #[must_use]
     pub fn parse(packet: &Bytes) -> Option<(Self, Bytes)> {
         let node = |at: usize| {
@@ -301,7 +304,7 @@ impl RelayRefusal {
 mod tests {
     use super::*;
 
-    /// A packet reads as it was written, and one that is cut short is none.
+    /// A packet round-trips, and a torn header is rejected.
     #[test]
     fn packet_heads_round_trip_and_torn_ones_are_rejected() {
         let node = NodeId([7; 32]);
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_means_what_was_written_or_is_refused() {
+    fn codes_round_trip_or_are_rejected() {
         for code in 0..=u8::MAX {
             match FrameKind::from_code(code) {
                 Some(kind) => assert_eq!(kind.code(), code),
@@ -340,9 +343,9 @@ mod tests {
         }
     }
 
-    /// 8 MiB of payload fit, and a length is judged before anything is read for it.
+    /// 8 MiB of payload fit, and a length is checked before anything is allocated for it.
     #[test]
-    fn a_body_at_the_limit_passes_and_one_beyond_is_refused_at_both_ends() {
+    fn body_limit_is_inclusive_at_both_ends() {
         let limit = StreamKind::Call.max_body();
         for body in [0, 1, 8 << 20, limit] {
             let head = FrameHeader::new(FrameKind::Result, body, limit).unwrap();
@@ -361,7 +364,7 @@ mod tests {
         );
         let optional = FrameHeader::parse([200, 0, 0, 0, 2], CALL_BODY).unwrap();
         assert_eq!(optional.kind, FrameKind::Optional(200));
-        // A version that does not know them passes over them.
+        // An older version ignores it.
         assert!(FrameKind::Times.code() >= FrameKind::OPTIONAL);
     }
 }

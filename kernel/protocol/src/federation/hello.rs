@@ -1,4 +1,4 @@
-//! The first message each way: who is there, and what both can do.
+//! The first message in each direction: the node's identity and features.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
@@ -11,71 +11,72 @@ use crate::ids::describe_char;
 use crate::mgp::kernel::nodes::Role;
 
 fixed_bytes! {
-    /// One life of a kernel: random at each start. Two at a time with one key mean that the key was copied.
+    /// The id of one run of a kernel: random at each start. Two at a time with one key mean that the key
+    /// was copied.
     LifeId, 16
 }
 
-/// What this kernel speaks.
+/// The versions of this kernel.
 pub const WIRE_VERSIONS: WireVersions = WireVersions {
     lowest: 1,
     highest: 1,
 };
 
-/// Says who a node is. Its key was proven by the handshake; the rest is its own word.
+/// The identity of a node. Its key was proven by the handshake; the rest is self-reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The versions it speaks.
+    /// The supported versions.
     pub versions: WireVersions,
-    /// What it can do.
+    /// The supported features.
     pub features: WireFeatures,
-    /// Which life of the node this is.
+    /// The id of this run.
     pub life: LifeId,
-    /// What it is called.
+    /// The node's name.
     pub name: NodeName,
-    /// What it takes itself for. What it may do is said by the cluster's log, never here.
+    /// The self-reported role. The rights of a node are determined by the cluster's log, never by this.
     pub role: ReportedRole,
     /// Its wall clock, in milliseconds since 1970.
     pub wall_ms: u64,
 }
 
-/// The versions of the wire that a node speaks, both ends included.
+/// The supported versions of the wire protocol, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireVersions {
-    /// The oldest one.
+    /// The oldest version.
     pub lowest: u16,
-    /// The newest one.
+    /// The newest version.
     pub highest: u16,
 }
 
-/// What two nodes agreed on.
+/// The negotiated version and features of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedWire {
-    /// The newest version both speak.
+    /// The newest common version.
     pub version: u16,
-    /// What both can do.
+    /// The common features.
     pub features: WireFeatures,
 }
 
-/// No version is spoken by both.
+/// The nodes have no common version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this kernel speaks the versions {ours} of the link's protocol, the other one {theirs}: update the older one"
 )]
 pub struct NoCommonVersion {
-    /// Ours.
+    /// The versions of this node.
     pub(crate) ours: WireVersions,
-    /// The peer's.
+    /// The versions of the peer.
     pub(crate) theirs: WireVersions,
 }
 
 impl Hello {
-    /// As on the wire.
+    /// Encodes the hello.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads one.
+    /// Decodes a hello.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -83,14 +84,14 @@ impl Hello {
         decode(bytes)
     }
 
-    /// What both sides are going to speak.
+    /// Negotiates the version and features of the link.
     ///
     /// # Errors
     /// [`NoCommonVersion`].
     pub fn negotiate(&self, theirs: &Self) -> Result<NegotiatedWire, NoCommonVersion> {
-        let (ours, others) = (self.versions, theirs.versions);
-        let version = ours.highest.min(others.highest);
-        if version >= ours.lowest.max(others.lowest) {
+        let (ours, peer_versions) = (self.versions, theirs.versions);
+        let version = ours.highest.min(peer_versions.highest);
+        if version >= ours.lowest.max(peer_versions.lowest) {
             Ok(NegotiatedWire {
                 version,
                 features: self.features & theirs.features,
@@ -98,7 +99,7 @@ impl Hello {
         } else {
             Err(NoCommonVersion {
                 ours,
-                theirs: others,
+                theirs: peer_versions,
             })
         }
     }
@@ -110,36 +111,38 @@ impl fmt::Display for WireVersions {
     }
 }
 
-/// A set of what a node can do. Bits that are not known are kept.
+/// A set of features of a node. Unknown bits are preserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WireFeatures(u64);
 
 impl WireFeatures {
-    /// Nothing beyond what every version has.
+    /// No optional features.
     pub const NONE: Self = Self(0);
-    /// Calls are taken.
+    /// Calls are accepted.
     pub const CALLS: Self = Self(1);
-    /// Packets of membership are taken.
+    /// Membership packets are accepted.
     pub const MEMBERSHIP: Self = Self(1 << 1);
-    /// Grants and their revocation are exchanged.
+    /// Grants and their revocation are replicated.
     pub const GRANTS: Self = Self(1 << 2);
-    /// Indexes of shared tools are exchanged.
+    /// Indexes of shared tools are replicated.
     pub const INDEX: Self = Self(1 << 3);
-    /// What the owner's kernel refuses by itself is a frame of its own, so that an error is its server's.
+    /// Refusals of the owner's kernel have a frame of their own, so that an error is its server's.
     pub const REFUSALS: Self = Self(1 << 4);
-    /// Packets have a head, and may be passed on to a third node.
+    /// Packets have a header, and may be relayed to a third node.
     pub const RELAY: Self = Self(1 << 5);
-    /// A call that comes while the node shuts down is refused as such, and the link then closed as such.
+    /// A call that arrives while the node shuts down is rejected as such, and the link is then closed as
+    /// such.
     pub const SHUTDOWN: Self = Self(1 << 9);
-    /// A cut that leaves a node in, with a lower role, is read as that.
+    /// A cut-off that keeps a node with a lower role is read as a demotion.
     pub const DEMOTION: Self = Self(1 << 10);
-    /// Grants with patterns are read.
+    /// Grants with patterns are supported.
     pub const PATTERNS: Self = Self(1 << 11);
-    /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
+    /// A deliberately changed wire format (`wire-next`): set by tests of mixed clusters, never by a
+    /// release.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 
-    /// True when all of `other` is in it.
+    /// True if it contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -162,7 +165,7 @@ impl BitAnd for WireFeatures {
     }
 }
 
-/// What a node takes itself for.
+/// The self-reported role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportedRole {
@@ -172,7 +175,7 @@ pub enum ReportedRole {
     Member,
     /// Only calls.
     Leaf,
-    /// A role of a later version: may do what a leaf may.
+    /// A role of a later version, with the rights of a leaf.
     #[serde(other)]
     Unknown,
 }
@@ -197,21 +200,21 @@ impl From<ReportedRole> for Role {
     }
 }
 
-/// What a node is called: the first part of the name of each tool it shares.
+/// The name of a node: the first part of the name of each tool it shares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct NodeName(Box<str>);
 
 impl NodeName {
-    /// Longest name: `node__server__tool` should stay within the 64 characters most model APIs allow.
+    /// The longest name: `node__server__tool` should fit the 64 characters that most model APIs allow.
     pub const MAX_LEN: usize = 24;
-    /// No node is called so: behind `/mcp/p/` stand the names of sets, and its servers would lie there.
+    /// A reserved name: the paths below `/mcp/p/` belong to sets, not to the servers of a node.
     const RESERVED: &str = "p";
 
-    /// Judges a name given by a person or a peer.
+    /// Validates a name given by a person or a peer.
     ///
     /// # Errors
-    /// [`BadNodeName`] says what is wrong with it.
+    /// [`BadNodeName`].
     pub fn parse(text: &str) -> Result<Self, BadNodeName> {
         if text.len() > Self::MAX_LEN {
             return Err(BadNodeName::TooLong(text.len()));
@@ -229,7 +232,7 @@ impl NodeName {
         Ok(Self(text.into()))
     }
 
-    /// The name for a node on a machine of this name: what of it can stand in a node's name.
+    /// Derives a node name from a host name, keeping the allowed characters.
     #[must_use]
     pub fn from_hostname(host: &str) -> Self {
         let first = host.split('.').next().unwrap_or_default();
@@ -242,7 +245,7 @@ impl NodeName {
         Self::parse(name).unwrap_or_else(|_| Self("node".into()))
     }
 
-    /// The name itself.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -269,13 +272,13 @@ impl TryFrom<String> for NodeName {
     }
 }
 
-/// Why a text names no node.
+/// An invalid node name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNodeName {
     /// More than [`NodeName::MAX_LEN`] bytes.
     #[error("a node's name has at most {max} characters, this one has {0}", max = NodeName::MAX_LEN)]
     TooLong(usize),
-    /// A character that would not survive in a tool's name, or has two cases.
+    /// A character that is not allowed in a tool's name, or has two cases.
     #[error("a node's name is made of small letters, digits and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// Nothing, or `-` at an end.
@@ -301,16 +304,16 @@ mod tests {
         }
     }
 
-    /// The address of a set is never that of a server of a node.
+    /// The path of a set is never that of a server of a node.
     #[test]
-    fn no_node_stands_where_sets_do() {
+    fn reserved_name_of_sets_is_rejected() {
         assert_eq!(NodeName::parse("p"), Err(BadNodeName::Reserved));
         assert!(NodeName::parse("pp").is_ok());
         assert_eq!(NodeName::from_hostname("P.lan").as_str(), "node");
     }
 
     #[test]
-    fn the_newest_common_version_is_spoken() {
+    fn newest_common_version_is_negotiated() {
         let agreed = |a: (u16, u16), b: (u16, u16)| {
             let agreed = hello(a.0, a.1).negotiate(&hello(b.0, b.1));
             agreed.map(|agreed| agreed.version).ok()
@@ -319,14 +322,14 @@ mod tests {
         assert_eq!(agreed((1, 3), (2, 5)), Some(3));
         assert_eq!(agreed((1, 1), (2, 2)), None);
         assert_eq!(agreed((3, 4), (1, 2)), None);
-        // The ends the wrong way round are no range.
+        // A reversed range is invalid.
         assert_eq!(agreed((2, 1), (1, 2)), None);
         let refused = hello(1, 1).negotiate(&hello(2, 3)).unwrap_err().to_string();
         assert!(refused.contains("1 to 1") && refused.contains("2 to 3"));
     }
 
     #[test]
-    fn a_feature_counts_when_both_have_it_and_unknown_bits_are_kept() {
+    fn features_are_intersected_and_unknown_bits_preserved() {
         let next = hello(1, 1);
         assert_eq!(Hello::decode(&next.encode()).as_ref(), Ok(&next));
         let mut old = next.clone();
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive_in_the_names_of_tools() {
+    fn node_names_are_valid_in_tool_names() {
         for good in ["nas", "a", "pi-4", "0"] {
             assert_eq!(NodeName::parse(good).unwrap().as_str(), good);
         }
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_machine_has_a_name_for_its_node() {
+    fn node_name_is_derived_from_any_host_name() {
         for (host, name) in [
             ("nas", "nas"),
             ("NAS-2.fritz.box", "nas-2"),
@@ -365,9 +368,9 @@ mod tests {
         }
     }
 
-    /// A name from the wire is judged like one that was typed.
+    /// A name on the wire is validated like a typed one.
     #[test]
-    fn a_hello_with_a_bad_name_is_none() {
+    fn hello_with_an_invalid_name_is_rejected() {
         let mut bytes = hello(1, 1).encode();
         let at = bytes.windows(5).position(|five| five == b"nas-2").unwrap();
         bytes[at] = b'N';

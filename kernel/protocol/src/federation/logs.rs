@@ -1,5 +1,5 @@
-//! What nodes say to each other of the logs of their cluster: who has how much of which log, and the entries
-//! themselves, which are signed and travel as they were written.
+//! Messages about the replicated logs: the digest of the logs that a node holds, and the entries, which are
+//! signed and relayed unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::tool_index::RecordBytes;
 use crate::ids::NodeId;
 
 fixed_bytes! {
-    /// Sent with a question and back with its answer.
+    /// Sent with a request and returned with its answer.
     LogNonce, 16
 }
 
@@ -19,64 +19,64 @@ fixed_bytes! {
     LogHash, 32
 }
 
-/// What a node says of the logs it holds, on the control stream.
+/// The digest of the logs that a node holds, on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogsDigest {
-    /// What it is said for.
+    /// The reason of the message.
     pub reason: LogsDigestReason,
-    /// The life of the sender.
+    /// The run of the sender.
     pub life: LifeId,
-    /// Of a question and its answer.
+    /// The nonce of a request and its answer.
     #[serde(default)]
     pub nonce: Option<LogNonce>,
-    /// Of a question: for how many milliseconds the sender is going to believe the answer.
+    /// For a request: how many milliseconds the sender will trust the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
-    /// All logs of which the sender has something, each once.
+    /// All logs of which the sender has entries, each once.
     pub heads: Vec<LogDigest>,
 }
 
-/// Why a node says what it holds.
+/// Why a node sends its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogsDigestReason {
-    /// It asks for the same of the receiver, to be answered at once.
+    /// A request for the receiver's digest.
     Ask,
-    /// It was asked.
+    /// The answer to a request.
     Answer,
-    /// It has something new.
+    /// A notification of new entries.
     Tell,
 }
 
-/// How much of a log a node holds.
+/// The state of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogDigest {
-    /// Whose log it is.
+    /// The issuer of the log.
     pub issuer: NodeId,
-    /// How many operations of it are certain.
+    /// The number of certain operations.
     pub next: u64,
-    /// The id of the last of those.
+    /// The id of the last certain operation.
     pub last: LogHash,
-    /// Over what lies behind them.
+    /// A hash over the operations after them.
     #[serde(default)]
     pub behind: Option<LogHash>,
 }
 
-/// Entries of any logs, as they were signed.
+/// Signed entries of any logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntries {
-    /// In the order in which they can be taken.
+    /// In the order in which they can be applied.
     pub entries: Vec<RecordBytes>,
 }
 
 impl LogEntries {
-    /// As on the wire.
+    /// Encodes the entries.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads them.
+    /// Decodes entries.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_read_as_they_were_written_and_no_part_of_them_is() {
+    fn entries_round_trip_and_truncated_ones_are_rejected() {
         let entries = vec![RecordBytes(vec![1, 2]), RecordBytes(Vec::new())];
         let entries = LogEntries { entries };
         let bytes = entries.encode();

@@ -1,28 +1,29 @@
-//! Messages as bytes.
+//! Encoding and decoding of messages.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Deepest nesting of a message. The deepest of ours has four levels; what is passed over may have more.
+/// The deepest nesting of a message. The deepest known message has four levels; ignored members may have
+/// more.
 const DEPTH_MAX: usize = 16;
 
-/// Not a message.
+/// A malformed message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of this protocol: {0}")]
 pub struct BadMessage(pub String);
 
-/// Longest text of what is wrong with a message, in bytes: errors of the decoder quote what they found, and who
-/// sent it chose that.
+/// The longest description of a malformed message, in bytes: errors of the decoder quote the input of the
+/// peer.
 const ERROR_TEXT_MAX: usize = 200;
 
 impl BadMessage {
-    /// What a reader found, cut short and without anything that looks like something else.
+    /// The decoder's error, truncated and sanitized.
     pub(crate) fn from_error(error: &dyn std::fmt::Display) -> Self {
         Self(to_printable(&error.to_string(), ERROR_TEXT_MAX))
     }
 }
 
-/// A text as it may be shown to people: visible ASCII and spaces, all else escaped, and not endless.
+/// Sanitizes a text for people: visible ASCII and spaces, everything else escaped, truncated.
 #[must_use]
 pub fn to_printable(text: &str, longest: usize) -> String {
     let mut plain = String::new();
@@ -40,14 +41,14 @@ pub fn to_printable(text: &str, longest: usize) -> String {
     plain
 }
 
-/// The message as a map by name.
+/// Encodes the message as a map by name.
 pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(message).expect("a message of this crate can always be written")
 }
 
-/// Reads exactly one map.
+/// Decodes exactly one map.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage> {
-    // A list of values would be read by position, and mean another thing to another version.
+    // A list of values would be read by position, with another meaning in another version.
     if !matches!(bytes.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
         return Err(BadMessage("it is no map".to_owned()));
     }
@@ -69,35 +70,35 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    struct Told {
+    struct Sample {
         id: u8,
         of: u8,
     }
 
-    const TOLD: Told = Told { id: 1, of: 2 };
+    const SAMPLE: Sample = Sample { id: 1, of: 2 };
 
     /// FED-011: another version may have its members in another order.
     #[test]
-    fn a_list_of_the_same_values_is_no_message() {
-        let list = rmp_serde::to_vec(&TOLD).unwrap();
-        assert_eq!(rmp_serde::from_slice::<Told>(&list).unwrap(), TOLD);
-        assert!(decode::<Told>(&list).is_err());
-        assert_eq!(decode(&encode(&TOLD)), Ok(TOLD));
+    fn list_of_the_same_values_is_rejected() {
+        let list = rmp_serde::to_vec(&SAMPLE).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Sample>(&list).unwrap(), SAMPLE);
+        assert!(decode::<Sample>(&list).is_err());
+        assert_eq!(decode(&encode(&SAMPLE)), Ok(SAMPLE));
     }
 
-    /// A member that is passed over takes no more of the stack than those that are read.
+    /// An ignored member uses no more stack than a known one.
     #[test]
-    fn a_message_is_as_deep_as_it_may_be_and_no_deeper() {
+    fn nesting_depth_is_limited() {
         let with_member_of = |depth: usize| {
-            let mut bytes = encode(&TOLD);
-            // One member more: so many lists, one in the other.
+            let mut bytes = encode(&SAMPLE);
+            // One more member: nested lists.
             bytes[0] += 1;
             bytes.extend(b"\xa4more");
             bytes.extend(vec![0x91; depth]);
             bytes.push(0xc0);
             bytes
         };
-        assert_eq!(decode(&with_member_of(4)), Ok(TOLD));
-        assert!(decode::<Told>(&with_member_of(DEPTH_MAX)).is_err());
+        assert_eq!(decode(&with_member_of(4)), Ok(SAMPLE));
+        assert!(decode::<Sample>(&with_member_of(DEPTH_MAX)).is_err());
     }
 }

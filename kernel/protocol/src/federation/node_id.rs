@@ -1,19 +1,19 @@
-//! Who a node is: the hash of its public key.
+//! The id of a node: the hash of its public key.
 
 use super::hello::NodeName;
 use super::pairing::WordNonces;
 use crate::ids::NodeId;
 
-/// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
+/// The bytes of an id that are shown to people: enough to distinguish one's own nodes, too few for
+/// decisions.
 const SHORT_ID_BYTES: usize = 6;
 
-/// The sounds that words are made of: two consonants can hardly be misheard for each other, no word
-/// needs a list to be read, and none has a licence.
+/// The letters of the words: consonants that are hard to confuse when spoken; no word list is needed.
 const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
 const VOWELS: &[u8; 4] = b"aiou";
 
 impl NodeId {
-    /// The node whose key this is.
+    /// The node with this key.
     #[must_use]
     pub fn from_key(key: &[u8; 32]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 node id");
@@ -21,8 +21,8 @@ impl NodeId {
         Self(hasher.finalize().into())
     }
 
-    /// Twelve digits, for lists and logs. Somebody who tries long enough finds a key with the same
-    /// ones: nothing is decided by them.
+    /// Twelve digits, for lists and logs. Another key with the same digits can be found by brute force:
+    /// nothing is decided by them.
     #[must_use]
     pub fn short_id(&self) -> String {
         let digits = self.0[..SHORT_ID_BYTES]
@@ -39,8 +39,8 @@ impl NodeId {
     }
 }
 
-/// What two people compare when two nodes are paired: both see the same words if and only if both have
-/// the same two keys, the same secret, and the same name for the one that joins.
+/// The words that two people compare at pairing: equal if and only if both sides have the same two keys,
+/// the same secret, and the same name of the joining node.
 #[must_use]
 pub fn pairing_words(
     inviter: &NodeId,
@@ -57,7 +57,8 @@ pub fn pairing_words(
     three_words(bytes)
 }
 
-/// The same with a nonce of each side, which nobody knew when the other one was committed to.
+/// The pairing words with a nonce of each side, which the other side did not know when it committed to its
+/// own.
 #[must_use]
 pub fn pairing_words_with_nonces(
     inviter: &NodeId,
@@ -100,7 +101,7 @@ mod tests {
 
     /// FED-005.
     #[test]
-    fn an_id_is_read_as_it_is_shown_and_in_no_other_way() {
+    fn id_is_parsed_in_its_canonical_form_only() {
         let id = NodeId::from_key(&[7; 32]);
         let shown = id.to_string();
         assert_eq!(NodeId::parse(&shown), Some(id));
@@ -118,7 +119,7 @@ mod tests {
 
     /// FED-005.
     #[test]
-    fn every_number_is_a_word_of_its_own() {
+    fn every_number_maps_to_its_own_word() {
         let word = |n: u16| {
             let [a, b] = n.to_be_bytes();
             three_words([a, b, 0, 0, 0, 0])
@@ -130,9 +131,9 @@ mod tests {
         assert_eq!(NodeId([0x12; 32]).words().len(), 17);
     }
 
-    /// FED-017: whoever sits between two nodes has a key or no secret, and is seen.
+    /// FED-017: a node between the two has another key or no secret, and is detected.
     #[test]
-    fn the_words_of_a_pairing_depend_on_both_keys_the_name_and_the_secret() {
+    fn pairing_words_depend_on_keys_name_and_secret() {
         let of = |n: u8| NodeId::from_key(&[n; 32]);
         let name = |name: &str| NodeName::parse(name).unwrap();
         let nas = name("nas");
@@ -150,14 +151,14 @@ mod tests {
             inviter: WordNonce([inviter; 32]),
             joiner: WordNonce([joiner; 32]),
         };
-        let with =
+        let pairing_words_with =
             |nonces, name| pairing_words_with_nonces(&of(1), &of(2), name, &[9; 32], &nonces);
         let all = [
             words,
-            with(nonces(1, 2), &nas),
-            with(nonces(2, 1), &nas),
-            with(nonces(1, 1), &nas),
-            with(nonces(1, 2), &name("nas-2")),
+            pairing_words_with(nonces(1, 2), &nas),
+            pairing_words_with(nonces(2, 1), &nas),
+            pairing_words_with(nonces(1, 1), &nas),
+            pairing_words_with(nonces(1, 2), &name("nas-2")),
         ];
         let different: std::collections::HashSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());

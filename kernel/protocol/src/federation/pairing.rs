@@ -1,8 +1,9 @@
-//! What two nodes say to each other while one of them is let in.
+//! The messages of pairing, by which a node joins.
 //!
-//! Who asks shows that it has the ticket's secret, over what both ends of this one link know; the answer shows
-//! the same of who made the ticket. Both commit to a nonce before they reveal it, where both know how: the words
-//! that people compare are made of them. Then a person decides, and what the new node needs comes in parts.
+//! The joining node proves that it has the ticket's secret, bound to a value that only both ends of this
+//! link know; the inviter proves the same. Both commit to a nonce before they reveal it, if both support
+//! that: the words that people compare are derived from the nonces. Then a person decides, and the
+//! admission is sent in parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,133 +13,134 @@ use super::message::{BadMessage, decode, encode};
 use super::tool_index::RecordBytes;
 
 fixed_bytes! {
-    /// Which ticket: made of its secret, which it does not tell.
+    /// The id of a ticket: derived from its secret, without revealing it.
     TicketId, 8
 }
 
 fixed_bytes! {
-    /// Shows that its sender has the secret.
+    /// Proves that its sender has the secret.
     PairingProof, 32
 }
 
 fixed_bytes! {
-    /// What one side adds to the words, so that the other one cannot choose them.
+    /// The contribution of one side to the words, so that the other one cannot choose them.
     WordNonce, 32
 }
 
 fixed_bytes! {
-    /// Shows later that its sender had its [`WordNonce`] before it knew the other one.
+    /// Proves later that its sender had its [`WordNonce`] before it knew the other one.
     WordCommitment, 32
 }
 
 /// The nonces of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordNonces {
-    /// Of who made the ticket.
+    /// The nonce of the ticket's creator.
     pub inviter: WordNonce,
-    /// Of who shows it.
+    /// The nonce of the joining node.
     pub joiner: WordNonce,
 }
 
-/// Bytes of one part: it fits a message with all around it.
+/// The bytes of one part: it fits a message with its envelope.
 pub(crate) const PART: usize = 3 << 10;
 
-/// Most bytes of all parts.
+/// The most bytes of all parts.
 pub const PARTS_MAX: usize = 1 << 20;
 
-/// Longest reason in a refusal that is read.
+/// The longest accepted reason of a refusal.
 const REASON_MAX: usize = 512;
 
 /// A message of a pairing: a map of `kind` and `body`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
 pub enum PairingMessage {
-    /// Asks to be let in.
+    /// Requests admission.
     Ask(PairingAsk),
-    /// It was heard; a person decides.
+    /// The request was accepted; a person decides.
     Heard(PairingProof),
-    /// The ticket is good, and this side has committed, too: to who has sent a commitment, in place of `Heard`.
+    /// The ticket is valid, and this side has committed, too: in place of `Heard`, for a sender of a
+    /// commitment.
     Committed(PairingCommitted),
-    /// The nonce of a commitment. The joiner reveals first.
+    /// The nonce of a commitment. The joining node reveals first.
     Reveal(WordNonce),
-    /// No.
+    /// The request was denied, with the reason.
     Refused(String),
-    /// Yes: the next part of [`WelcomeBundle`].
+    /// The request was approved: the next part of [`WelcomeBundle`].
     Part(WelcomePart),
-    /// The new node has all of it.
+    /// The new node has received all parts.
     Taken,
 }
 
-/// Asks to be let in.
+/// A request for admission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingAsk {
-    /// With this ticket.
+    /// The ticket.
     pub ticket: TicketId,
-    /// What the node wants to be called.
+    /// The requested name of the node.
     pub name: NodeName,
-    /// That it has the secret.
+    /// The proof of the secret.
     pub proof: PairingProof,
-    /// To its nonce. An older node sends none, and knows no other words than those without nonces.
+    /// The commitment to its nonce. An older node sends none, and derives words without nonces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commitment: Option<WordCommitment>,
 }
 
-/// Answers a commitment.
+/// The answer to a commitment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingCommitted {
-    /// That it has the secret.
+    /// The proof of the secret.
     pub proof: PairingProof,
-    /// To its nonce.
+    /// The commitment to its nonce.
     pub commitment: WordCommitment,
 }
 
-/// Some bytes of a [`WelcomeBundle`].
+/// A part of a [`WelcomeBundle`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WelcomePart {
     /// The bytes.
     #[serde(with = "any_bytes")]
     pub bytes: Vec<u8>,
-    /// Others follow.
+    /// True if more parts follow.
     pub more: bool,
 }
 
-/// What a new node gets.
+/// The data that a new node gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WelcomeBundle {
     /// The hash of the founding entry.
     #[serde(with = "any_bytes")]
     pub cluster: Vec<u8>,
-    /// What the node is called from now on.
+    /// The name of the node.
     pub name: NodeName,
-    /// What it may do.
+    /// Its role.
     pub role: ReportedRole,
     /// Entries of the logs, the founding one first.
     pub entries: Vec<RecordBytes>,
 }
 
 impl PairingMessage {
-    /// As on the wire.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads one.
+    /// Decodes a message.
     ///
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let mut message = decode(bytes)?;
         if let Self::Refused(reason) = &mut message {
-            let shown = reason.chars().filter(|c| !c.is_control());
-            *reason = shown.take(REASON_MAX).collect();
+            let printable = reason.chars().filter(|c| !c.is_control());
+            *reason = printable.take(REASON_MAX).collect();
         }
         Ok(message)
     }
 }
 
 impl WelcomeBundle {
-    /// In parts.
+    /// Splits the bundle into parts.
     #[must_use]
     pub fn to_parts(&self) -> Vec<PairingMessage> {
         let bytes = encode(self);
@@ -150,7 +152,7 @@ impl WelcomeBundle {
         parts.collect()
     }
 
-    /// Reads all parts together.
+    /// Decodes the joined parts.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_welcome_comes_in_parts_that_fit_and_is_read_as_it_was() {
+    fn welcome_round_trips_in_parts() {
         let book = WelcomeBundle {
             cluster: vec![1; 32],
             name: NodeName::parse("nas").unwrap(),
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(WelcomeBundle::decode(&read), Ok(book));
     }
 
-    /// What a node that knows no nonces sends and reads.
+    /// The messages of a version without nonces.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
     enum OlderMessage {
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_node_reads_a_commitment_as_if_there_were_none() {
+    fn older_node_ignores_a_commitment() {
         let (ticket, proof) = (TicketId([1; 8]), PairingProof([2; 32]));
         let name = NodeName::parse("nas").unwrap();
         let older = OlderMessage::Ask {
@@ -226,9 +228,9 @@ mod tests {
         assert_eq!(PairingMessage::decode(&older), Ok(ask(None)));
     }
 
-    /// What a stranger writes for people does not move their cursor.
+    /// A refusal of an unknown node contains no control characters.
     #[test]
-    fn a_reason_is_plain_text_of_a_bounded_length() {
+    fn reason_is_sanitized_and_truncated() {
         let long = format!("no\u{1b}[2J{}", "a".repeat(2000));
         let read = PairingMessage::decode(&PairingMessage::Refused(long).encode());
         let Ok(PairingMessage::Refused(reason)) = read else {

@@ -20,20 +20,20 @@ impl NodeAgent {
         }
         let mut rest = name;
         while let Some(c) = rest.chars().next() {
-            let taken = match c {
+            let consumed = match c {
                 '.' | '_' | '-' => 1,
                 _ if c.is_ascii_alphanumeric() => 1,
                 '%' if is_escape(rest.as_bytes()) => 3,
                 _ => return Err(BadNodeAgent::Character(c)),
             };
-            rest = &rest[taken..];
+            rest = &rest[consumed..];
         }
         let agent = AgentId::new(agent);
         Ok(Self { node, agent })
     }
 }
 
-/// `%` and the digits of a byte that does not stand for itself, so that an agent has only one name.
+/// True for `%` and two digits of a byte that must be escaped, so that an agent has only one name.
 fn is_escape(text: &[u8]) -> bool {
     let digit = |byte: u8| {
         char::from(byte)
@@ -50,19 +50,19 @@ fn is_escape(text: &[u8]) -> bool {
     byte.is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
 }
 
-/// Why a text names no agent of another node.
+/// An invalid agent id of another node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNodeAgent {
-    /// It does not begin as every agent's id does.
+    /// It does not begin like an agent's id.
     #[error("it does not begin with \"agent.\"")]
     Prefix,
     /// Empty or overlong.
     #[error("a name of {0} characters")]
     Length(usize),
-    /// A character no node writes.
+    /// A character that no node writes.
     #[error("{} in its name", describe_char(*.0))]
     Character(char),
-    /// The kernel and its operator call nothing at other nodes.
+    /// The kernel and its operator make no calls to other nodes.
     #[error("it is the name of a kernel or its operator")]
     Kernel,
 }
@@ -71,14 +71,14 @@ pub enum BadNodeAgent {
 mod tests {
     use super::*;
 
-    /// Exactly what a node makes of the names of its agents is taken from it.
+    /// Only ids that a node can derive from the names of its agents are accepted.
     #[test]
-    fn an_id_that_no_node_makes_is_refused() {
+    fn id_that_no_node_generates_is_rejected() {
         let home = NodeId([1; 32]);
         let parse = |agent: &str| NodeAgent::from_reported(home, agent);
         for name in ["alice", "auth0|7@b", "a%b", "agent.alice", "ä", "A.b_c-"] {
-            let made = AgentId::from_subject(name).unwrap();
-            assert_eq!(parse(made.as_str()).unwrap().agent, made);
+            let reported = AgentId::from_subject(name).unwrap();
+            assert_eq!(parse(reported.as_str()).unwrap().agent, reported);
         }
         assert!(parse(AgentId::LOCAL).is_ok() && parse(AgentId::ANONYMOUS).is_ok());
         assert_eq!(parse("agent.Operator"), Err(BadNodeAgent::Kernel));
@@ -100,7 +100,7 @@ mod tests {
 
     /// FED-043.
     #[test]
-    fn the_same_name_at_two_nodes_is_two_agents() {
+    fn same_name_on_two_nodes_is_two_agents() {
         let at = |n: u8| NodeAgent::from_reported(NodeId([n; 32]), "agent.local").unwrap();
         assert_ne!(at(1), at(2));
         assert_ne!(

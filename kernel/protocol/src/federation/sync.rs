@@ -1,32 +1,32 @@
-//! The streams on which nodes copy from each other: what the first message of one says it is for.
+//! The streams for replication between nodes: their first message states the purpose.
 
 use serde::{Deserialize, Serialize};
 
 use super::message::{BadMessage, decode, encode};
 
-/// The first message of a copying stream.
+/// The first message of a sync stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "copy", rename_all = "snake_case")]
 pub enum SyncOpening {
-    /// Pages of the index of what the called node shares: each [`PullIndex`](super::tool_index::PullIndex) is
+    /// Pages of the index that the called node shares: each [`PullIndex`](super::tool_index::PullIndex) is
     /// answered with a page.
     Index,
-    /// Entries of logs that the calling node brings: each message is
-    /// [`LogEntries`](super::logs::LogEntries), and none is answered.
+    /// Log entries that the calling node sends: each message is [`LogEntries`](super::logs::LogEntries),
+    /// and none is answered.
     Logs,
-    /// One of a later version: the stream is ended.
+    /// A purpose of a later version: the stream is closed.
     #[serde(other)]
     Unknown,
 }
 
 impl SyncOpening {
-    /// As on the wire.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads one.
+    /// Decodes a message.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opening_is_read_as_it_was_written_and_a_later_one_is_unknown() {
+    fn opening_round_trips_and_later_ones_are_unknown() {
         for opening in [SyncOpening::Index, SyncOpening::Logs] {
             assert_eq!(SyncOpening::decode(&opening.encode()), Ok(opening));
         }

@@ -1,8 +1,8 @@
-//! The index of what a node shares: its digest, and the pulls by which another node brings its copy up to
-//! date.
+//! The index of the tools that a node shares: its digest, and the pulls by which another node updates its
+//! copy.
 //!
-//! A pull begins where the last page ended. Pages come in the order of changes, each entry where it changed
-//! last, so that a change meanwhile comes later and a pull never has to begin again because of it.
+//! A pull begins where the last page ended. Pages are in the order of changes, each entry at its last
+//! change, so that a concurrent change comes later and a pull never has to restart because of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,154 +15,154 @@ fixed_bytes! {
     IndexRoot, 32
 }
 
-/// Longest reason in a report, in bytes.
+/// The longest reason in a report, in bytes.
 const REASON_MAX: usize = 512;
-/// Most entries that one report names; the others are counted.
+/// The most entries named in one report; the others are counted.
 pub const EXAMPLES_MAX: usize = 16;
 
-/// What an owner says of its index as one peer may see it. Epochs are compared, never ordered.
+/// The digest of an index as visible to one peer. Epochs are compared for equality, never ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexDigest {
-    /// Another one since the owner started and since the peer may see other things.
+    /// Changes when the owner restarts and when the peer's permissions change.
     pub epoch: u64,
     /// The number of the last change.
     pub version: u64,
-    /// Over all entries.
+    /// The hash over all entries.
     pub root: IndexRoot,
 }
 
-/// Asks for the next page.
+/// Requests the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullIndex {
-    /// Comes back with the page.
+    /// Returned with the page.
     pub number: u64,
-    /// The epoch the asker's copy is of.
+    /// The epoch of the requester's copy.
     pub epoch: u64,
-    /// The last change it has; 0 begins anew.
+    /// The last change in the copy; 0 restarts.
     pub after: u64,
-    /// The root of the asker's copy, where it is whole.
+    /// The root of the copy, if it is complete.
     pub root: Option<IndexRoot>,
 }
 
-/// A page.
+/// A page of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexPage {
-    /// Of the pull.
+    /// The number of the pull.
     pub number: u64,
     /// The epoch of the owner's index.
     pub epoch: u64,
-    /// Where the page begins: as it was asked, or 0 where only a whole copy will do.
+    /// The start of the page: as requested, or 0 if only a complete copy is possible.
     pub after: u64,
     /// The last change in it.
     pub upto: u64,
-    /// The digest of the moment: with `upto` at its version, the copy is whole.
+    /// The current digest: with `upto` at its version, the copy is complete.
     pub digest: IndexDigest,
     /// Entries in the order of their last changes.
     pub changes: Vec<IndexChange>,
 }
 
-/// An entry as it is now, or that it is gone.
+/// The current state of an entry, or its removal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexChange {
     /// The server.
     pub server: String,
-    /// Its own name for the tool; without, the entry is that of the server.
+    /// The server's own name of the tool; `None` for the entry of the server.
     pub tool: Option<String>,
-    /// A [`ServerRecord`] or [`ToolRecord`] as its owner wrote it; `None` when it is gone. Hashes are over
+    /// A [`ServerRecord`] or [`ToolRecord`] as encoded by its owner; `None` if removed. Hashes are over
     /// these bytes.
     pub record: Option<RecordBytes>,
 }
 
-/// A record as bytes.
+/// The bytes of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RecordBytes(#[serde(with = "any_bytes")] pub Vec<u8>);
 
-/// Why a pull brought nothing.
+/// Why a pull returned no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullFailure {
-    /// The owner has other things to do: ask again after so many milliseconds.
+    /// The owner is busy: try again after so many milliseconds.
     Later(u64),
-    /// The link or its stream broke, or the answer did not come in time.
+    /// The link or its stream was lost, or the answer was late.
     Lost,
 }
 
-/// A server that is shared.
+/// A shared server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Its state at its owner.
+    /// Its state on its owner.
     pub state: Status,
-    /// What it is started as, hashed; a replica has the same.
+    /// The hash of its specification; equal for replicas.
     #[serde(default)]
     pub specification: Option<IndexRoot>,
-    /// Its owner marked it as one of several that are alike; else it stands alone.
+    /// Its owner marked it as one of several replicas.
     #[serde(default)]
     pub replica: bool,
-    /// It remembers its callers between calls.
+    /// It stores state of its callers between calls.
     #[serde(default)]
     pub stateful: bool,
-    /// Its owner starts it: its tools are those of the last time until it lists them again. Left out when it is not
-    /// so, as owners that do not know it write it.
+    /// Its owner is starting it: its tools are those of the last run until it lists them again. Omitted if
+    /// false, like owners of earlier versions do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starting: bool,
 }
 
-/// A tool that is shared.
+/// A shared tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
-    /// The definition, as the server sent it.
+    /// The definition, as sent by the server.
     pub definition: String,
     /// The hash of its schemas.
     pub schemas: IndexRoot,
-    /// The owner's operator confirmed that calling it twice is calling it once.
+    /// The owner's operator confirmed that it is idempotent.
     #[serde(default)]
     pub idempotent: bool,
-    /// Its meaning.
+    /// Its embedding.
     #[serde(default)]
     pub vector: Option<ToolVector>,
 }
 
-/// A direction, and the model that gave it: of another model's it says nothing.
+/// An embedding, and its model: embeddings of different models cannot be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolVector {
     /// The model's id.
     pub model: String,
-    /// What one of the numbers is worth.
+    /// The scale of the numbers.
     pub unit: f32,
     /// Numbers from -127 to 127, a byte each.
     #[serde(with = "any_bytes")]
     pub numbers: Vec<u8>,
 }
 
-/// What an asker did not take of an index, so that people on both sides can read why.
+/// The entries of an index that a peer rejected, for people on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexReport {
-    /// How many entries.
+    /// The number of rejected entries.
     pub refused: u64,
-    /// Some of them.
+    /// Examples.
     pub examples: Vec<RefusedEntry>,
 }
 
-/// An entry that was not taken.
+/// A rejected entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedEntry {
-    /// The server and the tool, with everything that is no visible ASCII escaped.
+    /// The server and the tool, with everything that is not visible ASCII escaped.
     pub entry: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 macro_rules! message {
     ($($name:ident),*) => {
         $(impl $name {
-            /// As on the wire.
+            /// Encodes the message.
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
                 encode(self)
             }
 
-            /// Reads one.
+            /// Decodes a message.
             ///
             /// # Errors
             /// [`BadMessage`].
@@ -176,13 +176,13 @@ macro_rules! message {
 message!(IndexDigest, PullIndex, IndexPage, ServerRecord, ToolRecord);
 
 impl IndexReport {
-    /// As on the wire.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads one. What a peer wrote is shown to people: nothing in it may look like anything else.
+    /// Decodes a message, sanitized because it is shown to people.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -190,7 +190,7 @@ impl IndexReport {
         decode(bytes).map(Self::sanitize)
     }
 
-    /// The same, as it may be shown to people.
+    /// Sanitizes the texts for people.
     #[must_use]
     pub(crate) fn sanitize(mut self) -> Self {
         self.examples.truncate(EXAMPLES_MAX);
@@ -203,7 +203,7 @@ impl IndexReport {
     }
 }
 
-/// A text as it may be shown to people.
+/// Sanitizes a text for people.
 #[must_use]
 pub fn to_printable(text: &str) -> String {
     super::to_printable(text, REASON_MAX)
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_read_as_it_was_written_and_no_part_of_it_is() {
+    fn page_round_trips_and_truncated_ones_are_rejected() {
         let bytes = page().encode();
         assert_eq!(IndexPage::decode(&bytes).unwrap(), page());
         for cut in 0..bytes.len() {
@@ -261,9 +261,9 @@ mod tests {
         }
     }
 
-    /// FED-059: members of a later version are passed over.
+    /// FED-059: members of a later version are ignored.
     #[test]
-    fn a_record_of_a_changed_wire_is_read_for_what_is_known() {
+    fn unknown_members_of_a_record_are_ignored() {
         #[derive(Serialize)]
         struct NextServerRecord {
             region: &'static str,
@@ -278,10 +278,10 @@ mod tests {
         assert!(!record.replica && record.specification.is_none());
     }
 
-    /// The hash of an entry is over its bytes: those of a server that is not starting are the same to nodes that do not
-    /// know the word.
+    /// The hash of an entry is over its bytes: a server that is not starting is encoded as before, so the
+    /// hash is the same on nodes that do not know the member.
     #[test]
-    fn a_starting_server_is_marked_and_any_other_is_written_as_before() {
+    fn only_starting_servers_are_encoded_with_the_member() {
         #[derive(Serialize, Deserialize)]
         struct ServerRecordBefore {
             state: Status,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_reports_cannot_dress_up_as_something_else() {
+    fn report_of_a_peer_is_sanitized() {
         let example = RefusedEntry {
             entry: "a\n\u{202e}b".to_owned(),
             reason: "x".repeat(10_000),

@@ -1,27 +1,26 @@
-//! Puts a JSON text on one line, whatever characters its reader takes for the end of a line.
+//! Converts a JSON text to one line, for all definitions of a line end.
 //!
-//! Readers differ: universal newlines end a line at CR too, Python's `splitlines` at VT, FF, FS, GS,
-//! RS, U+0085, U+2028 and U+2029, and an event stream at CR. Whatever one of them cut off would be a
-//! message of its own, which nobody has judged.
+//! Readers differ: universal newlines end a line at CR too, Python's `splitlines` at VT, FF, FS, GS, RS,
+//! U+0085, U+2028 and U+2029, and an event stream at CR. A reader that splits the text would see an
+//! additional, unchecked message.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use memchr::memmem;
 
-/// What is looked at in one go: long enough for wide registers, short enough that a text with a line
-/// end near its start is not read to its end for nothing.
+/// The size of a scanned block: long enough for SIMD, short enough that a text with an early line end is
+/// not scanned to its end.
 const BLOCK: usize = 1024;
 
-/// What ends a line beyond ASCII: U+0085, U+2028 and U+2029.
+/// The line ends beyond ASCII: U+0085, U+2028 and U+2029.
 const BEYOND_ASCII: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
 
-/// The text without anything that ends a line for some reader, and with the same meaning: outside of
-/// strings what ends a line becomes a blank, in strings the characters are escaped. A text that needs no
-/// change, as nearly all do, is not copied.
+/// Replaces everything that ends a line for some reader, preserving the meaning: outside of strings by a
+/// space, in strings by an escape. A text that needs no change, the usual case, is not copied.
 ///
-/// Raw control characters in strings are no JSON and refused by whoever reads a message; here they
-/// are escaped all the same.
+/// Raw control characters in strings are invalid JSON and rejected by every parser; here they are escaped
+/// nevertheless.
 #[must_use]
 pub fn to_one_line(text: Bytes) -> Bytes {
     if is_one_line(&text) {
@@ -31,7 +30,7 @@ pub fn to_one_line(text: Bytes) -> Bytes {
     }
 }
 
-/// The same for bytes that are copied anyway.
+/// Converts bytes that are copied anyway.
 #[must_use]
 pub fn to_one_line_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     if is_one_line(text) {
@@ -45,7 +44,7 @@ fn is_one_line(text: &[u8]) -> bool {
     text.chunks(BLOCK).all(is_plain) || !has_line_end(text)
 }
 
-/// True for visible ASCII and blanks: one subtraction and one comparison for each byte.
+/// True for visible ASCII and spaces: one subtraction and one comparison for each byte.
 fn is_plain(block: &[u8]) -> bool {
     block
         .iter()
@@ -58,7 +57,7 @@ fn has_line_end(text: &[u8]) -> bool {
     if text.chunks(BLOCK).any(holds_control) {
         return true;
     }
-    // A search is quick, but takes its time to begin.
+    // A search is fast, but has a startup cost.
     if text.len() <= BLOCK {
         memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide_line_end_len(text, at) > 0)
     } else {
@@ -68,8 +67,7 @@ fn has_line_end(text: &[u8]) -> bool {
     }
 }
 
-/// How many bytes the character at a place takes that is beyond ASCII and ends a line; 0 for every
-/// other one.
+/// The length of a non-ASCII line end at a position; 0 for every other character.
 fn wide_line_end_len(text: &[u8], at: usize) -> usize {
     let ends = BEYOND_ASCII.iter().find(|end| text[at..].starts_with(end));
     ends.map_or(0, |end| end.len())
@@ -90,7 +88,7 @@ fn flatten(mut text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Between tokens a tab stays: it ends no line.
+/// Between tokens a tab stays, because it ends no line.
 fn keep_tab(character: &[u8]) -> Cow<'static, [u8]> {
     match character {
         b"\t" => b"\t".into(),
@@ -98,7 +96,7 @@ fn keep_tab(character: &[u8]) -> Cow<'static, [u8]> {
     }
 }
 
-/// Adds a part, with something else in the place of each character that ends a line.
+/// Appends a part, with each line end replaced.
 fn push_escaped(part: &[u8], instead: impl Fn(&[u8]) -> Cow<'static, [u8]>, out: &mut Vec<u8>) {
     if is_one_line(part) {
         return out.extend_from_slice(part);
@@ -138,9 +136,9 @@ mod tests {
         String::from_utf8(out.to_vec()).unwrap()
     }
 
-    /// MCP-068: what ends a line for any reader is a blank between tokens, and escaped in a string.
+    /// MCP-068: line ends become spaces between tokens, and escapes in strings.
     #[test]
-    fn nothing_that_ends_a_line_for_any_reader_is_left() {
+    fn all_line_ends_are_replaced() {
         let text =
             "{\r\n\t\"a\":\r\"x\\ny\\\\\",\n\"b\u{85}\u{2028}\":[\"\u{2029}\",\"\\\"\",\r1]}";
         let line = "{  \t\"a\": \"x\\ny\\\\\", \"b\\u0085\\u2028\":[\"\\u2029\",\"\\\"\", 1]}";
@@ -152,18 +150,18 @@ mod tests {
         assert_eq!(before, after);
     }
 
-    /// Neighbours of the characters that end lines are letters like any other.
+    /// Neighbouring code points of line ends are not changed.
     #[test]
-    fn what_needs_no_change_is_not_copied() {
+    fn unchanged_text_is_not_copied() {
         for text in ["{}", "\"\u{84}\u{86}\u{2027}\u{202a}\u{e9}\u{7f}\"", ""] {
             let text = Bytes::copy_from_slice(text.as_bytes());
             assert_eq!(to_one_line(text.clone()).as_ptr(), text.as_ptr());
         }
     }
 
-    /// What is no JSON cannot break out either.
+    /// Invalid JSON is converted, too.
     #[test]
-    fn raw_control_characters_never_pass() {
+    fn raw_control_characters_are_escaped() {
         assert_eq!(flat("\"a\u{b}b\u{1c}\"\u{c}"), "\"a\\u000bb\\u001c\" ");
         assert_eq!(flat("\"a\\\u{2028}\"\r"), "\"a\\\\u2028\" ");
         assert_eq!(flat("\"\u{2028}"), "\"\\u2028");
@@ -177,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_out_as_one_line(
+        fn any_text_becomes_one_line(
             pieces in proptest::collection::vec(
                 prop_oneof!["[a\"\\\\ {}:,]{1,4}", "[\r\n\t\u{b}\u{85}\u{2028}\u{2029}é]", ".{0,40}"], 0..60),
         ) {

@@ -1,11 +1,11 @@
-//! Ids of bytes, shown and read as hexadecimal digits.
+//! Byte ids, formatted and parsed as hexadecimal digits.
 
-/// Not the hexadecimal digits of such a number.
+/// Invalid hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not made of the right number of hexadecimal digits")]
 pub struct BadDigits;
 
-/// Makes a type of so many bytes.
+/// Defines an id type with a number of bytes.
 #[macro_export]
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
@@ -15,7 +15,7 @@ macro_rules! hex_id {
         pub struct $name(pub [u8; $bytes]);
 
         impl $name {
-            /// Reads the hexadecimal digits it is shown as.
+            /// Parses the hexadecimal form.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 let text = text.as_bytes();
@@ -30,7 +30,7 @@ macro_rules! hex_id {
             }
         }
 
-        /// By their bytes. The first ones nearly always decide, and take one comparison.
+        /// Ordered by bytes. The first ones nearly always decide, and take one comparison.
         impl Ord for $name {
             #[inline]
             fn cmp(&self, other: &Self) -> std::cmp::Ordering {
@@ -77,10 +77,10 @@ macro_rules! hex_id {
 
 /// The value of one digit.
 #[must_use]
-pub fn digit(of: u8) -> Option<u8> {
-    match of {
-        b'0'..=b'9' => Some(of - b'0'),
-        b'a'..=b'f' => Some(of - b'a' + 10),
+pub fn digit(value: u8) -> Option<u8> {
+    match value {
+        b'0'..=b'9' => Some(value - b'0'),
+        b'a'..=b'f' => Some(value - b'a' + 10),
         _ => None,
     }
 }

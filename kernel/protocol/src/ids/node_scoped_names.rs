@@ -1,4 +1,4 @@
-//! Names that hold in a cluster: of a node, and of what belongs to it.
+//! Cluster-wide names: of a node, and of its agents and servers.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ crate::hex_id! {
     NodeId, 32
 }
 
-/// An agent and the node that knows who it is.
+/// An agent and the node that authenticates it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAgent {
-    /// Its home: the node whose door it came in by.
+    /// The node that the agent connects to.
     pub node: NodeId,
     /// Its id there.
     pub agent: AgentId,
@@ -30,13 +30,13 @@ pub struct NodeServer {
 }
 
 impl NodeId {
-    /// The name of one of its agents.
+    /// The cluster-wide name of an agent.
     #[must_use]
     pub fn agent(self, agent: AgentId) -> NodeAgent {
         NodeAgent { node: self, agent }
     }
 
-    /// The name of one of its servers.
+    /// The cluster-wide name of a server.
     #[must_use]
     pub fn server(self, server: ServerId) -> NodeServer {
         NodeServer { node: self, server }
@@ -44,32 +44,32 @@ impl NodeId {
 }
 
 impl AgentId {
-    /// Between an agent's id at home and the node that is its home; in no id that is given.
+    /// The separator between an agent's id and its node; not allowed in ids.
     const HOME: char = '@';
 
-    /// How an agent of another node is known here: by its id there and all digits of its home. Never the
-    /// same as the id of an agent of this node.
+    /// The local id of an agent of another node: its id there and all digits of its node. Never equal to
+    /// the id of an agent of this node.
     #[must_use]
     pub fn from_node_agent(agent: &NodeAgent) -> Self {
         Self::new(format!("{}{}{}", agent.agent, Self::HOME, agent.node))
     }
 
-    /// What stands for all, where an agent or a node is named; in no id that is given.
+    /// The wildcard in place of an agent or a node; not allowed in ids.
     pub const ALL: &str = "*";
 
-    /// How all agents of a node are named together.
+    /// The pattern for all agents of a node.
     #[must_use]
     pub fn pattern_for_node(node: NodeId) -> Self {
         Self::new(format!("{}{}{node}", Self::ALL, Self::HOME))
     }
 
-    /// How the agents of this id at every node are named together.
+    /// The pattern for the agents with this id on every node.
     #[must_use]
     pub fn pattern_for_all_nodes(&self) -> Self {
         Self::new(format!("{self}{}{}", Self::HOME, Self::ALL))
     }
 
-    /// True for what names several agents together.
+    /// True for a pattern.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         let (agent, home) = self
@@ -79,14 +79,14 @@ impl AgentId {
         agent == Self::ALL || home == Self::ALL
     }
 
-    /// The id that the agents have which are named together, at every node.
+    /// The agent id in a pattern for all nodes.
     #[must_use]
     pub fn pattern_agent(&self) -> Option<Self> {
         let (agent, home) = self.as_str().split_once(Self::HOME)?;
         (home == Self::ALL).then(|| Self::new(agent))
     }
 
-    /// The other node itself, where it asks what no agent of it does.
+    /// The id of another node itself, for requests without an agent.
     #[must_use]
     pub fn for_node(node: NodeId) -> Self {
         Self::new(format!("node{}{node}", Self::HOME))
@@ -98,7 +98,7 @@ impl AgentId {
         self.as_str().contains(Self::HOME)
     }
 
-    /// The agent of another node that has this id here; `None` for an agent of this node.
+    /// The agent of another node with this local id; `None` for an agent of this node.
     #[must_use]
     pub fn as_remote(&self) -> Option<NodeAgent> {
         let (agent, home) = self.as_str().split_once(Self::HOME)?;
@@ -124,7 +124,7 @@ mod tests {
 
     /// FED-005.
     #[test]
-    fn a_node_is_named_by_all_its_digits_in_one_way() {
+    fn node_id_has_one_canonical_form() {
         let node = NodeId([0xa5; 32]);
         assert_eq!(NodeId::parse(&node.to_string()), Some(node));
         assert_eq!(NodeId::parse(&node.to_string().to_uppercase()), None);

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::describe_char;
 
-/// A set of servers and tools: `[sets.NAME]` of `mgp.toml`. It is a part of an address, so there is one spelling of
-/// each.
+/// A set of servers and tools: `[sets.NAME]` of `mgp.toml`. It is a part of a URL, so each name has one
+/// spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SetName(Arc<str>);
 
 impl SetName {
-    /// Longest name accepted, in bytes: as a server's id.
+    /// The longest name, in bytes: like a server's id.
     pub(crate) const MAX_LEN: usize = 48;
 
-    /// Judges a name given by a person, or a part of an address, which is not decoded before.
+    /// Validates a name given by a person, or a segment of a URL, which is not decoded before.
     ///
     /// # Errors
-    /// [`BadSetName`] says what is wrong: empty, too long, a character outside `[a-z0-9_-]`, or an unsafe start.
+    /// [`BadSetName`]: empty, too long, a character outside `[a-z0-9_-]`, or an unsafe start.
     pub fn parse(text: &str) -> Result<Self, BadSetName> {
         if text.is_empty() {
             return Err(BadSetName::Empty);
@@ -37,7 +37,7 @@ impl SetName {
         }
     }
 
-    /// The text itself.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -50,7 +50,7 @@ impl fmt::Display for SetName {
     }
 }
 
-/// Why a text is no name of a set.
+/// An invalid set name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSetName {
     /// It is empty.
@@ -59,7 +59,7 @@ pub enum BadSetName {
     /// More than [`SetName::MAX_LEN`] bytes.
     #[error("the name of a set has at most {max} characters, this one has {0}", max = SetName::MAX_LEN)]
     TooLong(usize),
-    /// A character that has a second spelling in an address, or looks like another one.
+    /// A character that has a second spelling in a URL, or a look-alike.
     #[error("the name of a set is made of small letters, digits, '_' and '-'; {} is none of them", describe_char(*.0))]
     Character(char),
     /// A dash at its start.
@@ -71,9 +71,9 @@ pub enum BadSetName {
 mod tests {
     use super::*;
 
-    /// Two spellings of one name would be two doors to one set, or one door to two.
+    /// With two spellings a set would have two URLs, or two sets one URL.
     #[test]
-    fn a_set_has_one_spelling() {
+    fn set_name_has_one_spelling() {
         for name in ["reading", "a", "0", "x_y-z", "_x"] {
             assert_eq!(SetName::parse(name).unwrap().as_str(), name);
         }

@@ -1,6 +1,6 @@
-//! What can be read of a broken message: its id, and whether it is a request.
+//! Scans a broken message for its id, and whether it is a request.
 //!
-//! Of a message over the limit only one end is there; others are damaged somewhere.
+//! For an oversized message only one end is available; others are damaged somewhere.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use super::RequestId;
 
-/// What the top level of a message tells, as far as it can be followed from the start. What stands in
-/// `params`, `result` and `error` counts for nothing.
+/// The top-level members of a message, as far as they can be parsed from the start. The contents of
+/// `params`, `result` and `error` are ignored.
 #[derive(Debug, Default)]
 pub struct PartialMessage {
     id: Option<RequestId>,
-    /// It stands twice, differently.
+    /// Set if there are two different ids.
     has_conflicting_ids: bool,
     has_method: bool,
     method: Option<Box<str>>,
@@ -23,17 +23,17 @@ pub struct PartialMessage {
 }
 
 impl PartialMessage {
-    /// Looks at a message or the start of one; broken strings and numbers do no harm. One pass.
+    /// Scans a message or the start of one, in one pass; broken strings and numbers are tolerated.
     #[must_use]
     pub fn scan(text: &[u8]) -> Self {
-        let mut seen = Self::default();
+        let mut scanned = Self::default();
         for (name, value, whole) in members(text) {
-            seen.record_member(&name, value, whole);
+            scanned.record_member(&name, value, whole);
         }
-        seen
+        scanned
     }
 
-    /// Takes one member; a value that is not `whole` may go on behind what is there.
+    /// Records one member; a value that is not `whole` may be truncated.
     fn record_member(&mut self, name: &str, value: &[u8], whole: bool) {
         let is = |known| are_alike(name, known);
         if name == "id" && whole {
@@ -51,39 +51,39 @@ impl PartialMessage {
         self.is_response |= is("result") || is("error");
     }
 
-    /// The id, where it is there and the only one.
+    /// The id, if there is exactly one.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         self.id.clone().filter(|_| !self.has_conflicting_ids)
     }
 
-    /// The same message, whose id was found elsewhere.
+    /// Sets an id that was found elsewhere.
     #[must_use]
     pub fn with_id(mut self, id: RequestId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// The method, where it could be read.
+    /// The method, if it could be parsed.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         self.method.as_deref()
     }
 
-    /// True of a request or a notification, as far as can be seen.
+    /// True for a request or a notification, as far as known.
     #[must_use]
     pub fn has_method(&self) -> bool {
         self.has_method
     }
 
-    /// True of an answer, as far as can be seen.
+    /// True for an answer, as far as known.
     #[must_use]
     pub fn is_response(&self) -> bool {
         self.is_response && !self.has_method
     }
 }
 
-/// The id of a message of which the end is there, when it stands last.
+/// Finds the id at the end of a message.
 #[must_use]
 pub fn find_trailing_id(tail: &[u8]) -> Option<RequestId> {
     let tail = String::from_utf8_lossy(tail);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_torn_message_is_found_at_either_end() {
+    fn id_of_a_truncated_message_is_found_at_either_end() {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(
             start(r#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#),
@@ -126,13 +126,13 @@ mod tests {
         assert_eq!(end("xxxx"), None);
     }
 
-    /// Only what stands at the top level says what a message is.
+    /// Only top-level members determine the kind of a message.
     #[test]
-    fn a_broken_message_is_known_by_its_top_level() {
+    fn broken_message_is_classified_by_its_top_level() {
         let of = |text: &[u8]| {
-            let seen = PartialMessage::scan(text);
-            let id = seen.id().map(|id| id.as_json().to_owned());
-            (id, seen.has_method(), seen.is_response())
+            let scanned = PartialMessage::scan(text);
+            let id = scanned.id().map(|id| id.as_json().to_owned());
+            (id, scanned.has_method(), scanned.is_response())
         };
         let answer = || (Some("7".to_owned()), false, true);
         for broken in [

@@ -1,4 +1,4 @@
-//! Results as a lite caller reads them: those of MCP, with what MCP-lite says in `_meta` (§3.3).
+//! Results for a lite caller: those of MCP, with MCP-lite's members in `_meta` (§3.3).
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use super::ResponseType;
 use crate::dialect::Version;
 use crate::versions::to_legacy_result;
 
-/// Members of `_meta` that are MCP-lite's. A server that writes them itself is written over: they say what the
-/// kernel does, such as that there is a promise to redeem.
+/// The members of `_meta` that are MCP-lite's. Those of a server are overwritten, because they describe the
+/// kernel's behaviour, such as a promise to redeem.
 const RESERVED_META: [&str; 9] = [
     "response_type",
     "timestamp",
@@ -22,66 +22,67 @@ const RESERVED_META: [&str; 9] = [
     "continuation",
 ];
 
-/// What stands in `_meta` of each result (§3.3).
+/// The `_meta` of each result (§3.3).
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerMeta<'a> {
-    /// What kind of an answer it is.
+    /// The kind of the answer.
     pub response_type: ResponseType,
-    /// When it was given (RFC 3339).
+    /// When it was created (RFC 3339).
     pub timestamp: &'a str,
     /// How long the request took, in milliseconds.
     pub processing_time_ms: u64,
     /// The kernel's version.
     pub server_version: &'a str,
-    /// What belongs to this kind of answer: names, and values as JSON text.
+    /// Further members for this kind of answer: names, and values as JSON text.
     pub extra: &'a [(&'a str, String)],
 }
 
 impl AnswerMeta<'_> {
-    /// The members of `_meta`, those that were there before behind them.
-    fn render_with(&self, before: Option<&str>) -> String {
-        let before = before.and_then(members).unwrap_or_default();
-        let kept = before
+    /// Renders the members of `_meta`, with the existing ones after them.
+    fn render_with(&self, existing: Option<&str>) -> String {
+        let existing = existing.and_then(members).unwrap_or_default();
+        let remaining = existing
             .iter()
             .filter(|(name, _)| !RESERVED_META.contains(&&**name));
-        let own = [
+        let reserved = [
             ("response_type", quote(self.response_type.as_str())),
             ("timestamp", quote(self.timestamp)),
             ("processing_time_ms", self.processing_time_ms.to_string()),
             ("server_version", quote(self.server_version)),
         ];
-        let own = own.iter().map(|(name, json)| (*name, &**json));
+        let reserved = reserved.iter().map(|(name, json)| (*name, &**json));
         let extra = self.extra.iter().map(|(name, json)| (&**name, &**json));
-        let kept = kept.map(|(name, value)| (&**name, value.get()));
-        render_object(own.chain(extra).chain(kept))
+        let remaining = remaining.map(|(name, value)| (&**name, value.get()));
+        render_object(reserved.chain(extra).chain(remaining))
     }
 }
 
-/// A result with this `_meta`, without what only MCP 2026-07-28 and MGP have beside it. All else stays to the byte.
+/// Adds this `_meta` to a result and removes the members of MCP 2026-07-28 and MGP. All else stays
+/// byte-identical.
 #[must_use]
 pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
     let plain = to_plain_result(result);
     let Some(all) = members(&plain) else {
         return format!(r#"{{"_meta":{}}}"#, meta.render_with(None));
     };
-    let own: Vec<&str> = all
+    let reserved: Vec<&str> = all
         .iter()
         .filter(|(name, _)| name == "_meta")
         .map(|(_, value)| value.get())
         .collect();
-    match own[..] {
+    match reserved[..] {
         [] => {
             let meta = meta.render_with(None);
             let comma = if all.is_empty() { "" } else { "," };
             let open = plain.trim_end().strip_suffix('}').unwrap_or("{");
             format!(r#"{open}{comma}"_meta":{meta}}}"#)
         }
-        [before] => {
+        [existing] => {
             let mut splice = Splice::new(&plain);
-            splice.replace(before, meta.render_with(Some(before)));
+            splice.replace(existing, meta.render_with(Some(existing)));
             splice.finish().into_owned()
         }
-        // Readers differ in which of two counts.
+        // Parsers differ in which of two duplicates counts.
         [..] => {
             let rest = all.iter().filter(|(name, _)| name != "_meta");
             let rest = rest.map(|(name, value)| (&**name, value.get()));
@@ -116,7 +117,7 @@ mod tests {
         serde_json::from_str(&with_meta(result, &meta)).unwrap()
     }
 
-    /// LITE-008, LITE-009: each result has its `_meta`, whatever the server wrote.
+    /// LITE-008, LITE-009: each result has its `_meta`, whatever the server sent.
     #[test]
     fn every_result_gets_its_meta() {
         for result in [
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_wrote_stays_to_the_byte() {
+    fn server_members_stay_byte_identical() {
         let meta = AnswerMeta {
             response_type: ResponseType::Failure,
             timestamp: "t",

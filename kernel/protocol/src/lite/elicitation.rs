@@ -1,28 +1,28 @@
-//! What a tool asks in the middle of a call, as a lite caller is asked and answers (A-37): one question at a time, in
-//! `_meta.elicitation`; the call is made again with the extra arguments.
+//! Callbacks of tools during a call of a lite caller (A-37): one at a time, in `_meta.elicitation`; the
+//! call is repeated with the answers as extra arguments.
 
 use mgp_json::{member, members, quote, render_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The method of questions that a lite caller can be asked.
+/// The method of callbacks that a lite caller supports.
 pub(crate) const ELICITATION_METHOD: &str = "elicitation/create";
 
-/// One question.
+/// One callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiteElicitation {
-    /// Its name within the call.
+    /// Its key within the call.
     pub key: String,
-    /// For people.
+    /// The text for people.
     pub message: String,
-    /// What is wanted, as JSON Schema text; `{}` where there is nothing to fill in.
+    /// The requested content, as JSON Schema text; `{}` if there are no fields.
     pub(crate) schema: String,
-    /// Where the person has to go, for a question that is answered there.
+    /// The page that the person has to visit, for a callback that is answered there.
     pub url: Option<String>,
 }
 
 impl LiteElicitation {
-    /// The question of that name in an `inputRequests` object; without a name the first one.
+    /// The callback with this key in an `inputRequests` object; without a key the first one.
     #[must_use]
     pub fn find(input_requests: &str, key: Option<&str>) -> Option<Self> {
         #[derive(Deserialize)]
@@ -36,9 +36,9 @@ impl LiteElicitation {
             url: Option<String>,
         }
         let all = members(input_requests)?;
-        let meant =
+        let matches_key =
             |(name, _): &&(std::borrow::Cow<'_, str>, &RawValue)| key.is_none_or(|key| key == name);
-        let (name, asked) = all.iter().find(meant)?;
+        let (name, asked) = all.iter().find(matches_key)?;
         let method: String = serde_json::from_str(member(asked.get(), "method")?).ok()?;
         if method != ELICITATION_METHOD {
             return None;
@@ -53,7 +53,7 @@ impl LiteElicitation {
         })
     }
 
-    /// The value of `_meta.elicitation`.
+    /// Renders the value of `_meta.elicitation`.
     #[must_use]
     pub fn to_json(&self) -> String {
         let url = self
@@ -68,14 +68,14 @@ impl LiteElicitation {
         )
     }
 
-    /// The `inputResponses` object that answers it. `said` is the request's own `_meta.elicitation`, which says
-    /// `action` and `content` outright; without it, what stands in `arguments` under the names that were asked for
-    /// is the answer. `None` where nothing answers.
+    /// Renders the `inputResponses` object that answers it. `explicit` is the request's own
+    /// `_meta.elicitation`, with an explicit `action` and `content`; without it, the `arguments` with the
+    /// names of the form's fields are the answer. `None` if there is no answer.
     #[must_use]
-    pub fn render_response(&self, arguments: &str, said: Option<&str>) -> Option<String> {
-        let result = match said.and_then(ExplicitAnswer::parse) {
-            // A yes to what has no fields is said outright: a call that is only repeated is none.
-            Some(said) => said.into_result(|content| match content {
+    pub fn render_response(&self, arguments: &str, explicit: Option<&str>) -> Option<String> {
+        let result = match explicit.and_then(ExplicitAnswer::parse) {
+            // Accepting a form without fields must be explicit: a repeated call alone is no answer.
+            Some(explicit) => explicit.into_result(|content| match content {
                 Some(content) if self.fields().is_empty() => Some(content.to_owned()),
                 Some(content) => self.pick_fields(content),
                 None => self
@@ -92,8 +92,8 @@ impl LiteElicitation {
         Some(format!("{{{}:{result}}}", quote(&self.key)))
     }
 
-    /// What is given under the names that were asked for; `None` where one is of another type than was asked for, or
-    /// one that has to be there is not.
+    /// The arguments with the names of the form's fields; `None` if one has another type than its field, or
+    /// a required one is missing.
     fn pick_fields(&self, given: &str) -> Option<String> {
         let asked = self.fields();
         let given = members(given).unwrap_or_default();
@@ -119,7 +119,7 @@ impl LiteElicitation {
     }
 }
 
-/// Forms have flat fields of one type each; all else about a value its server judges.
+/// Forms have flat fields of one type each; all other validation is left to the server.
 fn is_of_type(value: &str, field: &str) -> bool {
     let wanted = member(field, "type").unwrap_or_default();
     let begins = value.bytes().next().unwrap_or_default();
@@ -132,7 +132,7 @@ fn is_of_type(value: &str, field: &str) -> bool {
     }
 }
 
-/// What a request says of the question outright.
+/// The explicit answer of a request.
 struct ExplicitAnswer {
     action: Action,
     content: Option<String>,
@@ -153,13 +153,13 @@ impl Action {
 }
 
 impl ExplicitAnswer {
-    fn parse(said: &str) -> Option<Self> {
-        let action: String = match member(said, "action") {
+    fn parse(explicit: &str) -> Option<Self> {
+        let action: String = match member(explicit, "action") {
             Some(action) => serde_json::from_str(action).ok()?,
             None => "accept".into(),
         };
         let (_, action) = Action::ALL.into_iter().find(|(word, _)| *word == action)?;
-        let content = member(said, "content").filter(|content| content.starts_with('{'));
+        let content = member(explicit, "content").filter(|content| content.starts_with('{'));
         Some(Self {
             action,
             content: content.map(str::to_owned),
@@ -187,14 +187,18 @@ mod tests {
 
     const ASKED: &str = r#"{"elicitation-1":{"method":"elicitation/create","params":{"mode":"form","message":"Which?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"},"n":{"type":"integer"}},"required":["colour"]}}},"elicitation-2":{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://a.test/","elicitationId":"x"}}}"#;
 
-    fn answer(question: &LiteElicitation, arguments: &str, said: Option<&str>) -> Option<Value> {
-        let answer = question.render_response(arguments, said)?;
+    fn answer(
+        elicitation: &LiteElicitation,
+        arguments: &str,
+        explicit: Option<&str>,
+    ) -> Option<Value> {
+        let answer = elicitation.render_response(arguments, explicit)?;
         Some(serde_json::from_str(&answer).unwrap())
     }
 
-    /// LITE-013, LITE-076: what is needed is told, and the extra arguments answer it.
+    /// LITE-013, LITE-076: the needed input is listed, and extra arguments answer it.
     #[test]
-    fn extra_arguments_answer_a_question() {
+    fn extra_arguments_answer_a_callback() {
         let asked = LiteElicitation::find(ASKED, None).unwrap();
         let shown: Value = serde_json::from_str(&asked.to_json()).unwrap();
         assert_eq!(shown["message"], "Which?");
@@ -210,8 +214,8 @@ mod tests {
             None,
             "nothing answers it"
         );
-        let no = answer(&asked, "{}", Some(r#"{"action":"decline"}"#)).unwrap();
-        assert_eq!(no["elicitation-1"], json!({"action": "decline"}));
+        let declined = answer(&asked, "{}", Some(r#"{"action":"decline"}"#)).unwrap();
+        assert_eq!(declined["elicitation-1"], json!({"action": "decline"}));
         let outright = r#"{"action":"accept","content":{"colour":"blue"}}"#;
         let outright = answer(&asked, r#"{"colour":"red"}"#, Some(outright)).unwrap();
         assert_eq!(outright["elicitation-1"]["content"]["colour"], "blue");
@@ -225,14 +229,14 @@ mod tests {
             None,
             "only repeated"
         );
-        let yes = answer(&confirmed, "{}", Some(r#"{"action":"accept"}"#)).unwrap();
-        assert_eq!(yes["elicitation-1"]["action"], "accept");
+        let accepted = answer(&confirmed, "{}", Some(r#"{"action":"accept"}"#)).unwrap();
+        assert_eq!(accepted["elicitation-1"]["action"], "accept");
     }
 
-    /// LITE-076: what does not fit the form answers nothing, said outright or not, so that it is asked again; what was
-    /// not asked for does not reach the server.
+    /// LITE-076: content that does not match the form is no answer, explicit or not, so the callback is
+    /// repeated; other arguments do not reach the server.
     #[test]
-    fn what_does_not_fit_the_form_answers_nothing() {
+    fn content_that_does_not_match_the_form_is_no_answer() {
         let asked = LiteElicitation::find(ASKED, None).unwrap();
         for given in [
             r#"{"n":1}"#,
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_answered_elsewhere_names_the_place() {
+    fn url_callback_names_its_page() {
         let asked = LiteElicitation::find(ASKED, Some("elicitation-2")).unwrap();
         let shown: Value = serde_json::from_str(&asked.to_json()).unwrap();
         assert_eq!(shown["url"], "https://a.test/");

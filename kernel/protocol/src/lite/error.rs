@@ -1,5 +1,4 @@
-//! Refusals as a lite caller reads them: an error of the five codes of §4.4, or a `failure` where a model can mend
-//! what it asked.
+//! Refusals for a lite caller: an error of the five codes of §4.4, or a `failure` that a model can correct.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -12,24 +11,24 @@ use crate::jsonrpc::{
 use crate::mgp::audit::Outcome;
 use crate::refusal::{Refusal, Rendered};
 
-/// Most names in `available_tools`: enough for a person who looks, and no list of everything in each error.
+/// The most names in `available_tools`: enough for a person, without the whole list in each error.
 pub(crate) const NAMES_MAX: usize = 50;
 
-/// Most characters of a name that an error repeats.
+/// The most characters of a name in an error.
 const ECHO_MAX: usize = 256;
 
 /// The kind of an error, the same over HTTP and gRPC (§7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiteErrorKind {
-    /// Not JSON, or no request.
+    /// Not JSON, or not a request.
     InvalidRequest,
     /// No such tool, or no such method.
     NotFound,
-    /// The params or the arguments do not fit.
+    /// The params or the arguments are invalid.
     InvalidParams,
-    /// There was no answer in time, and no promise was given.
+    /// There was no answer in time, and no promise.
     Timeout,
-    /// All others.
+    /// All other errors.
     Internal,
 }
 
@@ -50,22 +49,22 @@ impl LiteErrorKind {
 pub struct LiteError {
     /// Its kind.
     pub kind: LiteErrorKind,
-    /// The code of JSON-RPC; one of a server's own is passed on.
+    /// The JSON-RPC code; a server's own code is relayed.
     pub code: i64,
-    /// For people.
+    /// The text for people.
     pub message: String,
-    /// For programs, as JSON.
+    /// The JSON for programs.
     pub data: Option<Box<RawValue>>,
-    /// The HTTP status: 400 for what was no request, else 200.
+    /// The HTTP status: 400 for a malformed request, otherwise 200.
     pub status: u16,
 }
 
-/// How a refused call is answered.
+/// The answer to a refused call.
 #[derive(Clone, Debug)]
 pub enum LiteRefusal {
-    /// With an error.
+    /// An error.
     Error(LiteError),
-    /// With this result, which says `isError`.
+    /// A result with `isError`.
     Failure(String),
 }
 
@@ -88,22 +87,24 @@ impl LiteError {
         }
     }
 
-    /// The caller's time was over before there was an answer, and it takes no promise. The call was cancelled.
+    /// The error when the caller's deadline passed before an answer, and it accepts no promise. The call
+    /// was cancelled.
     #[must_use]
     pub fn deadline_exceeded(waited_ms: u64) -> Self {
-        let words =
+        let message =
             format!("no answer and no promise within {waited_ms} ms; the call was cancelled");
-        Self::new(LiteErrorKind::Timeout, words).with_data(&json!({"timeoutMs": waited_ms}))
+        Self::new(LiteErrorKind::Timeout, message).with_data(&json!({"timeoutMs": waited_ms}))
     }
 
-    /// A promise that cannot be redeemed: the same words whether it is over, another caller's, or none at all.
+    /// The error for a promise that cannot be redeemed: the same whether it is expired, another caller's,
+    /// or invalid.
     #[must_use]
     pub fn unknown_promise() -> Self {
-        let words = "Unknown promise: it was not given to this caller, or has expired";
-        Self::new(LiteErrorKind::InvalidParams, words)
+        let message = "Unknown promise: it was not given to this caller, or has expired";
+        Self::new(LiteErrorKind::InvalidParams, message)
     }
 
-    /// No tool of that name that this caller may call (A.5). `available` are names of tools it may.
+    /// The error for a tool that this caller cannot call (A.5). `available` are names of callable tools.
     #[must_use]
     pub fn tool_not_found(name: &str, available: &[&str], suggestion: Option<&str>) -> Self {
         let mut data = json!({
@@ -121,7 +122,7 @@ impl LiteError {
         self
     }
 
-    /// An error of a server, or one that was rendered before, as JSON text.
+    /// Parses an error of a server, or a rendered one, from JSON text.
     #[must_use]
     pub fn parse(error: &str) -> Self {
         #[derive(Deserialize)]
@@ -133,10 +134,10 @@ impl LiteError {
             #[serde(default)]
             data: Option<Box<RawValue>>,
         }
-        let said: Option<ErrorText> = serde_json::from_str(error).ok();
-        let code = said.as_ref().and_then(|said| said.code);
+        let parsed: Option<ErrorText> = serde_json::from_str(error).ok();
+        let code = parsed.as_ref().and_then(|parsed| parsed.code);
         let code = code.unwrap_or(INTERNAL_ERROR);
-        let (message, data) = said.map_or((None, None), |said| (said.message, said.data));
+        let (message, data) = parsed.map_or((None, None), |parsed| (parsed.message, parsed.data));
         Self {
             kind: LiteErrorKind::from_code(code),
             code,
@@ -146,7 +147,7 @@ impl LiteError {
         }
     }
 
-    /// As JSON text: the `error` member of an answer, or the data of the event `error`.
+    /// Renders the `error` member of an answer, or the data of the event `error`.
     #[must_use]
     pub fn to_json(&self) -> String {
         let object = ErrorObject {
@@ -159,7 +160,7 @@ impl LiteError {
 }
 
 impl LiteRefusal {
-    /// How this refusal of a call is answered.
+    /// The answer to a call with this refusal.
     #[must_use]
     pub fn from_refusal(refusal: &Refusal) -> Self {
         if let Refusal::UnknownTool(name) = refusal {
@@ -167,13 +168,13 @@ impl LiteRefusal {
         }
         let why = refusal.root();
         if let Refusal::MissingCapability { required } = why {
-            let words = format!(
-                "the tool asks its caller for what MCP-lite has no words for: {}",
+            let message = format!(
+                "the tool sent a callback that MCP-lite does not support: {}",
                 required.get()
             );
-            return Self::Error(LiteError::new(LiteErrorKind::Internal, words));
+            return Self::Error(LiteError::new(LiteErrorKind::Internal, message));
         }
-        // Arguments that do not fit are an error here (§4.4, §5.5), not a result as in newer versions of MCP.
+        // Invalid arguments are an error here (§4.4, §5.5), not a result as in newer versions of MCP.
         let version = if matches!(refusal, Refusal::BadArguments { .. }) {
             Version::V2025_06_18
         } else {
@@ -209,38 +210,42 @@ mod tests {
         }
     }
 
-    /// LITE-050: arguments that do not fit are -32602, with where and why.
+    /// LITE-050: invalid arguments are -32602, with the location and the reason.
     #[test]
-    fn bad_arguments_are_an_error_with_its_place() {
-        let said = error(&Refusal::BadArguments {
+    fn invalid_arguments_are_an_error_with_location() {
+        let parsed = error(&Refusal::BadArguments {
             tool: "add".into(),
             path: "/a".into(),
             keyword: "type".into(),
             message: "\"x\" is not a number".into(),
         });
         assert_eq!(
-            (said.code, said.kind),
+            (parsed.code, parsed.kind),
             (-32602, LiteErrorKind::InvalidParams)
         );
-        let data: Value = serde_json::from_str(said.data.unwrap().get()).unwrap();
+        let data: Value = serde_json::from_str(parsed.data.unwrap().get()).unwrap();
         assert_eq!(data["path"], "/a");
     }
 
-    /// LITE-049, LITE-052: what was asked for, what there is, and what was meant.
+    /// LITE-049, LITE-052: the unknown name, the available tools, and the suggestion.
     #[test]
-    fn a_tool_that_is_not_there_is_told_with_those_that_are() {
+    fn unknown_tool_error_lists_available_tools() {
         let many: Vec<String> = (0..200).map(|n| format!("tool_{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let said = LiteError::tool_not_found("tol_1", &many, Some("tool_1"));
-        assert_eq!((said.code, said.kind), (-32601, LiteErrorKind::NotFound));
-        let data: Value = serde_json::from_str(said.data.unwrap().get()).unwrap();
+        let parsed = LiteError::tool_not_found("tol_1", &many, Some("tool_1"));
+        assert_eq!(
+            (parsed.code, parsed.kind),
+            (-32601, LiteErrorKind::NotFound)
+        );
+        let data: Value = serde_json::from_str(parsed.data.unwrap().get()).unwrap();
         assert_eq!(data["suggestion"], "Did you mean 'tool_1'?");
         assert_eq!(data["available_tools"].as_array().unwrap().len(), NAMES_MAX);
     }
 
-    /// LITE-063, LITE-067: what is late is late in both bindings, and codes beyond JSON-RPC's are not said.
+    /// LITE-063, LITE-067: a timeout has the same kind in both bindings, and codes beyond JSON-RPC's are
+    /// not used.
     #[test]
-    fn kinds_are_told_apart() {
+    fn error_kinds_are_distinguished() {
         let late = error(&Refusal::TimedOut {
             server: ServerId::new("it"),
             after_ms: 5,

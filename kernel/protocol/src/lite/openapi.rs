@@ -1,9 +1,9 @@
-//! The OpenAPI 3.1 document of the tools that a caller may call: each tool is an operation of its own, whose
-//! body is the object of its arguments.
+//! The OpenAPI 3.1 document of the tools that a caller may call: each tool is an operation of its own, with
+//! its arguments as the body.
 //!
-//! What servers write into their definitions cannot make the document invalid, refer out of it, or leave
-//! another tool out: names are made unique, schemas are read as what they say and written anew
-//! ([`schemas`]), and what cannot be said is left open. The door checks each call by the schema itself.
+//! Definitions of servers cannot make the document invalid, refer out of it, or remove another tool: names
+//! are made unique, schemas are translated ([`schemas`]), and constructs that cannot be expressed are left
+//! unrestricted. The endpoint validates each call by the tool's own schema.
 
 mod names;
 mod schemas;
@@ -19,25 +19,25 @@ use self::schemas::{SCHEMA_MAX, SchemaKind};
 pub use self::names::{parse_path_segment, path_segment};
 pub use self::shared_parts::CONTINUATION;
 
-/// Schemas of one document in bytes, as their servers wrote them. Those of the tools after that are left
-/// open, so that a document stays one that programs can load.
+/// The most bytes of schemas in one document, as sent by their servers. The schemas of further tools are
+/// left unrestricted, so that programs can load the document.
 const SCHEMAS_MAX: usize = 8 << 20;
 
-/// Characters of a summary: one line of a page.
+/// The most characters of a summary: one line of a page.
 const SUMMARY_MAX: usize = 120;
 
-/// What a document says beside its tools.
+/// The options of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentOptions<'a> {
-    /// The URL that the paths follow, as in `http://127.0.0.1:7332/mcp-lite/v1`.
+    /// The base URL of the paths, as in `http://127.0.0.1:7332/mcp-lite/v1`.
     pub server: &'a str,
-    /// Each request has to show a bearer token.
+    /// True if each request needs a bearer token.
     pub requires_token: bool,
     /// The version of the kernel.
     pub version: &'a str,
 }
 
-/// A tool, as a list has it. Members that have another form than they should are taken for none.
+/// A listed tool definition. Malformed members count as absent.
 #[derive(Deserialize)]
 struct ListedDefinition<'a> {
     #[serde(borrow, default)]
@@ -52,7 +52,7 @@ struct ListedDefinition<'a> {
     output: Option<&'a RawValue>,
 }
 
-/// A tool with a name that can stand in a path.
+/// A tool with a name that is valid in a path.
 struct ToolDescription<'a> {
     name: String,
     title: Option<String>,
@@ -61,10 +61,10 @@ struct ToolDescription<'a> {
     output: Option<&'a RawValue>,
 }
 
-/// The document, as JSON text. `tools` are definitions as `tools/list` has them; one that cannot be read, or
-/// whose name cannot stand in a path, is left out.
+/// Renders the document as JSON text. `tools` are definitions as in `tools/list`; unreadable ones, and
+/// those with a name that is invalid in a path, are left out.
 #[must_use]
-pub fn render_document(tools: &[&RawValue], terms: &DocumentOptions<'_>) -> String {
+pub fn render_document(tools: &[&RawValue], options: &DocumentOptions<'_>) -> String {
     let described: Vec<ToolDescription<'_>> = tools.iter().filter_map(describe_tool).collect();
     let ids = operation_ids(described.iter().map(|tool| tool.name.as_str()));
     let mut components = Components {
@@ -77,7 +77,7 @@ pub fn render_document(tools: &[&RawValue], terms: &DocumentOptions<'_>) -> Stri
     }
     let mut paths = Map::new();
     for (tool, id) in described.iter().zip(&ids) {
-        let operation = operation(tool, id, terms, &mut components);
+        let operation = operation(tool, id, options, &mut components);
         let path = format!("/tools/{}", path_segment(&tool.name));
         paths.insert(path, json!({ "post": operation }));
     }
@@ -85,14 +85,14 @@ pub fn render_document(tools: &[&RawValue], terms: &DocumentOptions<'_>) -> Stri
         "openapi": "3.1.0",
         "info": {
             "title": "Tools behind mgp",
-            "version": terms.version,
+            "version": options.version,
             "description": shared_parts::DESCRIPTION,
         },
-        "servers": [{ "url": terms.server }],
+        "servers": [{ "url": options.server }],
         "paths": paths,
         "components": { "schemas": components.schemas, "parameters": shared_parts::parameters() },
     });
-    if terms.requires_token {
+    if options.requires_token {
         document["components"]["securitySchemes"] = shared_parts::security_schemes();
         document["security"] = json!([{ "bearer": [] }]);
     }
@@ -103,7 +103,7 @@ fn describe_tool<'a>(tool: &&'a RawValue) -> Option<ToolDescription<'a>> {
     let listed: ListedDefinition<'a> = serde_json::from_str(tool.get()).ok()?;
     let text = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
     let name = text(listed.name)?;
-    // A client would take these for steps between folders, however they are written.
+    // A client would resolve these as path segments, in any encoding.
     if matches!(name.as_str(), "" | "." | "..") {
         return None;
     }
@@ -116,16 +116,16 @@ fn describe_tool<'a>(tool: &&'a RawValue) -> Option<ToolDescription<'a>> {
     })
 }
 
-/// The schemas of a document while it is made.
+/// The schemas of a document under construction.
 struct Components {
     schemas: Map<String, Value>,
     names: UniqueNames,
-    /// Bytes of schemas that still find room.
+    /// The remaining bytes for schemas.
     capacity: usize,
 }
 
 impl Components {
-    /// Adds a schema with all that it refers to; gives its name, and whether it had to be left open.
+    /// Adds a schema with its references; returns its name, and whether it was left unrestricted.
     fn add(&mut self, wanted: &str, schema: Option<&RawValue>, kind: SchemaKind) -> (String, bool) {
         let name = self.names.reserve(wanted);
         let text = schema
@@ -150,7 +150,7 @@ impl Components {
 fn operation(
     tool: &ToolDescription<'_>,
     id: &str,
-    terms: &DocumentOptions<'_>,
+    options: &DocumentOptions<'_>,
     components: &mut Components,
 ) -> Value {
     let (arguments, open) = components.add(
@@ -174,12 +174,12 @@ fn operation(
     let mut operation = Map::new();
     operation.insert("operationId".into(), id.into());
     operation.insert("summary".into(), summary(tool).into());
-    let mut words = tool.description.clone().unwrap_or_default();
+    let mut description = tool.description.clone().unwrap_or_default();
     if open {
-        words += shared_parts::OPEN_ARGUMENTS;
+        description += shared_parts::OPEN_ARGUMENTS;
     }
-    if !words.trim().is_empty() {
-        operation.insert("description".into(), words.trim().into());
+    if !description.trim().is_empty() {
+        operation.insert("description".into(), description.trim().into());
     }
     if let Some((server, _)) = tool.name.split_once("__") {
         operation.insert("tags".into(), json!([server]));
@@ -192,7 +192,7 @@ fn operation(
     );
     operation.insert(
         "responses".into(),
-        shared_parts::responses(&reference(&answer), terms.requires_token),
+        shared_parts::responses(&reference(&answer), options.requires_token),
     );
     operation.into()
 }
@@ -201,7 +201,7 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("{}{name}", schemas::COMPONENTS) })
 }
 
-/// One line: the title, or the beginning of the description, or the name.
+/// A one-line summary: the title, or the beginning of the description, or the name.
 fn summary(tool: &ToolDescription<'_>) -> String {
     let line = |text: &Option<String>| {
         let line = text

@@ -1,29 +1,29 @@
-//! `Prefer` (RFC 7240): how long a caller waits, and whether it takes a promise.
+//! `Prefer` (RFC 7240): how long a caller waits, and whether it accepts a promise.
 
-/// The longest wait that is read, in seconds; more is taken for this.
+/// The longest wait, in seconds; longer ones are reduced to it.
 pub(crate) const WAIT_MAX: u64 = 86_400;
 
-/// What a caller prefers.
+/// A caller's preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preferences {
-    /// `wait=N`: how many seconds it waits.
+    /// `wait=N`: the seconds it waits.
     pub wait: Option<u64>,
-    /// `respond-async`: a promise at once, unless `wait` says when.
+    /// `respond-async`: a promise at once, unless `wait` is set.
     pub respond_async: bool,
-    /// `respond-sync`, a word of this kernel's: no promise. When the time is over the call is cancelled.
+    /// `respond-sync`, an extension of this kernel: no promise. After the wait the call is cancelled.
     pub respond_sync: bool,
 }
 
 impl Preferences {
-    /// Reads the values of all `Prefer` headers. What is not known is passed over, as the RFC wants; of two that are
-    /// alike the first counts (§2).
+    /// Parses the values of all `Prefer` headers. Unknown ones are ignored, as the RFC requires; of
+    /// duplicates the first counts (§2).
     pub fn parse<'h>(values: impl Iterator<Item = &'h str>) -> Self {
         let mut read = Self::default();
         for preference in values.flat_map(|value| value.split(',')) {
-            let said = preference.split(';').next().unwrap_or_default();
-            let (name, value) = match said.split_once('=') {
+            let setting = preference.split(';').next().unwrap_or_default();
+            let (name, value) = match setting.split_once('=') {
                 Some((name, value)) => (name.trim(), value.trim().trim_matches('"')),
-                None => (said.trim(), ""),
+                None => (setting.trim(), ""),
             };
             if name.eq_ignore_ascii_case("wait") && read.wait.is_none() {
                 let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
@@ -35,12 +35,12 @@ impl Preferences {
                 read.respond_sync = true;
             }
         }
-        // Who says both wants an answer more than a promise.
+        // With both, the answer has precedence over a promise.
         read.respond_async &= !read.respond_sync;
         read
     }
 
-    /// The value of `Preference-Applied`; `None` where nothing was preferred.
+    /// The value of `Preference-Applied`; `None` without preferences.
     #[must_use]
     pub fn applied_header(&self) -> Option<String> {
         let wait = self.wait.map(|secs| format!("wait={secs}"));
@@ -48,7 +48,7 @@ impl Preferences {
             (self.respond_async, "respond-async"),
             (self.respond_sync, "respond-sync"),
         ];
-        let words = words.into_iter().filter(|(said, _)| *said);
+        let words = words.into_iter().filter(|(applied, _)| *applied);
         let words = words.map(|(_, word)| word.to_owned());
         let all: Vec<String> = words.chain(wait).collect();
         (!all.is_empty()).then(|| all.join(", "))
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn preferences_are_read_as_the_rfc_writes_them() {
+    fn preferences_are_parsed_as_in_the_rfc() {
         assert_eq!(read("wait=10").wait, Some(10));
         assert_eq!(read("respond-async, wait=\"10\"; a=b").wait, Some(10));
         assert_eq!(read("WAIT = 3, wait=9").wait, Some(3));

@@ -1,4 +1,4 @@
-//! Lists of tools as a lite caller reads them (§3.9, A.1).
+//! Lists of tools for a lite caller (§3.9, A.1).
 
 use super::{REDEEM, REDEEM_TOOL};
 use mgp_json::{Splice, members, quote};
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 pub struct ToolPage<'a> {
     /// The definitions.
     pub tools: Vec<&'a RawValue>,
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub next: Option<String>,
 }
 
 impl<'a> ToolPage<'a> {
-    /// Reads the result of a `tools/list`; what is none has no tools.
+    /// Parses the result of a `tools/list`; a malformed one has no tools.
     #[must_use]
     pub fn parse(result: &'a str) -> Self {
         #[derive(serde::Deserialize)]
@@ -46,8 +46,8 @@ pub fn tool_name(definition: &str) -> Option<String> {
     serde_json::from_str(name).ok()
 }
 
-/// A definition of MCP as one of MCP-lite: with a description, and with `@type`, which is the tool's own or the first
-/// of its categories (A-38). `None` for one of the reserved name.
+/// Converts an MCP definition to MCP-lite: with a description, and with `@type`, which is the tool's own or
+/// the first of its categories (A-38). `None` for the reserved name.
 #[must_use]
 pub fn to_lite_tool(definition: &str) -> Option<String> {
     let all = members(definition)?;
@@ -58,7 +58,7 @@ pub fn to_lite_tool(definition: &str) -> Option<String> {
     let name = text("name").filter(|name| name != REDEEM)?;
     let mut splice = Splice::new(definition);
     let mut new = Vec::new();
-    if text("description").is_none_or(|said| said.trim().is_empty()) {
+    if text("description").is_none_or(|description| description.trim().is_empty()) {
         let instead = quote(&text("title").unwrap_or(name));
         match all.iter().find(|(n, _)| n == "description") {
             Some((_, wrong)) => splice.replace(wrong.get(), instead),
@@ -78,7 +78,7 @@ pub fn to_lite_tool(definition: &str) -> Option<String> {
     Some(splice.finish().into_owned())
 }
 
-/// The whole list, `redeem` first: `{"tools":[…]}`.
+/// Renders the whole list, `redeem` first: `{"tools":[…]}`.
 #[must_use]
 pub fn render_list(tools: &[String]) -> String {
     let rest: usize = tools.iter().map(|tool| tool.len() + 1).sum();
@@ -93,7 +93,7 @@ pub fn render_list(tools: &[String]) -> String {
     out
 }
 
-/// The array alone (§4.2.1), of a list that [`render_list`] made.
+/// The array only (§4.2.1), of a list by [`render_list`].
 #[must_use]
 pub fn array_of_list(list: &str) -> &str {
     let inner = list.strip_prefix(r#"{"tools":"#);
@@ -110,25 +110,25 @@ mod tests {
 
     /// LITE-005, LITE-031: each tool has a name, a description and a schema; the kind is optional.
     #[test]
-    fn every_tool_has_what_the_document_wants() {
-        let of =
+    fn every_tool_has_name_description_and_schema() {
+        let convert =
             |text: &str| -> Value { serde_json::from_str(&to_lite_tool(text).unwrap()).unwrap() };
-        let plain = of(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
+        let plain = convert(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
         assert_eq!(plain["description"], "a");
         assert!(plain.get("@type").is_none());
-        let placed = of(
+        let placed = convert(
             r#"{"name":"a","title":"An A","description":null,"categories":["files/read","x"],"inputSchema":{}}"#,
         );
         assert_eq!(placed["description"], "An A");
         assert_eq!(placed["@type"], "files/read");
-        let own = of(r#"{"name":"a","@type":"query","description":"d","categories":["x"]}"#);
+        let own = convert(r#"{"name":"a","@type":"query","description":"d","categories":["x"]}"#);
         assert_eq!(own["@type"], "query");
         assert_eq!(to_lite_tool(r#"{"name":"redeem","inputSchema":{}}"#), None);
     }
 
-    /// LITE-006, LITE-036: `redeem` stands in each list, and the array is the same list.
+    /// LITE-006, LITE-036: `redeem` is first in each list, and the array has the same entries.
     #[test]
-    fn a_list_begins_with_redeem() {
+    fn list_begins_with_redeem() {
         let list = render_list(&[r#"{"name":"a"}"#.to_owned()]);
         let whole: Value = serde_json::from_str(&list).unwrap();
         let alone: Value = serde_json::from_str(array_of_list(&list)).unwrap();

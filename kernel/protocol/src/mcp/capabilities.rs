@@ -1,12 +1,13 @@
-//! The capabilities of a peer. Read for each modern request, so nothing is allocated except the result.
+//! The capabilities of a peer. Parsed for each stateless request, so nothing is allocated except the
+//! result.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A member that counts as declared when it is there and not null.
+/// A member that counts as declared if it is present and not null.
 type Declared<'a> = Option<&'a RawValue>;
 
-/// A declaration read as `T`; what is not understood is not there. Serde would take an array too.
+/// Parses a declaration as `T`; a malformed one counts as absent. Serde would accept an array too.
 fn parse_or_default<'a, T: Deserialize<'a> + Default>(raw: Declared<'a>) -> T {
     raw.filter(|raw| is_object(Some(raw)))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -28,7 +29,7 @@ struct Extensions<'a> {
     tasks: Declared<'a>,
 }
 
-/// What a client can be asked for (`capabilities` of `initialize`, `clientCapabilities` of `_meta`).
+/// The capabilities of a client (`capabilities` of `initialize`, `clientCapabilities` of `_meta`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapabilities {
     /// `sampling/createMessage`.
@@ -50,7 +51,7 @@ pub struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// True when a server may ask it anything at all.
+    /// True if a server may send it any request.
     #[must_use]
     pub fn can_receive_requests(&self) -> bool {
         self.sampling || self.roots || self.elicitation_form || self.elicitation_url
@@ -93,22 +94,22 @@ struct Elicitation<'a> {
 }
 
 impl ClientCapabilities {
-    /// Reads a capabilities object; what is not understood is not there.
+    /// Parses a capabilities object; malformed members count as absent.
     #[must_use]
     pub fn parse(raw: Option<&RawValue>) -> Self {
-        let said: Client<'_> = parse_or_default(raw);
-        let sampling: Sampling<'_> = parse_or_default(said.sampling);
-        let roots: Listing<'_> = parse_or_default(said.roots);
-        let elicitation: Elicitation<'_> = parse_or_default(said.elicitation);
-        let extensions: Extensions<'_> = parse_or_default(said.extensions);
+        let declared: Client<'_> = parse_or_default(raw);
+        let sampling: Sampling<'_> = parse_or_default(declared.sampling);
+        let roots: Listing<'_> = parse_or_default(declared.roots);
+        let elicitation: Elicitation<'_> = parse_or_default(declared.elicitation);
+        let extensions: Extensions<'_> = parse_or_default(declared.extensions);
         Self {
-            sampling: said.sampling.is_some(),
+            sampling: declared.sampling.is_some(),
             sampling_tools: sampling.tools.is_some(),
             sampling_context: sampling.context.is_some(),
-            roots: said.roots.is_some(),
+            roots: declared.roots.is_some(),
             roots_list_changed: is_true(roots.list_changed),
             // CMCP-090: the flat form `elicitation: {}` of 2025-06-18 means forms.
-            elicitation_form: is_object(said.elicitation)
+            elicitation_form: is_object(declared.elicitation)
                 && (elicitation.form.is_some() || elicitation.url.is_none()),
             elicitation_url: elicitation.url.is_some(),
             tasks: extensions.tasks.is_some(),
@@ -116,22 +117,22 @@ impl ClientCapabilities {
     }
 }
 
-/// What a server offers (`capabilities` of its initialize or discover result).
+/// The capabilities of a server (`capabilities` of its initialize or discover result).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCapabilities {
     /// `tools/*`.
     pub tools: bool,
-    /// It says when its tools change.
+    /// `notifications/tools/list_changed`.
     pub tools_list_changed: bool,
     /// `prompts/*`.
     pub prompts: bool,
-    /// It says when its prompts change.
+    /// `notifications/prompts/list_changed`.
     pub prompts_list_changed: bool,
     /// `resources/*`.
     pub resources: bool,
-    /// It says when its resources change.
+    /// `notifications/resources/list_changed`.
     pub resources_list_changed: bool,
-    /// `resources/subscribe`; of a modern server, `resourceSubscriptions` in `subscriptions/listen`.
+    /// `resources/subscribe`; for a stateless server, `resourceSubscriptions` in `subscriptions/listen`.
     pub resources_subscribe: bool,
     /// `completion/complete`.
     pub completions: bool,
@@ -199,28 +200,28 @@ struct ToolRequests<'a> {
 }
 
 impl ServerCapabilities {
-    /// Reads a capabilities object; what is not understood is not there.
+    /// Parses a capabilities object; malformed members count as absent.
     #[must_use]
     pub fn parse(raw: Option<&RawValue>) -> Self {
-        let said: Server<'_> = parse_or_default(raw);
-        let tools: Listing<'_> = parse_or_default(said.tools);
-        let prompts: Listing<'_> = parse_or_default(said.prompts);
-        let resources: Resources<'_> = parse_or_default(said.resources);
-        let tasks: Tasks<'_> = parse_or_default(said.tasks);
+        let declared: Server<'_> = parse_or_default(raw);
+        let tools: Listing<'_> = parse_or_default(declared.tools);
+        let prompts: Listing<'_> = parse_or_default(declared.prompts);
+        let resources: Resources<'_> = parse_or_default(declared.resources);
+        let tasks: Tasks<'_> = parse_or_default(declared.tasks);
         let requests: Requests<'_> = parse_or_default(tasks.requests);
         let as_task: ToolRequests<'_> = parse_or_default(requests.tools);
-        let extensions: Extensions<'_> = parse_or_default(said.extensions);
+        let extensions: Extensions<'_> = parse_or_default(declared.extensions);
         Self {
-            tools: said.tools.is_some(),
+            tools: declared.tools.is_some(),
             tools_list_changed: is_true(tools.list_changed),
-            prompts: said.prompts.is_some(),
+            prompts: declared.prompts.is_some(),
             prompts_list_changed: is_true(prompts.list_changed),
-            resources: said.resources.is_some(),
+            resources: declared.resources.is_some(),
             resources_list_changed: is_true(resources.list_changed),
             resources_subscribe: is_true(resources.subscribe),
-            completions: said.completions.is_some(),
-            logging: said.logging.is_some(),
-            tasks: said.tasks.is_some(),
+            completions: declared.completions.is_some(),
+            logging: declared.logging.is_some(),
+            tasks: declared.tasks.is_some(),
             tasks_list: tasks.list.is_some(),
             tasks_cancel: tasks.cancel.is_some(),
             tasks_call: as_task.call.is_some(),
@@ -228,7 +229,7 @@ impl ServerCapabilities {
         }
     }
 
-    /// What both offer together.
+    /// The capabilities of both together.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self {
@@ -264,9 +265,9 @@ mod tests {
         ServerCapabilities::parse(Some(&raw))
     }
 
-    /// CMCP-090: URL elicitation only where it was declared.
+    /// CMCP-090: URL elicitation only if declared.
     #[test]
-    fn elicitation_is_a_form_unless_said_otherwise() {
+    fn elicitation_defaults_to_forms() {
         let caps = |text: &str| {
             let c = client(text);
             (c.elicitation_form, c.elicitation_url)
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_or_of_another_form_is_not_declared() {
+    fn null_and_malformed_members_are_not_declared() {
         let c = client(r#"{"sampling":null,"roots":{"listChanged":"yes"},"extensions":[],"x":1}"#);
         let roots_only = ClientCapabilities {
             roots: true,
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_extensions_are_read_from_within() {
+    fn nested_capabilities_and_extensions_are_parsed() {
         let c = client(
             r#"{"sampling":{"tools":{},"context":{}},
                 "extensions":{"io.modelcontextprotocol/tasks":{}}}"#,

@@ -14,10 +14,10 @@ pub struct Complete<'a> {
     /// The prompt or template whose argument is completed.
     #[serde(borrow, rename = "ref")]
     pub reference: Reference<'a>,
-    /// What is completed; relayed verbatim, like all that follows.
+    /// The argument to complete; relayed verbatim, like all following members.
     #[serde(default)]
     pub argument: Option<Argument>,
-    /// What was chosen before.
+    /// The values chosen so far.
     #[serde(default)]
     pub context: Option<Context>,
     /// Relayed verbatim.
@@ -25,32 +25,32 @@ pub struct Complete<'a> {
     pub meta: Option<AnyMember>,
 }
 
-/// `argument`: its members are known so that nothing else can pass for them.
+/// The `argument`: its members are listed so that look-alikes are rejected.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Argument {
     /// Its name.
     #[serde(default)]
     pub name: Option<AnyMember>,
-    /// What is typed so far.
+    /// The text typed so far.
     #[serde(default)]
     pub value: Option<AnyMember>,
 }
 
-/// `context`: known for the same reason; what is within `arguments` is the server's own.
+/// The `context`: listed for the same reason; the contents of `arguments` are the server's own.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Context {
-    /// Values by the name of the argument.
+    /// Values by argument name.
     #[serde(default)]
     pub arguments: Option<AnyMember>,
 }
 
-/// `ref`: a prompt by name or a template by URI.
+/// The `ref`: a prompt by name or a template by URI.
 #[derive(Debug, Deserialize)]
 pub struct Reference<'a> {
     /// `ref/prompt` or `ref/resource`.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
-    /// Name of the prompt.
+    /// The name of the prompt.
     #[serde(borrow, default)]
     pub name: Option<&'a RawValue>,
     /// The template, or the URI of a resource.

@@ -9,7 +9,7 @@ super::methods! {
     "notifications/elicitation/complete" => Complete<'_>,
 }
 
-/// `elicitation/create`: a server asks the person behind the client.
+/// `elicitation/create`: a server's request to the person at the client.
 #[derive(Debug, Deserialize)]
 pub struct Create<'a> {
     /// `form` (also when absent) or `url`.
@@ -17,7 +17,7 @@ pub struct Create<'a> {
     pub mode: Option<Cow<'a, str>>,
 }
 
-/// `notifications/elicitation/complete`: what happened at the URL is done.
+/// `notifications/elicitation/complete`: the interaction at the URL is finished.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Complete<'a> {

@@ -9,7 +9,7 @@ super::methods! { "logging/setLevel" => SetLevel<'_> }
 /// `logging/setLevel`.
 #[derive(Debug, Deserialize)]
 pub struct SetLevel<'a> {
-    /// The least severe level wanted.
+    /// The lowest level.
     #[serde(borrow)]
     pub level: Cow<'a, str>,
 }

@@ -1,4 +1,4 @@
-//! `_meta`: the keys reserved by the protocol, and those the kernel reads.
+//! `_meta`: the keys reserved by the protocol, and those that the kernel reads.
 
 use mgp_json::lookalike;
 use serde::Deserialize;
@@ -6,39 +6,39 @@ use serde_json::value::RawValue;
 
 use crate::refusal::Refusal;
 
-/// Of a modern request: the version it is written in.
+/// In a stateless request: its protocol version.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Of a modern request: what its client can be asked for.
+/// In a stateless request: the capabilities of its client.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Of a modern request: who its client says it is.
+/// In a stateless request: the self-description of its client.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// Of a modern request: the least severe log level wanted while it is under way.
+/// In a stateless request: the lowest log level while it is in flight.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Of a modern result: who the server says it is.
+/// In a stateless result: the self-description of the server.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Of each message of a subscription: the id of the `subscriptions/listen` that opened it.
+/// In each message of a subscription: the id of the `subscriptions/listen` that opened it.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Of 2025-11-25: the task a message belongs to.
+/// In 2025-11-25: the task of a message.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-/// Of a question of a server to the kernel: the id of the request, as the server read it, in the course
-/// of which it asks. No client reads it.
+/// In a callback of a server to the kernel: the id, as received by the server, of the request that caused
+/// it. No client reads it.
 pub const RELATED_CALL: &str = "mgp/relatedRequestId";
 /// Id of the tasks extension, in `extensions` of both capability objects.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// `params._meta` as far as the kernel reads it.
+/// The members of `params._meta` that the kernel reads.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Meta<'a> {
-    /// The sender would like `notifications/progress` with this token.
+    /// The token for `notifications/progress`.
     #[serde(borrow, default, rename = "progressToken")]
     pub progress_token: Option<&'a RawValue>,
-    /// [`PROTOCOL_VERSION`]; a JSON string when the sender keeps the rules.
+    /// [`PROTOCOL_VERSION`]; a JSON string in a valid request.
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     pub protocol_version: Option<&'a RawValue>,
     /// [`CLIENT_CAPABILITIES`].
     #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
     pub client_capabilities: Option<&'a RawValue>,
-    /// [`CLIENT_INFO`]: a claim, shown to people.
+    /// [`CLIENT_INFO`]: unverified, shown to people.
     #[serde(borrow, default, rename = "io.modelcontextprotocol/clientInfo")]
     pub client_info: Option<&'a RawValue>,
     /// [`LOG_LEVEL`].
@@ -47,11 +47,11 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads `_meta`; none is empty. What the kernel cannot read, a server may: it could find there
-    /// another token, or another version, than the kernel puts in.
+    /// Parses `_meta`; an absent one is empty. Malformed members are rejected, because a server might read
+    /// another token or version from them.
     ///
     /// # Errors
-    /// [`Refusal::BadParams`]: it is no object, or a key that the kernel reads stands in it twice.
+    /// [`Refusal::BadParams`]: it is no object, or a key that the kernel reads occurs twice.
     pub fn parse(raw: Option<&'a RawValue>) -> Result<Self, Refusal> {
         let Some(raw) = raw else {
             return Ok(Self::default());
@@ -60,18 +60,18 @@ impl<'a> Meta<'a> {
             .map_err(|e| Refusal::BadParams(format!("`_meta`: {}", lookalike::strip_position(&e))))
     }
 
-    /// True when the request means to be a modern one, whole or not: a malformed one must get the
-    /// errors of its era.
+    /// True if the request declares the stateless protocol, valid or not: a malformed one must get the
+    /// errors of that protocol.
     #[must_use]
     pub fn is_stateless(&self) -> bool {
         self.protocol_version.is_some() || self.client_capabilities.is_some()
     }
 }
 
-/// `params` that carry only `_meta` for the kernel.
+/// The `params` of which the kernel reads `_meta` only.
 #[derive(Debug, Default, Deserialize)]
 pub struct WithMeta<'a> {
-    /// Verbatim.
+    /// The raw text.
     #[serde(borrow, default, rename = "_meta")]
     pub meta: Option<&'a RawValue>,
 }
@@ -79,11 +79,11 @@ pub struct WithMeta<'a> {
 /// The progress token in params, borrowed from them.
 ///
 /// # Errors
-/// For a `_meta` that a server may read otherwise than the kernel.
+/// A `_meta` that a server may read differently from the kernel.
 pub fn progress_token(params: &str) -> Result<Option<&RawValue>, Refusal> {
-    let with: WithMeta<'_> =
+    let wrapper: WithMeta<'_> =
         lookalike::from_object(params).map_err(|error| Refusal::BadParams(error.to_string()))?;
-    Ok(Meta::parse(with.meta)?.progress_token)
+    Ok(Meta::parse(wrapper.meta)?.progress_token)
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
 
     /// The kernel would read one of the two, a server the other.
     #[test]
-    fn no_key_that_is_read_stands_twice() {
+    fn duplicate_keys_are_rejected() {
         let read = |text: &'static str| {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
             Meta::parse(Some(raw)).map(|meta| meta.progress_token.map(RawValue::get))
@@ -116,9 +116,9 @@ mod tests {
         assert!(Meta::parse(None).is_ok());
     }
 
-    /// A renamed member and its constant are two texts: here they meet.
+    /// The renamed members are equal to the constants.
     #[test]
-    fn each_member_is_read_under_its_constant() {
+    fn members_have_the_names_of_their_constants() {
         let keys = [
             PROTOCOL_VERSION,
             CLIENT_CAPABILITIES,

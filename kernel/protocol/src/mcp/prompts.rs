@@ -17,7 +17,7 @@ pub struct List;
 /// `prompts/get`.
 #[derive(Debug, Deserialize)]
 pub struct Get<'a> {
-    /// The prompt's name, as raw text so that its place in the frame is known.
+    /// The prompt's name, as raw text so that its position in the frame is known.
     #[serde(borrow)]
     pub name: &'a RawValue,
     /// Strings by argument name; relayed verbatim.
@@ -26,10 +26,10 @@ pub struct Get<'a> {
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
     pub meta: Option<AnyMember>,
-    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    /// Listed so that look-alikes are rejected; relayed verbatim, like all following members.
     #[serde(default, rename = "inputResponses")]
     pub input_responses: Option<AnyMember>,
-    /// What a server gave to be brought back.
+    /// The server's state to return.
     #[serde(default, rename = "requestState")]
     pub request_state: Option<AnyMember>,
 }

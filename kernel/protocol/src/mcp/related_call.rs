@@ -1,5 +1,5 @@
-//! The call that a question of a server belongs to. MCP has no member for it on a line; three members of
-//! `params._meta` can tell.
+//! The call that a server's callback belongs to. MCP has no member for it on line connections; three
+//! members of `params._meta` may identify it.
 
 use mgp_json::lookalike;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::meta::{RELATED_CALL, WithMeta};
 use crate::refusal::Refusal;
 
-/// The call a question names, by the words its server read.
+/// The call identified by a callback, with the ids that its server received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelatedCall {
     /// The id of the call: [`RELATED_CALL`].
@@ -36,42 +36,42 @@ struct RelatedTask {
 }
 
 impl RelatedCall {
-    /// Reads it from the params of a question.
+    /// Parses it from the params of a callback.
     ///
     /// # Errors
-    /// [`Refusal::BadParams`]: `_meta` is no object, one of the three stands in it twice or has another
-    /// form, so that it is not clear what is meant.
+    /// [`Refusal::BadParams`]: `_meta` is no object, or one of the three members is malformed or occurs
+    /// twice, so that the call is ambiguous.
     pub fn from_params(params: Option<&str>) -> Result<Self, Refusal> {
         let bad = |error: serde_json::Error| {
             Refusal::BadParams(format!("`_meta`: {}", lookalike::strip_position(&error)))
         };
-        let with: WithMeta<'_> = lookalike::from_object(params.unwrap_or("{}")).map_err(bad)?;
-        let Some(meta) = with.meta else {
+        let wrapper: WithMeta<'_> = lookalike::from_object(params.unwrap_or("{}")).map_err(bad)?;
+        let Some(meta) = wrapper.meta else {
             return Ok(Self::default());
         };
-        let said: RelatedMeta<'_> = lookalike::from_object(meta.get()).map_err(bad)?;
-        let call = match said.call {
+        let parsed: RelatedMeta<'_> = lookalike::from_object(meta.get()).map_err(bad)?;
+        let call = match parsed.call {
             None => None,
             Some(raw) => Some(parse_call_id(raw).ok_or_else(|| {
-                let words = format!("`_meta`: `{RELATED_CALL}` is no id of a request");
-                Refusal::BadParams(words)
+                let message = format!("`_meta`: `{RELATED_CALL}` is no id of a request");
+                Refusal::BadParams(message)
             })?),
         };
         Ok(Self {
             call,
-            token: said.token.and_then(parse_call_id),
-            task: said.task.map(|task| task.task_id),
+            token: parsed.token.and_then(parse_call_id),
+            task: parsed.task.map(|task| task.task_id),
         })
     }
 
-    /// True when it names nothing.
+    /// True if it identifies no call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// An id of the kernel's: a number, or its digits in a string, as some libraries hand it to a tool.
+/// An id of the kernel: a number, or its digits in a string, as some libraries pass it to a tool.
 fn parse_call_id(raw: &RawValue) -> Option<u64> {
     let digits: Option<String> = serde_json::from_str(raw.get()).ok();
     digits.as_deref().unwrap_or(raw.get()).parse().ok()
@@ -85,9 +85,9 @@ mod tests {
         RelatedCall::from_params(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
     }
 
-    /// The constant and the renamed member are two texts: here they meet.
+    /// The renamed members are equal to the constants.
     #[test]
-    fn a_question_names_its_call_by_id_token_or_task() {
+    fn callback_identifies_its_call_by_id_token_or_task() {
         let by_id = read(&format!(r#"{{"{RELATED_CALL}":7}}"#)).unwrap();
         assert_eq!(by_id.call, Some(7));
         let in_a_string = read(&format!(r#"{{"{RELATED_CALL}":"7"}}"#)).unwrap();
@@ -103,9 +103,9 @@ mod tests {
         assert!(read("{}").unwrap().is_empty());
     }
 
-    /// The kernel would take one of two, a person would be asked for the other.
+    /// The kernel would use one of the two calls, and a person might be asked for the other.
     #[test]
-    fn a_question_that_names_two_calls_is_not_read() {
+    fn callback_with_two_calls_is_rejected() {
         for bad in [
             r#"{"mgp/relatedRequestId":7,"mgp/relatedRequestId":8}"#,
             r#"{"mgp/relatedRequestId":7,"mgp\/relatedRequestId":8}"#,

@@ -1,6 +1,6 @@
-//! HTTP headers that mirror the body of a modern request (Streamable HTTP, "Request Metadata"), so
-//! that what stands between two peers can route without reading bodies. Whoever reads the body
-//! checks them: else two machines could act on two truths.
+//! HTTP headers that repeat parts of the body of a stateless request (Streamable HTTP, "Request Metadata"),
+//! so that intermediaries can route without parsing bodies. The receiver of the body checks them: otherwise
+//! an intermediary could act on other values than the server.
 
 mod params;
 mod values;
@@ -18,32 +18,32 @@ pub use values::{BadValue, decode, encode};
 use crate::mcp::{Method as _, prompts, resources, tasks, tools};
 use crate::refusal::Refusal;
 
-/// Repeats `_meta`'s protocol version; required on every request.
+/// Repeats the protocol version of `_meta`; required in every request.
 pub const VERSION: &str = "MCP-Protocol-Version";
 
-/// Repeats `method`; required on every request.
+/// Repeats `method`; required in every request.
 pub const METHOD: &str = "Mcp-Method";
-/// Repeats what the request is about; required where [`subject`] names a member.
+/// Repeats the subject of the request; required if [`subject`] names a member.
 pub(crate) const NAME: &str = "Mcp-Name";
-/// Begins the name of each header that repeats an argument of a tool.
+/// The prefix of each header that repeats an argument of a tool.
 pub(crate) const PARAM_PREFIX: &str = "Mcp-Param-";
 
-/// The longest part of a value that an error repeats, in characters: enough to find the mistake.
+/// The longest part of a value in an error, in characters: enough to find the mistake.
 const ECHO_MAX: usize = 100;
 
-/// What a request holds under one header name. Names are compared without case by whoever looks.
+/// The value of a header in a request. The caller compares names case-insensitively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceivedHeader<'h> {
-    /// No such header.
+    /// The header is absent.
     Absent,
-    /// One header of visible ASCII, spaces and tabs, without the white space around it.
+    /// One header of visible ASCII, spaces and tabs, trimmed.
     Text(&'h str),
-    /// Several headers of this name, or characters that no header may hold.
+    /// Several headers of this name, or invalid characters.
     Unreadable,
 }
 
 impl<'h> ReceivedHeader<'h> {
-    /// From all values a request holds under one name.
+    /// Combines all values of a header in a request.
     #[must_use]
     pub fn from_values(values: impl IntoIterator<Item = &'h [u8]>) -> Self {
         let mut values = values.into_iter();
@@ -71,24 +71,24 @@ const SUBJECTS: [(&str, &str); 6] = [
     (tasks::Cancel::METHOD, "taskId"),
 ];
 
-/// The member of `params` that `Mcp-Name` repeats, for the methods that have the header.
+/// The member of `params` that `Mcp-Name` repeats, for methods with that header.
 #[must_use]
 pub fn subject(method: &str) -> Option<&'static str> {
     let found = SUBJECTS.iter().find(|(known, _)| *known == method);
     found.map(|(_, subject)| *subject)
 }
 
-/// What the headers of a request say: its method, and what it is about.
+/// The expected headers of a request: its method and its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaders<'a> {
     /// `Mcp-Method`.
     pub method: &'a str,
-    /// `Mcp-Name`, not encoded; `None` where the method has none or the body does not say it.
+    /// `Mcp-Name`, not encoded; `None` if the method has none or the body lacks it.
     pub name: Option<Cow<'a, str>>,
 }
 
 impl<'a> RequestHeaders<'a> {
-    /// Read from a body.
+    /// Derives the headers from a body.
     #[must_use]
     pub fn from_body(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
@@ -104,20 +104,23 @@ impl<'a> RequestHeaders<'a> {
         Self { method, name }
     }
 
-    /// Checks a request's headers against its body. `given` looks a header up by name.
+    /// Checks a request's headers against its body. `header_value` looks a header up by name.
     ///
     /// # Errors
-    /// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, or says something else.
-    pub fn check<'h>(&self, given: impl Fn(&str) -> ReceivedHeader<'h>) -> Result<(), Refusal> {
-        check_plain(METHOD, self.method, given(METHOD))?;
+    /// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, or different.
+    pub fn check<'h>(
+        &self,
+        header_value: impl Fn(&str) -> ReceivedHeader<'h>,
+    ) -> Result<(), Refusal> {
+        check_plain(METHOD, self.method, header_value(METHOD))?;
         if subject(self.method).is_none() {
             return Ok(());
         }
-        let said = decode_value(NAME, require(NAME, given(NAME))?)?;
+        let received = decode_value(NAME, require(NAME, header_value(NAME))?)?;
         match self.name.as_deref() {
-            Some(name) if said == name => Ok(()),
-            Some(name) => Err(mismatch_error(NAME, &said, name)),
-            None => Err(unexpected_error(NAME, &said)),
+            Some(name) if received == name => Ok(()),
+            Some(name) => Err(mismatch_error(NAME, &received, name)),
+            None => Err(unexpected_error(NAME, &received)),
         }
     }
 
@@ -143,22 +146,26 @@ struct SubjectParams<'a> {
 /// Checks `MCP-Protocol-Version` against the version that `_meta` names.
 ///
 /// # Errors
-/// [`Refusal::HeaderMismatch`]: it is missing, unreadable, or says something else.
-pub fn check_version(asked: &str, given: ReceivedHeader<'_>) -> Result<(), Refusal> {
-    check_plain(VERSION, asked, given)
+/// [`Refusal::HeaderMismatch`]: it is missing, unreadable, or different.
+pub fn check_version(expected: &str, header_value: ReceivedHeader<'_>) -> Result<(), Refusal> {
+    check_plain(VERSION, expected, header_value)
 }
 
 /// A header whose value is never encoded.
-fn check_plain(header: &str, expected: &str, given: ReceivedHeader<'_>) -> Result<(), Refusal> {
-    let said = require(header, given)?;
-    if said == expected {
+fn check_plain(
+    header: &str,
+    expected: &str,
+    header_value: ReceivedHeader<'_>,
+) -> Result<(), Refusal> {
+    let received = require(header, header_value)?;
+    if received == expected {
         return Ok(());
     }
-    Err(mismatch_error(header, said, expected))
+    Err(mismatch_error(header, received, expected))
 }
 
-fn require<'h>(header: &str, given: ReceivedHeader<'h>) -> Result<&'h str, Refusal> {
-    match given {
+fn require<'h>(header: &str, header_value: ReceivedHeader<'h>) -> Result<&'h str, Refusal> {
+    match header_value {
         ReceivedHeader::Text(text) => Ok(text),
         ReceivedHeader::Absent => Err(Refusal::HeaderMismatch(format!(
             "{header} header is missing"
@@ -167,11 +174,11 @@ fn require<'h>(header: &str, given: ReceivedHeader<'h>) -> Result<&'h str, Refus
     }
 }
 
-fn decode_value<'h>(header: &str, said: &'h str) -> Result<Cow<'h, str>, Refusal> {
-    decode(said).map_err(|why| {
+fn decode_value<'h>(header: &str, received: &'h str) -> Result<Cow<'h, str>, Refusal> {
+    decode(received).map_err(|error| {
         Refusal::HeaderMismatch(format!(
-            "{header} header value '{}' {why}",
-            truncate_value(said)
+            "{header} header value '{}' {error}",
+            truncate_value(received)
         ))
     })
 }
@@ -182,19 +189,19 @@ fn unreadable_error(header: &str) -> Refusal {
     ))
 }
 
-fn mismatch_error(header: &str, said: &str, expected: &str) -> Refusal {
+fn mismatch_error(header: &str, received: &str, expected: &str) -> Refusal {
     Refusal::HeaderMismatch(format!(
         "{header} header value '{}' does not match body value '{}'",
-        truncate_value(said),
+        truncate_value(received),
         truncate_value(expected)
     ))
 }
 
-/// A header without its value in the body.
-fn unexpected_error(header: &str, said: &str) -> Refusal {
+/// The error for a header without its value in the body.
+fn unexpected_error(header: &str, received: &str) -> Refusal {
     Refusal::HeaderMismatch(format!(
         "{header} header value '{}' has no value in the body",
-        truncate_value(said)
+        truncate_value(received)
     ))
 }
 
@@ -209,25 +216,25 @@ fn truncate_value(value: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn said(headers: &[(&str, &str)], method: &str, params: &str) -> Result<(), String> {
-        let given = |name: &str| {
+    fn check_headers(headers: &[(&str, &str)], method: &str, params: &str) -> Result<(), String> {
+        let header_value = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
             ReceivedHeader::from_values(found.map(|(_, value)| value.as_bytes()))
         };
         let mirrored = RequestHeaders::from_body(method, Some(params));
-        mirrored.check(given).map_err(|e| e.to_string())
+        mirrored.check(header_value).map_err(|e| e.to_string())
     }
 
-    /// SEP-2243: the words name the header and both values.
+    /// SEP-2243: the error names the header and both values.
     #[test]
-    fn headers_that_differ_from_the_body_are_refused() {
+    fn headers_that_differ_from_the_body_are_rejected() {
         let call = r#"{"name":"bar"}"#;
-        let check = |headers: &[(&str, &str)]| said(headers, "tools/call", call);
+        let check = |headers: &[(&str, &str)]| check_headers(headers, "tools/call", call);
         assert_eq!(
             check(&[("mcp-method", "tools/call"), ("MCP-NAME", " bar ")]),
             Ok(())
         );
-        for (headers, why) in [
+        for (headers, error) in [
             (
                 &[("Mcp-Method", "tools/call"), ("Mcp-Name", "foo")][..],
                 "Mcp-Name header value 'foo' does not match body value 'bar'",
@@ -257,7 +264,7 @@ mod tests {
                 "Mcp-Name header was sent more than once or has characters outside visible ASCII",
             ),
         ] {
-            assert_eq!(check(headers), Err(format!("Header mismatch: {why}")));
+            assert_eq!(check(headers), Err(format!("Header mismatch: {error}")));
         }
     }
 
@@ -275,10 +282,10 @@ mod tests {
             assert_eq!(mirrored.name.as_deref(), name, "{method}");
         }
         assert_eq!(
-            said(&[("Mcp-Method", "tools/list")], "tools/list", "{}"),
+            check_headers(&[("Mcp-Method", "tools/list")], "tools/list", "{}"),
             Ok(())
         );
-        let unnamed = said(
+        let unnamed = check_headers(
             &[("Mcp-Method", "tasks/get"), ("Mcp-Name", "7")],
             "tasks/get",
             "{}",
@@ -286,7 +293,7 @@ mod tests {
         assert!(unnamed.unwrap_err().contains("has no value in the body"));
     }
 
-    /// What one side writes the other finds right, whatever the name.
+    /// The headers of one side pass the check of the other, for any name.
     #[test]
     fn sent_headers_pass_the_check() {
         for name in [
@@ -302,12 +309,16 @@ mod tests {
             let mirrored = RequestHeaders::from_body("prompts/get", Some(&params));
             let headers: Vec<_> = mirrored.headers().collect();
             let sent: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_ref())).collect();
-            assert_eq!(said(&sent, "prompts/get", &params), Ok(()), "{name:?}");
+            assert_eq!(
+                check_headers(&sent, "prompts/get", &params),
+                Ok(()),
+                "{name:?}"
+            );
         }
     }
 
     #[test]
-    fn the_version_header_repeats_meta() {
+    fn version_header_repeats_meta() {
         assert!(check_version("2026-07-28", ReceivedHeader::Text("2026-07-28")).is_ok());
         assert!(check_version("2026-07-28", ReceivedHeader::Text("2025-11-25")).is_err());
         assert!(check_version("2026-07-28", ReceivedHeader::Absent).is_err());
@@ -322,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_cut_between_characters() {
+    fn long_value_is_truncated_between_characters() {
         assert_eq!(truncate_value(&"é".repeat(200)).chars().count(), ECHO_MAX);
     }
 }

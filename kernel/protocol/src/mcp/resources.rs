@@ -28,7 +28,7 @@ pub mod templates {
 #[derive(Debug)]
 pub struct List;
 
-/// A request about one URI; its raw text marks its place in the frame.
+/// A request about one URI, as raw text so that its position in the frame is known.
 #[derive(Debug, Deserialize)]
 pub struct ResourceParams<'a> {
     /// The resource.
@@ -37,10 +37,10 @@ pub struct ResourceParams<'a> {
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
     pub meta: Option<AnyMember>,
-    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    /// Listed so that look-alikes are rejected; relayed verbatim, like all following members.
     #[serde(default, rename = "inputResponses")]
     pub input_responses: Option<AnyMember>,
-    /// What a server gave to be brought back.
+    /// The server's state to return.
     #[serde(default, rename = "requestState")]
     pub request_state: Option<AnyMember>,
 }

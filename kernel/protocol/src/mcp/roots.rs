@@ -5,7 +5,7 @@ super::methods! {
     "notifications/roots/list_changed" => ListChanged,
 }
 
-/// `roots/list`: a server asks which folders it may look at.
+/// `roots/list`: a server's request for the folders it may use.
 #[derive(Debug)]
 pub(crate) struct List;
 

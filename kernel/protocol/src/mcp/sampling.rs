@@ -2,6 +2,6 @@
 
 super::methods! { "sampling/createMessage" => CreateMessage }
 
-/// `sampling/createMessage`: a server asks the client's model. Relayed as it is.
+/// `sampling/createMessage`: a server's request to the client's model. Relayed unchanged.
 #[derive(Debug)]
 pub struct CreateMessage;

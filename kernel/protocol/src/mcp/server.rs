@@ -7,29 +7,29 @@ use serde_json::value::RawValue;
 
 super::methods! { "server/discover" => Discover }
 
-/// `server/discover`: what a modern server speaks and offers.
+/// `server/discover`: the versions and capabilities of a stateless server.
 #[derive(Debug)]
 pub struct Discover;
 
-/// The result of `server/discover`, as far as it is read.
+/// The members of the result of `server/discover` that are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoverResult<'a> {
-    /// Versions the server can be asked in.
+    /// The supported versions.
     pub supported_versions: Vec<String>,
-    /// What the server offers.
+    /// The capabilities of the server.
     #[serde(borrow, default)]
     pub capabilities: Option<&'a RawValue>,
     /// Hints for the model.
     #[serde(borrow, default)]
     pub instructions: Option<Cow<'a, str>>,
-    /// Holds who the server says it is.
+    /// Contains the server's self-description.
     #[serde(borrow, default, rename = "_meta")]
     pub(crate) meta: Option<&'a RawValue>,
 }
 
 impl<'a> DiscoverResult<'a> {
-    /// Who the server says it is.
+    /// The server's self-description.
     #[must_use]
     pub fn server_info(&self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
@@ -37,8 +37,8 @@ impl<'a> DiscoverResult<'a> {
             #[serde(borrow, default, rename = "io.modelcontextprotocol/serverInfo")]
             server_info: Option<&'a RawValue>,
         }
-        let said: InfoMeta<'a> = serde_json::from_str(self.meta?.get()).ok()?;
-        said.server_info
+        let parsed: InfoMeta<'a> = serde_json::from_str(self.meta?.get()).ok()?;
+        parsed.server_info
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use crate::mcp::meta::SERVER_INFO;
 
     #[test]
-    fn a_discovered_server_says_who_it_is_in_meta() {
+    fn discovered_server_info_is_read_from_meta() {
         let text = format!(
             r#"{{"supportedVersions":["2026-07-28"],"capabilities":{{}},"_meta":{{"{SERVER_INFO}":{{"name":"s"}}}}}}"#
         );

@@ -8,24 +8,24 @@ super::methods! {
     "notifications/subscriptions/acknowledged" => Acknowledged<'_>,
 }
 
-/// `subscriptions/listen`: opens a stream of the notifications it names.
+/// `subscriptions/listen`: opens a stream of the listed notifications.
 #[derive(Debug, Deserialize)]
 pub struct Listen {
-    /// What is wanted; nothing else is sent.
+    /// The wanted notifications; nothing else is sent.
     pub notifications: Filter,
 }
 
 /// `notifications/subscriptions/acknowledged`: the first message of a subscription.
 #[derive(Debug, Deserialize)]
 pub struct Acknowledged<'a> {
-    /// The part of what was asked for that the server will do.
+    /// The part of the request that the server supports.
     pub notifications: Filter,
-    /// Holds the subscription's id.
+    /// Contains the subscription's id.
     #[serde(borrow, default, rename = "_meta")]
     pub meta: Option<&'a RawValue>,
 }
 
-/// Kinds of notifications, each of them opt-in. What is false or empty is not written.
+/// Kinds of notifications, each opt-in. False and empty members are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Filter {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_says_only_what_is_wanted() {
+    fn filter_contains_only_wanted_kinds() {
         let text = r#"{"toolsListChanged":true,"resourceSubscriptions":["a://b"],"taskIds":["t"]}"#;
         let filter: Filter = serde_json::from_str(text).unwrap();
         assert!(filter.tools_list_changed && !filter.prompts_list_changed);

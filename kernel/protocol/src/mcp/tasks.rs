@@ -13,24 +13,24 @@ super::methods! {
     "notifications/tasks/status" => Status<'_>,
 }
 
-/// A message about one task; the id's raw text marks its place in the frame.
+/// A message about one task; the raw id marks its position in the frame.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskParams<'a> {
     /// The task.
     #[serde(borrow)]
     pub task_id: &'a RawValue,
-    /// Known so that nothing else can pass for it; relayed verbatim.
+    /// Listed so that look-alikes are rejected; relayed verbatim.
     #[serde(default, rename = "_meta")]
     pub meta: Option<AnyMember>,
 }
 
-/// `tasks/get`: how a task stands.
+/// `tasks/get`: the status of a task.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Get<'a>(#[serde(borrow)] pub TaskParams<'a>);
 
-/// `tasks/update`: answers to what a task asks (extension only).
+/// `tasks/update`: answers to a task's input requests (extension only).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Update<'a> {
@@ -45,12 +45,12 @@ pub struct Update<'a> {
     pub meta: Option<AnyMember>,
 }
 
-/// `tasks/cancel`: the task's work is no longer wanted.
+/// `tasks/cancel`: cancels a task.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Cancel<'a>(#[serde(borrow)] pub TaskParams<'a>);
 
-/// `tasks/result`: waits for the task and answers what the call would have (2025-11-25 only).
+/// `tasks/result`: waits for the task and returns the result of its call (2025-11-25 only).
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Result<'a>(#[serde(borrow)] pub TaskParams<'a>);
@@ -59,7 +59,7 @@ pub struct Result<'a>(#[serde(borrow)] pub TaskParams<'a>);
 #[derive(Debug)]
 pub struct List;
 
-/// `notifications/tasks/status`: how a task stands, unasked (2025-11-25 only).
+/// `notifications/tasks/status`: a status change of a task (2025-11-25 only).
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Status<'a>(#[serde(borrow)] pub TaskParams<'a>);

@@ -14,43 +14,43 @@ super::methods! {
 #[derive(Debug)]
 pub struct List;
 
-/// `tools/call`: only what routing and checking need; the rest of `params` is relayed as it is.
+/// `tools/call`: only the members for routing and checks; the rest of `params` is relayed unchanged.
 #[derive(Debug, Deserialize)]
 pub struct Call<'a> {
-    /// The tool's name, as raw text so that its place in the frame is known.
+    /// The tool's name, as raw text so that its position in the frame is known.
     #[serde(borrow)]
     pub name: &'a RawValue,
     /// Relayed verbatim.
     #[serde(borrow, default)]
     pub arguments: Option<&'a RawValue>,
-    /// Relayed verbatim but for the progress token.
+    /// Relayed verbatim except for the progress token.
     #[serde(borrow, default, rename = "_meta")]
     pub meta: Option<&'a RawValue>,
-    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    /// Listed so that look-alikes are rejected; relayed verbatim, like all following members.
     #[serde(default, rename = "inputResponses")]
     pub input_responses: Option<AnyMember>,
-    /// What a server gave to be brought back.
+    /// The server's state to return.
     #[serde(default, rename = "requestState")]
     pub request_state: Option<AnyMember>,
-    /// That it shall be a task (2025-11-25).
+    /// Requests a task (2025-11-25).
     #[serde(default)]
     pub task: Option<AnyMember>,
-    /// MGP has a trace there.
+    /// True if MGP's trace id is present.
     #[serde(default, deserialize_with = "is_there")]
     pub trace_id: bool,
-    /// MGP has what is its own there.
+    /// True if MGP's own member is present.
     #[serde(default, rename = "_mgp", deserialize_with = "is_there")]
     pub mgp: bool,
 }
 
-/// The result of a call, as far as it is checked.
+/// The members of a call's result that are checked.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult<'a> {
     /// For people and models.
     #[serde(borrow, default)]
     pub content: Option<&'a RawValue>,
-    /// For programs; must fit the tool's `outputSchema`.
+    /// For programs; must match the tool's `outputSchema`.
     #[serde(borrow, default)]
     pub structured_content: Option<&'a RawValue>,
     /// The tool ran and failed.
@@ -73,9 +73,9 @@ mod tests {
     use super::*;
     use crate::mcp::parse_params;
 
-    /// Point 9: what MGP puts beside the members of a call is seen whatever it holds, and only there.
+    /// Point 9: MGP's members beside those of a call are detected with any value, and only at that level.
     #[test]
-    fn what_mgp_puts_beside_is_seen() {
+    fn mgp_members_are_detected() {
         let seen = |params: &str| {
             let call: Call<'_> = parse_params(Some(params)).unwrap();
             (call.trace_id, call.mgp)

@@ -1,4 +1,4 @@
-//! `channels/*`: places where people and programs talk (MCPL §14).
+//! `channels/*`: conversations of people and programs on a platform (MCPL §14).
 
 pub mod outgoing;
 
@@ -20,11 +20,11 @@ methods! {
     "channels/incoming" => Incoming<'_>,
 }
 
-/// Longest id of a channel, in bytes: a URL or a number of a telephone is shorter.
+/// The longest id of a channel, in bytes; URLs and telephone numbers are shorter.
 pub const CHANNEL_ID_MAX: usize = 512;
-/// Longest description of a channel, in bytes: it is listed to agents.
+/// The longest descriptor of a channel, in bytes: it is listed to agents.
 pub const DESCRIPTOR_MAX: usize = 8 << 10;
-/// Messages of one `channels/incoming`; more are refused.
+/// The most messages of one `channels/incoming`.
 pub const BATCH_MAX: usize = 256;
 
 /// `channels/register`, from a server; answers `{"registered": [ids]}` (A-44).
@@ -41,7 +41,7 @@ pub struct Changed<'a> {
     /// Each a [`Descriptor`].
     #[serde(borrow, default)]
     pub added: Vec<&'a RawValue>,
-    /// By their ids.
+    /// The ids of removed channels.
     #[serde(borrow, default)]
     pub removed: Vec<Cow<'a, str>>,
     /// Each a [`Descriptor`].
@@ -49,7 +49,7 @@ pub struct Changed<'a> {
     pub updated: Vec<&'a RawValue>,
 }
 
-/// `channels/list`, either way; answers `{"channels": [descriptors]}` (A-44).
+/// `channels/list`, in either direction; answers `{"channels": [descriptors]}` (A-44).
 #[derive(Debug)]
 pub struct List;
 
@@ -59,18 +59,18 @@ pub struct Open<'a> {
     /// The platform.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
-    /// Where it is there, an object; relayed verbatim.
+    /// The address on the platform, an object; relayed verbatim.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub address: Option<&'a RawValue>,
     /// An object, relayed verbatim.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
-    /// Which server, where several have channels of this type. The kernel's own member; no server sees it.
+    /// The server, if several have channels of this type. The kernel's own member; no server receives it.
     #[serde(borrow, default, rename = "serverId")]
     pub server: Option<Cow<'a, str>>,
 }
 
-/// What is read of the answer to `channels/open`.
+/// The members of the answer to `channels/open` that are read.
 #[derive(Debug, Deserialize)]
 pub struct OpenResult<'a> {
     /// A [`Descriptor`].
@@ -82,15 +82,15 @@ pub struct OpenResult<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Close<'a> {
-    /// Which one.
+    /// The channel.
     #[serde(borrow)]
     pub channel_id: Cow<'a, str>,
 }
 
-/// Answer of `channels/close`.
+/// The answer to `channels/close`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloseResult {
-    /// It is.
+    /// True if it was closed.
     pub closed: bool,
 }
 
@@ -98,35 +98,36 @@ pub struct CloseResult {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Publish<'a> {
-    /// What it belongs to.
+    /// The conversation it belongs to.
     #[serde(borrow, default)]
     pub conversation_id: Option<Cow<'a, str>>,
-    /// Where to; where the operator's default is when absent.
+    /// The channel; the operator's default if absent.
     #[serde(borrow, default)]
     pub channel_id: Option<Cow<'a, str>>,
-    /// There is more to come.
+    /// True if more content follows.
     #[serde(default)]
     pub stream: bool,
-    /// What: a text, or blocks.
+    /// The content: a text, or blocks.
     #[serde(borrow)]
     pub content: &'a RawValue,
 }
 
-/// Answer of `channels/publish` as a request.
+/// The answer to `channels/publish` as a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublishResult {
-    /// It is at the channel.
+    /// True if it was delivered.
     pub delivered: bool,
-    /// Its id there.
+    /// Its id on the platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Why it is not there.
+    /// Why it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// `channels/incoming`, from a server; answers `{"results": [`[`IncomingOutcome`]`, …]}`, one for each.
+/// `channels/incoming`, from a server; answers `{"results": [`[`IncomingOutcome`]`, …]}`, one for each
+/// message.
 #[derive(Debug, Deserialize)]
 pub struct Incoming<'a> {
     /// Each an [`IncomingMessage`].
@@ -134,60 +135,60 @@ pub struct Incoming<'a> {
     pub messages: Vec<&'a RawValue>,
 }
 
-/// What is read of one message from a channel; the rest is relayed verbatim.
+/// The members of a message from a channel that are read; the others are relayed verbatim.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncomingMessage<'a> {
-    /// Where it came in.
+    /// The channel.
     #[serde(borrow)]
     pub channel_id: Cow<'a, str>,
-    /// Its own id.
+    /// The message's id.
     #[serde(borrow)]
     pub message_id: Cow<'a, str>,
-    /// The thread there.
+    /// The thread on the platform.
     #[serde(borrow, default)]
     pub thread_id: Option<Cow<'a, str>>,
-    /// What: a text, or blocks.
+    /// The content: a text, or blocks.
     #[serde(borrow)]
     pub content: &'a RawValue,
 }
 
-/// What became of one message from a channel.
+/// The outcome of one message from a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncomingOutcome {
-    /// Its own id.
+    /// The message's id.
     pub message_id: String,
-    /// Somebody took it.
+    /// True if it was accepted.
     pub accepted: bool,
-    /// What it belongs to.
+    /// The conversation it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
-    /// Why nobody took it.
+    /// Why it was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Answer of `channels/incoming`.
+/// The answer to `channels/incoming`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncomingResult {
-    /// One for each message, in their order.
+    /// One for each message, in order.
     pub results: Vec<IncomingOutcome>,
 }
 
-/// Which way messages go (§14.2).
+/// The direction of messages (§14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Out of the host alone.
+    /// From the host only.
     Outbound,
-    /// Into the host alone.
+    /// To the host only.
     Inbound,
     /// Both.
     Bidirectional,
 }
 
-/// What is read of a channel's description (§14.2); the rest is kept verbatim.
+/// The members of a channel's descriptor that are read (§14.2); the others are stored verbatim.
 #[derive(Debug, Deserialize)]
 pub struct Descriptor<'a> {
     /// Its id, unique within one connection.
@@ -199,12 +200,12 @@ pub struct Descriptor<'a> {
     /// For people.
     #[serde(borrow, default)]
     pub label: Option<Cow<'a, str>>,
-    /// Which way messages go.
+    /// The direction of messages.
     pub direction: Direction,
-    /// Where it is at the platform: an object.
+    /// Its address on the platform: an object.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub address: Option<&'a RawValue>,
-    /// What else there is to say: an object.
+    /// Further data: an object.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
 }
@@ -214,9 +215,9 @@ mod tests {
     use super::*;
     use crate::mcp::parse_params;
 
-    /// MCPL-116, MCPL-126, MCPL-137: the examples of §14, members nobody knows, and what is missing.
+    /// MCPL-116, MCPL-126, MCPL-137: the examples of §14, unknown members, and missing ones.
     #[test]
-    fn the_examples_of_the_document_are_read() {
+    fn examples_of_the_document_are_parsed() {
         let text = r##"{"id":"discord:#general","type":"discord","label":"#general (Acme Discord)","direction":"outbound","address":{"guild":"acme"},"metadata":{},"x":1}"##;
         let read_one = |text| parse_params::<Descriptor<'_>>(Some(text));
         let descriptor = read_one(text).unwrap();

@@ -1,4 +1,4 @@
-//! Content blocks (MCPL §10.3, appendix B.1). What the kernel only passes on stays the text it came as.
+//! Content blocks (MCPL §10.3, appendix B.1). Relayed blocks keep their original text.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ const AUDIO: &str = "audio";
 const RESOURCE: &str = "resource";
 const RESOURCE_LINK: &str = "resource_link";
 
-/// Blocks of one content. A message of a person has a few; more are refused.
+/// The most blocks of one content; a person's message has a few.
 pub(crate) const BLOCKS_MAX: usize = 1024;
 
 /// The kind of a block.
@@ -25,14 +25,14 @@ pub enum ContentKind {
     Image,
     /// `audio`.
     Audio,
-    /// `resource`, also as MCP writes it: with the resource itself, or as `resource_link` (A-15).
+    /// `resource`, also in MCP's form: with the embedded resource, or as `resource_link` (A-15).
     Resource,
 }
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentBlock {
-    /// What it is.
+    /// Its kind.
     pub kind: ContentKind,
     json: Box<str>,
 }
@@ -59,7 +59,7 @@ struct RawBlock<'a> {
 }
 
 impl ContentBlock {
-    /// A text.
+    /// A text block.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self {
@@ -68,14 +68,14 @@ impl ContentBlock {
         }
     }
 
-    /// The block as it came.
+    /// The original JSON.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
     }
 
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The problem, as text.
     fn parse(raw: &RawValue) -> Result<Self, String> {
         let block: RawBlock<'_> =
             lookalike::from_str(raw.get()).map_err(|error| lookalike::strip_position(&error))?;
@@ -109,7 +109,7 @@ impl ContentBlock {
     }
 }
 
-/// `data` with its `mimeType`, or a `uri`: one of both, never both (appendix B.1).
+/// Requires either `data` with its `mimeType`, or a `uri`, but not both (appendix B.1).
 fn check_single_source(block: &RawBlock<'_>) -> Result<(), String> {
     let within = block.data.is_some() && block.mime_type.is_some();
     if within != block.uri.is_some() {
@@ -123,16 +123,16 @@ fn check_single_source(block: &RawBlock<'_>) -> Result<(), String> {
 }
 
 impl Content {
-    /// One text.
+    /// Content of one text block.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(vec![ContentBlock::text(text)])
     }
 
-    /// Reads a list of blocks, or a plain string, which is one text (A-14, MCPL-090).
+    /// Parses a list of blocks, or a plain string, which is one text block (A-14, MCPL-090).
     ///
     /// # Errors
-    /// What is wrong with the first bad block, in words.
+    /// The problem of the first invalid block, as text.
     pub fn parse(json: &str) -> Result<Self, String> {
         if json.starts_with('"') {
             let text: Cow<'_, str> = serde_json::from_str(json).map_err(|e| e.to_string())?;
@@ -147,14 +147,14 @@ impl Content {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
-    /// The list of blocks, as JSON text; never a plain string (A-14).
+    /// Renders the list of blocks as JSON text; never a plain string (A-14).
     #[must_use]
     pub fn to_json(&self) -> String {
         let blocks: Vec<&str> = self.0.iter().map(ContentBlock::json).collect();
         format!("[{}]", blocks.join(","))
     }
 
-    /// All texts in it, one on a line.
+    /// Joins all texts, one per line.
     #[must_use]
     pub fn joined_text(&self) -> String {
         let texts = self.0.iter().filter_map(|block| match &block.kind {
@@ -164,7 +164,7 @@ impl Content {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Bytes of all blocks.
+    /// The bytes of all blocks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.iter().map(|block| block.json.len()).sum()
@@ -175,9 +175,9 @@ impl Content {
 mod tests {
     use super::*;
 
-    /// MCPL-137, MCPL-089, A-15: what appendix B.1 takes, and what MCP calls a resource.
+    /// MCPL-137, MCPL-089, A-15: blocks of appendix B.1, and MCP's form of a resource.
     #[test]
-    fn a_block_of_the_document_is_taken_as_it_is() {
+    fn valid_blocks_are_accepted_unchanged() {
         for block in [
             r#"{"type":"text","text":"hi","annotations":{}}"#,
             r#"{"type":"image","data":"aGk=","mimeType":"image/png"}"#,
@@ -194,9 +194,9 @@ mod tests {
         }
     }
 
-    /// MCPL-137: both sources or none, no text, or of no known type.
+    /// MCPL-137: both sources or none, no text, or an unknown type.
     #[test]
-    fn a_block_that_is_none_is_refused() {
+    fn invalid_blocks_are_rejected() {
         for block in [
             r#"{"type":"text"}"#,
             r#"{"type":"text","text":7}"#,
@@ -221,9 +221,9 @@ mod tests {
         assert!(Content::parse(&format!("[{many}]")).is_err());
     }
 
-    /// MCPL-090, A-14: a plain string is one text, and leaves as a list.
+    /// MCPL-090, A-14: a plain string is one text, and is rendered as a list.
     #[test]
-    fn a_string_is_one_text() {
+    fn string_is_one_text_block() {
         let content = Content::parse(r#""a\n\"b\"""#).unwrap();
         assert_eq!(content.to_json(), r#"[{"type":"text","text":"a\n\"b\""}]"#);
         assert_eq!(content.joined_text(), "a\n\"b\"");

@@ -14,25 +14,26 @@ methods! {
     "context/afterInference" => AfterInference<'_>,
 }
 
-/// `context/beforeInference` (§10.1, §14.4). What nobody here reads stays the text it came as.
+/// `context/beforeInference` (§10.1, §14.4). Members that the kernel does not read keep their original
+/// text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BeforeInference<'a> {
-    /// Of this inference.
+    /// The id of the inference.
     #[serde(borrow)]
     pub inference_id: Cow<'a, str>,
-    /// The same at each turn.
+    /// The conversation, equal in all its turns.
     #[serde(borrow)]
     pub conversation_id: Cow<'a, str>,
-    /// From 0 on.
+    /// The turn, from 0.
     pub turn_index: u64,
-    /// What the user said; none where the model goes on by itself.
+    /// The user's message; none if the model continues by itself.
     #[serde(borrow, deserialize_with = "nullable")]
     pub user_message: Option<Cow<'a, str>>,
-    /// The model, as `model/info` tells it.
+    /// The model, as in `model/info`.
     #[serde(borrow, deserialize_with = "model")]
     pub model: &'a RawValue,
-    /// Where the message came from, and where the answer may go (§14.4).
+    /// The channel of the message and of the answer (§14.4).
     #[serde(
         borrow,
         default,
@@ -42,28 +43,28 @@ pub struct BeforeInference<'a> {
     pub channels: Option<&'a RawValue>,
 }
 
-/// `context/afterInference` (§10.5): a notification, or a request whose answer is waited for.
+/// `context/afterInference` (§10.5): a notification, or a request whose answer is awaited.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AfterInference<'a> {
-    /// Of this inference.
+    /// The id of the inference.
     #[serde(borrow)]
     pub inference_id: Cow<'a, str>,
-    /// The same at each turn.
+    /// The conversation, equal in all its turns.
     #[serde(borrow)]
     pub conversation_id: Cow<'a, str>,
-    /// From 0 on.
+    /// The turn, from 0.
     pub turn_index: u64,
-    /// What the user said; none where the model went on by itself.
+    /// The user's message; none if the model continued by itself.
     #[serde(borrow, deserialize_with = "nullable")]
     pub user_message: Option<Cow<'a, str>>,
-    /// What the model answered.
+    /// The model's answer.
     #[serde(borrow)]
     pub assistant_message: Cow<'a, str>,
-    /// The model, as `model/info` tells it.
+    /// The model, as in `model/info`.
     #[serde(borrow, deserialize_with = "model")]
     pub model: &'a RawValue,
-    /// What it cost: `{inputTokens, outputTokens}`.
+    /// The token usage: `{inputTokens, outputTokens}`.
     #[serde(
         borrow,
         default,
@@ -73,7 +74,7 @@ pub struct AfterInference<'a> {
     pub usage: Option<&'a RawValue>,
 }
 
-/// A model, as `model/info` tells it: an object with an `id`, relayed verbatim.
+/// Parses a model, as in `model/info`: an object with an `id`, relayed verbatim.
 fn model<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<&'a RawValue, D::Error> {
     let raw = lookalike::required_object(d)?;
     let id = member(raw.get(), "id").and_then(unquote);
@@ -84,7 +85,7 @@ fn model<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<&'a RawValue,
     }
 }
 
-/// A member that has to be there, and may be `null`.
+/// Parses a required member that may be `null`.
 fn nullable<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     d: D,
 ) -> Result<Option<Cow<'a, str>>, D::Error> {
@@ -111,42 +112,42 @@ fn nullable<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     d.deserialize_any(Nullable)
 }
 
-/// Where something is put into the context (B.3).
+/// The position of an injection in the context (B.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Position {
-    /// With the instructions of the system.
+    /// With the system instructions.
     System,
-    /// Before what the user said.
+    /// Before the user's message.
     BeforeUser,
-    /// After it.
+    /// After the user's message.
     AfterUser,
 }
 
-/// A server's answer to `context/beforeInference` (§10.2). Each injection is judged for itself.
+/// A server's answer to `context/beforeInference` (§10.2). Each injection is validated by itself.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BeforeInferenceResult<'a> {
-    /// In the name of which set it answers.
+    /// The feature set that answers.
     #[serde(borrow)]
     pub feature_set: Cow<'a, str>,
-    /// What it would add.
+    /// The injections.
     #[serde(borrow, default)]
     pub context_injections: Vec<&'a RawValue>,
 }
 
-/// One thing that a server would add (§10.4).
+/// One injection of a server (§10.4).
 #[derive(Debug, Deserialize)]
 pub struct Injection<'a> {
-    /// What the server calls this kind of thing.
+    /// The server's name for this kind of injection.
     #[serde(borrow)]
     pub namespace: Cow<'a, str>,
-    /// Where it goes.
+    /// Its position.
     pub position: Position,
-    /// A text, or blocks.
+    /// The content: a text, or blocks.
     #[serde(borrow)]
     pub content: &'a RawValue,
-    /// Whatever else the server says of it.
+    /// Further data of the server.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
 }
@@ -155,13 +156,13 @@ pub struct Injection<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AfterInferenceResult<'a> {
-    /// In the name of which set it answers.
+    /// The feature set that answers.
     #[serde(borrow)]
     pub feature_set: Cow<'a, str>,
-    /// What stands for the model's answer from now on.
+    /// The replacement of the model's answer.
     #[serde(borrow, default)]
     pub modified_response: Option<Cow<'a, str>>,
-    /// Whatever else the server says of it.
+    /// Further data of the server.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
 }
@@ -169,10 +170,10 @@ pub struct AfterInferenceResult<'a> {
 macro_rules! read {
     ($($word:ident),*) => {
         $(impl<'a> $word<'a> {
-            /// Reads it; what else is in it is passed over.
+            /// Parses it; unknown members are ignored.
             ///
             /// # Errors
-            /// Words that name the member that is missing or wrong.
+            /// The missing or invalid member, as text.
             pub fn read(text: &'a str) -> Result<Self, String> {
                 lookalike::from_object(text).map_err(|e| lookalike::strip_position(&e))
             }
@@ -192,15 +193,15 @@ read!(
 mod tests {
     use super::*;
 
-    /// §10.1, as it stands.
+    /// The example of §10.1, verbatim.
     const BEFORE: &str = r#"{
         "inferenceId": "inf_xyz", "conversationId": "conv_123", "turnIndex": 7, "userMessage": null,
         "model": { "id": "claude-opus-4-5-20251101", "vendor": "anthropic", "contextWindow": 200000, "capabilities": ["vision", "tools"] }
     }"#;
 
-    /// MCPL-086: `userMessage` has to be there, and may be null; a turn is a whole number from 0 on.
+    /// MCPL-086: `userMessage` is required and may be null; a turn is an integer from 0.
     #[test]
-    fn the_request_before_an_inference_is_read_and_nothing_less() {
+    fn before_inference_requires_all_members() {
         let read = BeforeInference::read(BEFORE).unwrap();
         assert_eq!((read.turn_index, read.user_message), (7, None));
         let whole: serde_json::Value = serde_json::from_str(BEFORE).unwrap();
@@ -213,8 +214,8 @@ mod tests {
         ] {
             let mut less = whole.clone();
             less.as_object_mut().unwrap().remove(member);
-            let words = BeforeInference::read(&less.to_string()).unwrap_err();
-            assert!(words.contains(&format!("`{member}`")), "{words}");
+            let message = BeforeInference::read(&less.to_string()).unwrap_err();
+            assert!(message.contains(&format!("`{member}`")), "{message}");
         }
         for (from, to) in [
             (r#""turnIndex": 7"#, r#""turnIndex": -1"#),
@@ -233,9 +234,9 @@ mod tests {
         }
     }
 
-    /// What was read is written again with all its members, and no more.
+    /// A parsed request is rendered with all its members, and no more.
     #[test]
-    fn a_request_is_written_as_the_document_has_it() {
+    fn request_round_trips_as_in_the_document() {
         let said = BEFORE.replace("null", r#""a \"b\"""#);
         let read = BeforeInference::read(&said).unwrap();
         assert_eq!(read.user_message.as_deref(), Some("a \"b\""));
@@ -246,7 +247,7 @@ mod tests {
 
     /// B.3: three positions, in the spelling of the document.
     #[test]
-    fn positions_are_these_three() {
+    fn positions_are_those_of_the_document() {
         for (text, position) in [
             (r#""system""#, Position::System),
             (r#""beforeUser""#, Position::BeforeUser),

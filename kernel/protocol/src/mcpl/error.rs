@@ -8,8 +8,8 @@ use super::feature_sets::Capability;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::refusal::Refusal;
 
-/// "Feature set not enabled". Other programs use this code for their own time-outs (A-45): what it is about
-/// stands in `data.featureSet`.
+/// "Feature set not enabled". Other programs use this code for their own timeouts (A-45): the subject is in
+/// `data.featureSet`.
 pub const NOT_ENABLED: i64 = -32001;
 /// "Unknown feature set".
 pub const UNKNOWN_SET: i64 = -32003;
@@ -22,34 +22,34 @@ pub(crate) const UNKNOWN_CHANNEL: i64 = -32023;
 /// "Channel open failed".
 pub const CHANNEL_OPEN_FAILED: i64 = -32024;
 
-/// An answer that is an error.
+/// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct McplError {
     /// A code of this module, or one of JSON-RPC.
     pub code: i64,
-    /// For people; of the codes of this module the document's own words, and more where there is more to say.
+    /// For people; for the codes of this module the document's own message, with more details if available.
     pub message: String,
     /// For programs, as JSON text.
     pub data: Option<String>,
 }
 
-/// `data` of [`NOT_ENABLED`].
+/// The `data` of [`NOT_ENABLED`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DisabledSetDetails {
     /// The set.
     pub(crate) feature_set: String,
-    /// The operator can enable it.
+    /// True if the operator can enable it.
     pub(crate) can_enable: bool,
 }
 
-/// Where a use is missing.
+/// The declaration that lacks a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingUse {
-    /// In `uses` of the set.
+    /// The `uses` of the set.
     InSet,
-    /// Among what the server declares that it takes part in.
+    /// The server's declaration.
     InDeclaration,
 }
 
@@ -72,7 +72,7 @@ impl McplError {
         }
     }
 
-    /// -32001: the set is declared and not enabled, or does not use what was asked of it (MCPL §6.6).
+    /// -32001: the set is declared and not enabled, or does not use the requested feature (MCPL §6.6).
     #[must_use]
     pub fn not_enabled(set: &str, can_enable: bool) -> Self {
         let data = format!(
@@ -86,15 +86,16 @@ impl McplError {
         }
     }
 
-    /// -32001: the set does not use this, or its server does not declare it. `missing` names the use.
+    /// -32001: the set does not use this feature, or its server does not declare it. `missing` names the
+    /// use.
     #[must_use]
     pub fn missing_use(set: &str, uses: Capability, lack: MissingUse) -> Self {
-        let why = match lack {
+        let reason = match lack {
             MissingUse::InSet => "`uses` of the set lacks",
             MissingUse::InDeclaration => "the server does not declare",
         };
         Self {
-            message: format!("Feature set not enabled: {why} {uses}"),
+            message: format!("Feature set not enabled: {reason} {uses}"),
             data: Some(format!(
                 r#"{{"featureSet":{},"canEnable":false,"missing":{}}}"#,
                 quote(set),
@@ -104,13 +105,13 @@ impl McplError {
         }
     }
 
-    /// -32003: no such set is declared (MCPL §6.6).
+    /// -32003: the set is not declared (MCPL §6.6).
     #[must_use]
     pub fn unknown_set(set: &str) -> Self {
         Self::with_member(UNKNOWN_SET, "Unknown feature set", "featureSet", set)
     }
 
-    /// -32005: the checkpoint is not there, or not any more (MCPL §8.7).
+    /// -32005: the checkpoint does not exist, or no longer exists (MCPL §8.7).
     #[must_use]
     pub fn checkpoint_not_found(id: &str) -> Self {
         Self::with_member(
@@ -121,7 +122,7 @@ impl McplError {
         )
     }
 
-    /// -32017: the channel's scope is not open to this (MCPL §14.6).
+    /// -32017: the scope does not allow the channel (MCPL §14.6).
     #[must_use]
     pub fn channel_not_permitted(id: &str) -> Self {
         Self::with_member(
@@ -132,7 +133,7 @@ impl McplError {
         )
     }
 
-    /// -32023: no such channel is registered (MCPL §14.6).
+    /// -32023: the channel is not registered (MCPL §14.6).
     #[must_use]
     pub fn unknown_channel(id: &str) -> Self {
         Self::with_member(UNKNOWN_CHANNEL, "Unknown channel", "channelId", id)
@@ -140,29 +141,29 @@ impl McplError {
 
     /// -32024: the server did not open it (MCPL §14.6).
     #[must_use]
-    pub fn channel_open_failed(why: &str) -> Self {
-        Self::with_member(CHANNEL_OPEN_FAILED, "Channel open failed", "reason", why)
+    pub fn channel_open_failed(reason: &str) -> Self {
+        Self::with_member(CHANNEL_OPEN_FAILED, "Channel open failed", "reason", reason)
     }
 
     /// -32602.
     #[must_use]
-    pub fn bad_params(why: impl std::fmt::Display) -> Self {
-        Self::new(INVALID_PARAMS, format!("Invalid params: {why}"))
+    pub fn bad_params(reason: impl std::fmt::Display) -> Self {
+        Self::new(INVALID_PARAMS, format!("Invalid params: {reason}"))
     }
 
-    /// -32601: nobody answers this method here.
+    /// -32601: the method has no handler here.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(METHOD_NOT_FOUND, format!("Method not found: {method}"))
     }
 
-    /// -32603: what broke is the kernel's, or nobody could answer.
+    /// -32603: an internal error, or no peer that could answer.
     #[must_use]
-    pub fn internal(why: impl Into<String>) -> Self {
-        Self::new(INTERNAL_ERROR, why)
+    pub fn internal(reason: impl Into<String>) -> Self {
+        Self::new(INTERNAL_ERROR, reason)
     }
 
-    /// The error object, as JSON text.
+    /// Renders the error object as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         let data = match &self.data {
@@ -190,9 +191,9 @@ impl From<McplError> for Refusal {
 mod tests {
     use super::*;
 
-    /// MCPL-136, MCPL-041, MCPL-042, MCPL-133, MCPL-134, MCPL-135: the codes and the words of appendix A.
+    /// MCPL-136, MCPL-041, MCPL-042, MCPL-133, MCPL-134, MCPL-135: the codes and messages of appendix A.
     #[test]
-    fn the_errors_are_those_of_the_document() {
+    fn errors_are_those_of_the_document() {
         let all = [
             (
                 McplError::not_enabled("a.b", true),

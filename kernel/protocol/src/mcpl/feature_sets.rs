@@ -1,4 +1,4 @@
-//! `featureSets/*`: which parts of a server are in use (MCPL §6, appendix B.2).
+//! `featureSets/*`: the feature sets of a server (MCPL §6, appendix B.2).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,18 +13,18 @@ super::methods! {
     "featureSets/changed" => Changed<'_>,
 }
 
-/// Sets of one server. A person decides about each; more are not there.
+/// The most sets of one server. A person decides about each.
 pub const SETS_MAX: usize = 256;
-/// Bytes of a set's name.
+/// The most bytes of a set's name.
 pub(crate) const NAME_MAX: usize = 128;
-/// Bytes of a description that are kept, to be shown to a person.
+/// The most bytes of a description that are stored, for showing it to a person.
 pub(crate) const DESCRIPTION_MAX: usize = 1024;
-/// Rejected sets of one declaration that are told one by one.
+/// The most rejected sets of one declaration that are reported individually.
 pub(crate) const REJECTED_MAX: usize = 32;
-/// Uses of one set that are not known and told one by one.
+/// The most unknown uses of one set that are reported individually.
 const UNKNOWN_MAX: usize = 8;
 
-/// What a set may use: the values of `uses` (MCPL §6.2).
+/// A feature that a set may use: the values of `uses` (MCPL §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Capability {
     /// `push/event`.
@@ -51,7 +51,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All there are.
+    /// All capabilities.
     pub const ALL: [Self; 7] = [
         Self::PushEvents,
         Self::BeforeInference,
@@ -62,7 +62,7 @@ impl Capability {
         Self::ChannelsObserve,
     ];
 
-    /// As on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Capability {
         }
     }
 
-    /// The value of that name, in exactly this spelling.
+    /// Parses the value in exactly this spelling.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.as_str() == text)
@@ -89,27 +89,27 @@ impl fmt::Display for Capability {
     }
 }
 
-/// A set as its server declares it.
+/// A set as declared by its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeatureSet {
-    /// What it is for, in the server's words.
+    /// Its purpose, as described by the server.
     pub description: String,
-    /// What it uses.
+    /// The features it uses.
     pub uses: BTreeSet<Capability>,
-    /// Its actions need a scope (MCPL §7.1).
+    /// True if its actions need a scope (MCPL §7.1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scoped: bool,
-    /// Its state can be rolled back (MCPL §8.1).
+    /// True if its state can be rolled back (MCPL §8.1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rollback: bool,
 }
 
-/// The sets of one declaration: those that can be taken, and why the others are not.
+/// The sets of one declaration: the valid ones, and why the others are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredSets {
     /// By name.
     pub sets: BTreeMap<String, FeatureSet>,
-    /// What was left out and why, in words for the server's log; at most [`REJECTED_MAX`] lines.
+    /// The rejected sets with reasons, for the server's log; at most [`REJECTED_MAX`] lines.
     pub rejected: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ struct RawFeatureSet<'a> {
     rollback: bool,
 }
 
-/// A set in an array of them.
+/// A set in an array of sets.
 #[derive(Deserialize)]
 struct RawListedSet<'a> {
     #[serde(borrow)]
@@ -141,8 +141,8 @@ struct RawListedSet<'a> {
 }
 
 impl DeclaredSets {
-    /// Reads an object of sets, or an array of them that each have a `name`. One that cannot be taken takes no other
-    /// one away (MCPL-034, MCPL-035).
+    /// Parses an object of sets, or an array of sets that each have a `name`. An invalid set does not
+    /// affect the others (MCPL-034, MCPL-035).
     #[must_use]
     pub fn parse(declared: &str) -> Self {
         let mut read = Self::default();
@@ -183,7 +183,7 @@ impl DeclaredSets {
     ) {
         let shown = || name.chars().take(NAME_MAX).collect::<String>();
         if !seen.insert(name.clone()) {
-            // A reader may take either: neither is taken.
+            // A parser may read either of two duplicates: both are rejected.
             self.sets.remove(name.as_ref());
             self.reject(|| format!("feature set {:?} is declared twice", shown()));
         } else if !is_valid_name(&name) {
@@ -198,7 +198,7 @@ impl DeclaredSets {
         }
     }
 
-    /// The set without the uses that this kernel does not know: each is named. One that has no other use is none.
+    /// The set without unknown uses, which are reported. A set without other uses is rejected.
     fn check_feature_set(
         &mut self,
         name: &str,
@@ -258,8 +258,8 @@ impl<'a> From<RawListedSet<'a>> for RawFeatureSet<'a> {
     }
 }
 
-/// Whether a set can have this name: words of printable ASCII with dots between them, and nothing that stands
-/// for several names or none (MCPL §6.3).
+/// True for a valid name: words of printable ASCII separated by dots, without wildcards or empty parts
+/// (MCPL §6.3).
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
     let sign = |b: u8| b.is_ascii_graphic() && !matches!(b, b'*' | b'"' | b'\\' | b',');
@@ -267,42 +267,42 @@ pub fn is_valid_name(name: &str) -> bool {
     name.len() <= NAME_MAX && name.split('.').all(word)
 }
 
-/// What the patterns of a scoped set let through (MCPL §7.2).
+/// The patterns of a scoped set (MCPL §7.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopePatterns {
-    /// These labels are approved.
+    /// Approved labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub whitelist: Vec<String>,
-    /// These are denied, whatever else is said.
+    /// Denied labels, with precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blacklist: Vec<String>,
 }
 
 impl ScopePatterns {
-    /// Nothing is said.
+    /// True without patterns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.whitelist.is_empty() && self.blacklist.is_empty()
     }
 }
 
-/// `featureSets/update`: the host says which sets are enabled (MCPL §5.3, §6.7).
+/// `featureSets/update`: the host's enabled sets (MCPL §5.3, §6.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Update {
-    /// From now on enabled.
+    /// Newly enabled sets.
     #[serde(default)]
     pub enabled: Vec<String>,
-    /// From now on not.
+    /// Newly disabled sets.
     #[serde(default)]
     pub disabled: Vec<String>,
-    /// Of scoped sets.
+    /// The patterns of scoped sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scopes: BTreeMap<String, ScopePatterns>,
 }
 
 impl Update {
-    /// Reads what a host says. A notification has no answer, so what cannot be read takes nothing else with it: each
-    /// name is taken or refused for itself. Patterns that cannot be read close their set: nobody asked for more.
+    /// Parses a host's update. A notification has no answer, so each member is accepted or rejected by
+    /// itself. Malformed patterns close their set.
     #[must_use]
     pub fn parse(params: &str) -> (Self, Vec<String>) {
         let mut update = Self::default();
@@ -324,8 +324,8 @@ impl Update {
                     refused.push("`scopes` is no object".to_owned());
                     continue;
                 };
-                for (set, said) in scopes {
-                    let patterns = parse_patterns(said, &mut refused);
+                for (set, patterns) in scopes {
+                    let patterns = parse_patterns(patterns, &mut refused);
                     update.scopes.insert(set.into_owned(), patterns);
                 }
             }
@@ -335,7 +335,7 @@ impl Update {
     }
 }
 
-/// The names in an array; what is none is refused.
+/// The names in an array; others are rejected.
 fn parse_names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec<String> {
     let Ok(all) = serde_json::from_str::<Vec<&RawValue>>(value.get()) else {
         refused.push(format!("`{member}` is no array"));
@@ -352,8 +352,8 @@ fn parse_names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec
     named.collect()
 }
 
-fn parse_patterns(said: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
-    let read: Result<ScopePatterns, _> = lookalike::from_str(said.get());
+fn parse_patterns(patterns: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
+    let read: Result<ScopePatterns, _> = lookalike::from_str(patterns.get());
     read.unwrap_or_else(|_| {
         if refused.len() < REJECTED_MAX {
             refused.push("the patterns of a set cannot be read, and close it".to_owned());
@@ -365,18 +365,18 @@ fn parse_patterns(said: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
     })
 }
 
-/// `featureSets/changed`: a server declares other sets than before (MCPL §6.7).
+/// `featureSets/changed`: a server's declaration changed (MCPL §6.7).
 #[derive(Debug, Deserialize)]
 pub struct Changed<'a> {
-    /// New ones, as an object like that of the declaration.
+    /// New sets, as an object like that of the declaration.
     #[serde(borrow, default)]
     pub added: Option<&'a RawValue>,
-    /// Names of those that are no more.
+    /// The names of removed sets.
     #[serde(borrow, default)]
     pub removed: Vec<Cow<'a, str>>,
 }
 
-/// The set that the definition of a tool names in `_meta.featureSet` (MCPL §6).
+/// The set of a tool, from `_meta.featureSet` of its definition (MCPL §6).
 #[must_use]
 pub fn tool_feature_set(definition: &str) -> Option<String> {
     let named = member(definition, "_meta").and_then(|meta| member(meta, "featureSet"));
@@ -387,9 +387,9 @@ pub fn tool_feature_set(definition: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// MCPL-033, MCPL-046, MCPL-062, MCPL-138: the examples of §6.1, §7.1 and §8.1 are taken whole.
+    /// MCPL-033, MCPL-046, MCPL-062, MCPL-138: the examples of §6.1, §7.1 and §8.1 are accepted.
     #[test]
-    fn the_examples_of_the_document_are_taken() {
+    fn examples_of_the_document_are_accepted() {
         let read = DeclaredSets::parse(
             r#"{"memory.retrieval":{"description":"Retrieve relevant memories before inference","uses":["contextHooks.beforeInference"]},
                 "files.edit":{"description":"Edit files on the filesystem","uses":["tools"],"scoped":true},
@@ -402,9 +402,9 @@ mod tests {
         assert_eq!(uses, [Capability::BeforeInference]);
     }
 
-    /// MCPL-034, MCPL-035: what cannot be taken is told, and takes no other one away.
+    /// MCPL-034, MCPL-035: an invalid set is reported, and does not affect others.
     #[test]
-    fn a_broken_set_is_left_out_alone() {
+    fn invalid_set_does_not_affect_others() {
         let read = DeclaredSets::parse(
             r#"{"good":{"description":"d","uses":["tools"]},"no.uses":{"description":"d"},
                 "no.description":{"uses":["tools"]},"odd.uses":{"description":"d","uses":["everything"]},
@@ -421,9 +421,10 @@ mod tests {
         assert!(DeclaredSets::parse("7").rejected[0].contains("neither an object"));
     }
 
-    /// As programs on mcpl-core write them: in an array, each with its name, some with more words than the document.
+    /// The form of programs on mcpl-core: an array, each set with its name, some with more members than the
+    /// document.
     #[test]
-    fn sets_in_an_array_are_taken_by_their_names() {
+    fn sets_in_an_array_are_accepted_by_name() {
         let read = DeclaredSets::parse(
             r#"[{"name":"heartbeat","description":"d","uses":["pushEvents"],"rollback":false,"hostState":false},
                 {"name":"bare","uses":["tools"]},{"name":"twice","uses":["tools"]},{"name":"twice","uses":["pushEvents"]},
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_member_of_an_update_is_refused_and_takes_no_other_one_away() {
+    fn invalid_member_of_an_update_does_not_affect_others() {
         let (update, refused) = Update::parse(
             r#"{"enabled":[5,"a"],"disabled":["b",7,null],"scopes":{"c":{"whitelist":["x"]},"d":{"whitelist":7}},"more":1}"#,
         );
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_that_is_not_known_is_left_out_by_name() {
+    fn unknown_use_is_dropped_and_reported() {
         let read = DeclaredSets::parse(
             r#"{"editor.observe":{"description":"d","uses":["pushEvents","stateUpdate"]},
                 "editor.branches":{"description":"d","uses":["branches"]}}"#,
@@ -470,7 +471,7 @@ mod tests {
         );
     }
 
-    /// A million sets make no more than the bound, and few lines.
+    /// A million sets are cut at the limit, with few lines.
     #[test]
     fn sets_are_bounded() {
         let one = |n: usize| format!(r#""s{n}":{{"description":"d","uses":[]}}"#);
@@ -490,9 +491,9 @@ mod tests {
         assert!(!is_valid_name(&name) && is_valid_name(&name[1..]));
     }
 
-    /// MCPL-035: each value of the document, in its spelling alone.
+    /// MCPL-035: each value of the document, in its exact spelling.
     #[test]
-    fn what_a_set_uses_is_a_word_of_the_document() {
+    fn uses_have_the_spelling_of_the_document() {
         for one in Capability::ALL {
             assert_eq!(Capability::parse(one.as_str()), Some(one));
             assert_eq!(Capability::parse(&one.as_str().to_uppercase()), None);

@@ -1,4 +1,4 @@
-//! `inference/*`: what servers ask a model (MCPL §11).
+//! `inference/*`: inference requests of servers (MCPL §11).
 
 mod prompt;
 
@@ -18,37 +18,37 @@ methods! {
     "inference/chunk" => Chunk<'_>,
 }
 
-/// The kernel's own code for an inference that is not run; `data.reason` says why ([`InferenceFailure`]).
+/// The kernel's own code for a failed inference; `data.reason` has the cause ([`InferenceFailure`]).
 pub const INFERENCE_FAILED: i64 = -32010;
-/// Longest `conversationId` taken, in bytes; it is kept in tables.
+/// The longest `conversationId`, in bytes; it is stored in tables.
 pub(crate) const CONVERSATION_ID_MAX: usize = 256;
 
-/// `inference/request` of a server. Read by [`Request::parse`].
+/// `inference/request` of a server. Parsed by [`Request::parse`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'a> {
-    /// The set it is asked for.
+    /// The feature set of the request.
     #[serde(borrow)]
     pub feature_set: Cow<'a, str>,
-    /// The turns so far, as the server wrote them.
+    /// The turns so far, as sent by the server.
     #[serde(borrow)]
     pub messages: &'a RawValue,
-    /// Which conversation it belongs to, in the server's words.
+    /// The conversation, named by the server.
     #[serde(borrow, default)]
     pub conversation_id: Option<Cow<'a, str>>,
-    /// Whether parts are sent before the whole.
+    /// True if chunks are wanted before the answer.
     #[serde(default)]
     pub stream: Option<bool>,
-    /// What the server would like, as it wrote it.
+    /// The server's preferences, as sent.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub preferences: Option<&'a RawValue>,
 }
 
 impl<'a> Request<'a> {
-    /// Reads `params`. Members that are not known are passed over.
+    /// Parses `params`. Unknown members are ignored.
     ///
     /// # Errors
-    /// In words, for `-32602` (MCPL-101).
+    /// A description for `-32602` (MCPL-101).
     pub fn parse(params: &'a str) -> Result<Self, String> {
         let request: Self = lookalike::from_str(params).map_err(|e| e.to_string())?;
         let named = request.conversation_id.as_deref();
@@ -61,18 +61,18 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The turns.
+    /// Parses the turns.
     ///
     /// # Errors
-    /// In words, for `-32602`.
+    /// A description for `-32602`.
     pub fn turns(&self) -> Result<Vec<PromptTurn>, String> {
         prompt::parse_turns(self.messages.get())
     }
 
-    /// What the server would like. Other keys bind nobody and are passed over (MCPL-102).
+    /// Parses the server's preferences. Unknown keys are ignored (MCPL-102).
     ///
     /// # Errors
-    /// In words, for `-32602`: one of the two that are known is of the wrong kind.
+    /// A description for `-32602`: a known key has an invalid value.
     pub fn preferences(&self) -> Result<InferencePreferences, String> {
         let Some(text) = self.preferences else {
             return Ok(InferencePreferences::default());
@@ -90,43 +90,44 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The two preferences that have a meaning of their own.
+/// The two known preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InferencePreferences {
-    /// Most tokens of the answer.
+    /// The most tokens of the answer.
     #[serde(default)]
     pub max_tokens: Option<u64>,
-    /// From 0, the likeliest words, to 2.
+    /// From 0 (most likely tokens) to 2.
     #[serde(default)]
     pub temperature: Option<f64>,
 }
 
-/// `inference/chunk`: a part of an answer before the whole. Toward a server the kernel writes it
-/// ([`render_chunk`]); of an agent it is read.
+/// `inference/chunk`: a part of an answer. The kernel renders it for servers ([`render_chunk`]) and parses
+/// it from agents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chunk<'a> {
-    /// The id of the request it is of: the asker's own.
+    /// The id of the request, assigned by the requester.
     pub request_id: RequestId,
-    /// Its place, from 0.
+    /// The index, from 0.
     pub index: u64,
-    /// The text that follows.
+    /// The text of the part.
     #[serde(borrow)]
     pub delta: Cow<'a, str>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads `params`.
+    /// Parses `params`.
     ///
     /// # Errors
-    /// As serde_json.
+    /// The error of serde_json.
     pub fn parse(params: &'a str) -> Result<Self, serde_json::Error> {
         lookalike::from_object(params)
     }
 }
 
-/// The `params` of an `inference/chunk` of the kernel: `id` as its asker wrote it (MCPL-105).
+/// Renders the `params` of an `inference/chunk` of the kernel: `id` as received from the requester
+/// (MCPL-105).
 #[must_use]
 pub fn render_chunk(id: &RequestId, index: u64, delta: &str) -> String {
     let delta = quote(delta);
@@ -140,41 +141,41 @@ pub fn render_chunk(id: &RequestId, index: u64, delta: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceAnswer {
-    /// What was generated.
+    /// The generated text.
     pub content: String,
-    /// The model that did.
+    /// The model.
     pub model: String,
-    /// Why it ended.
+    /// The reason why it stopped.
     pub finish_reason: FinishReason,
-    /// What it took.
+    /// The token usage.
     pub usage: TokenUsage,
 }
 
 impl InferenceAnswer {
-    /// Reads the answer of an agent. A plain text is asked for; one text block is taken as well.
+    /// Parses the answer of an agent: a plain text, or one text block.
     ///
     /// # Errors
-    /// As serde_json.
+    /// The error of serde_json.
     pub fn parse(result: &str) -> Result<Self, serde_json::Error> {
         lookalike::from_object(result)
     }
 
-    /// As JSON text.
+    /// Renders JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("an answer is always JSON")
     }
 }
 
-/// Why a model stopped (MCPL-139, appendix B.3).
+/// The reason why a model stopped (MCPL-139, appendix B.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// It was done.
+    /// The end of the turn.
     EndTurn,
-    /// It had written as many tokens as it might.
+    /// The limit of tokens.
     MaxTokens,
-    /// It wrote what it was told to stop at.
+    /// A stop sequence.
     StopSequence,
 }
 
@@ -182,44 +183,44 @@ pub enum FinishReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Written.
+    /// Output tokens.
     pub output_tokens: u64,
 }
 
 impl TokenUsage {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn total(self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 }
 
-/// Why there is no inference, as `data.reason` says it.
+/// The cause of a failed inference, in `data.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum InferenceFailure {
-    /// No rule of the operator leads anywhere.
+    /// No rule of the operator matches.
     NoRoute,
-    /// Who would answer is not there.
+    /// The target is not available.
     NotThere,
     /// A hook of the same server waits for its answer (§10.7).
     Nested,
-    /// The tokens of the day are used up, or would be.
+    /// The daily token budget is exhausted, or would be.
     Budget,
-    /// Too many are under way or waiting.
+    /// Too many inferences are in flight or queued.
     Busy,
     /// No answer in time.
     TimedOut,
-    /// Who was asked refused, or answered what is no answer.
+    /// The target refused, or answered with an invalid result.
     Failed,
     /// A hook withheld the answer.
     Withheld,
 }
 
 impl InferenceFailure {
-    /// `data.reason`.
+    /// The value of `data.reason`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -243,16 +244,16 @@ mod tests {
         "messages":[{"role":"user","content":"Summarize these memories: ..."}],
         "preferences":{"maxTokens":500,"temperature":0.7}}"#;
 
-    /// MCPL-101: the example of §11.1, and what is no request.
+    /// MCPL-101: the example of §11.1, and invalid requests.
     #[test]
-    fn a_request_is_read_as_the_document_shows_it() {
+    fn request_is_parsed_as_in_the_document() {
         let request = Request::parse(ASKED).unwrap();
         assert_eq!(request.feature_set, "memory.consolidation");
         assert_eq!(request.conversation_id.as_deref(), Some("conv_123"));
         assert_eq!(request.stream, Some(false));
-        let wants = request.preferences().unwrap();
+        let preferences = request.preferences().unwrap();
         assert_eq!(
-            (wants.max_tokens, wants.temperature),
+            (preferences.max_tokens, preferences.temperature),
             (Some(500), Some(0.7))
         );
         assert_eq!(request.turns().unwrap().len(), 1);
@@ -273,9 +274,9 @@ mod tests {
         assert!(Request::parse(&long).is_err());
     }
 
-    /// MCPL-102: what the host does not know of preferences is passed over, and binds nobody.
+    /// MCPL-102: unknown preferences are ignored.
     #[test]
-    fn unknown_preferences_are_tolerated_and_wrong_ones_are_not() {
+    fn unknown_preferences_are_ignored_and_invalid_ones_rejected() {
         let with = |preferences: &str| {
             let text = format!(r#"{{"featureSet":"a","messages":[],"preferences":{preferences}}}"#);
             Request::parse(&text).unwrap().preferences()
@@ -295,9 +296,9 @@ mod tests {
         }
     }
 
-    /// MCPL-105: the id of a chunk is the server's own, number or text, as it wrote it.
+    /// MCPL-105: the id of a chunk is the server's own, number or text, unchanged.
     #[test]
-    fn a_chunk_carries_the_id_as_it_was_written() {
+    fn chunk_has_the_id_unchanged() {
         for id in [
             "1",
             r#""req-7""#,
@@ -317,9 +318,9 @@ mod tests {
         assert!(Chunk::parse(r#"{"requestId":1,"index":-1,"delta":""}"#).is_err());
     }
 
-    /// MCPL-103, MCPL-139: the answer of §11.3, and reasons that there are not.
+    /// MCPL-103, MCPL-139: the answer of §11.3, and unknown finish reasons.
     #[test]
-    fn an_answer_is_read_and_written_as_the_document_shows_it() {
+    fn answer_round_trips_as_in_the_document() {
         let text = r#"{"content":"Consolidated memory summary...","model":"claude-haiku-4-5-20251001","finishReason":"end_turn","usage":{"inputTokens":450,"outputTokens":120}}"#;
         let answer = InferenceAnswer::parse(text).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `model/info`: which model is in use (MCPL §12).
+//! `model/info`: the model in use (MCPL §12).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,35 +6,35 @@ use crate::mcp::methods;
 
 methods! { "model/info" => Info }
 
-/// Capabilities read of one model; real ones have a handful.
+/// The most capabilities of one model; usual ones have a handful.
 const CAPABILITIES_MAX: usize = 64;
-/// Longest id, vendor or capability read, in bytes.
+/// The longest id, vendor or capability, in bytes.
 const WORD_MAX: usize = 256;
 
-/// `model/info`: a server asks which model is in use. Answered by a [`ModelInfo`].
+/// `model/info`: a server's request for the model in use. Answered by a [`ModelInfo`].
 #[derive(Debug)]
 pub struct Info;
 
-/// A model, as hooks and `model/info` name it.
+/// The description of a model, in hooks and `model/info`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelDescription {
-    /// What its vendor calls it.
+    /// Its id.
     pub id: String,
-    /// Who makes it.
+    /// Its vendor.
     pub vendor: String,
-    /// How many tokens it reads and writes in all.
+    /// The context window in tokens.
     pub context_window: u64,
-    /// What it can do, as `vision` and `tools`.
+    /// Its capabilities, such as `vision` and `tools`.
     #[serde(default)]
     pub capabilities: Vec<String>,
 }
 
 impl ModelDescription {
-    /// Reads what an agent says of its model.
+    /// Parses an agent's description of its model.
     ///
     /// # Errors
-    /// In words: a member that is missing or of another kind, or longer than any model's is.
+    /// A description: a missing, invalid or overlong member.
     pub fn parse(text: &str) -> Result<Self, String> {
         let info: Self = mgp_json::lookalike::from_object(text).map_err(|e| e.to_string())?;
         let is_long = |word: &String| word.len() > WORD_MAX;
@@ -55,7 +55,7 @@ mod tests {
 
     /// MCPL-109: the form of §12.2, with or without capabilities.
     #[test]
-    fn a_model_is_read_and_written_as_the_document_shows_it() {
+    fn model_round_trips_as_in_the_document() {
         let text = r#"{"id":"claude-opus-4-5-20251101","vendor":"anthropic","contextWindow":200000,"capabilities":["vision","tools","computer_use"]}"#;
         let model = ModelDescription::parse(text).unwrap();
         assert_eq!(serde_json::to_string(&model).unwrap(), text);

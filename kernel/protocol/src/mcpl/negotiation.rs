@@ -10,13 +10,13 @@ use super::feature_sets::{Capability, DeclaredSets};
 
 /// The version this kernel announces (A-13).
 pub(crate) const VERSION: &str = "0.4";
-/// Bytes of a version that are read.
+/// The most bytes of a version.
 const VERSION_MAX: usize = 32;
 
-/// What the kernel declares to servers: it is their host (MCPL §5.2).
+/// The kernel's declaration to servers, as their host (MCPL §5.2).
 pub const HOST_DECLARATION: &str = r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#;
 
-/// What both sides declare: what it takes part in.
+/// The declared features of either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct McplFeatures {
     /// `push/event`.
@@ -25,7 +25,7 @@ pub struct McplFeatures {
     pub before_inference: bool,
     /// `context/afterInference`.
     pub after_inference: bool,
-    /// It is a request, and its answer is waited for.
+    /// True if it is a request whose answer is awaited.
     pub blocking: bool,
     /// `inference/request`.
     pub inference_request: bool,
@@ -37,7 +37,7 @@ pub struct McplFeatures {
     pub channels: ChannelFeatures,
 }
 
-/// What of channels (MCPL §14.1).
+/// The channel features (MCPL §14.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelFeatures {
     /// `channels/register`, `channels/changed`.
@@ -53,7 +53,7 @@ pub struct ChannelFeatures {
 }
 
 impl ChannelFeatures {
-    /// Any of them.
+    /// True if any is declared.
     #[must_use]
     pub fn has_any(self) -> bool {
         self.register || self.publish || self.observe || self.lifecycle || self.streaming
@@ -61,7 +61,7 @@ impl ChannelFeatures {
 }
 
 impl McplFeatures {
-    /// Whether what a set may use is declared at all. Tools are declared in MCP's own place.
+    /// True if a capability of a set is declared. Tools are declared in MCP's own capabilities.
     #[must_use]
     pub fn has_capability(self, capability: Capability) -> bool {
         match capability {
@@ -76,48 +76,48 @@ impl McplFeatures {
     }
 }
 
-/// What a server declared.
+/// The declaration of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCapabilities {
-    /// As it announced it.
+    /// The announced version.
     pub version: String,
-    /// What it takes part in.
+    /// The declared features.
     pub features: McplFeatures,
-    /// Its sets.
+    /// Its feature sets.
     pub sets: DeclaredSets,
 }
 
-/// In which form a program writes feature sets, and reads them.
+/// The form in which a program writes and reads feature sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeatureSetForm {
-    /// An object with the names as keys, as the document has it.
+    /// An object with the names as keys, as in the document.
     #[default]
     ByName,
-    /// An array of sets that each have a `name`; `channels` and `inferenceRequest` are plain booleans beside it. So do
-    /// programs on mcpl-core.
+    /// An array of sets that each have a `name`; `channels` and `inferenceRequest` are plain booleans
+    /// beside it. Used by programs on mcpl-core.
     List,
 }
 
-/// What an agent declared that is a host.
+/// The declaration of an agent that is a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCapabilities {
-    /// In which form it reads sets.
+    /// The form in which it reads feature sets.
     pub form: FeatureSetForm,
-    /// As it announced it.
+    /// The announced version.
     pub(crate) version: String,
-    /// What it takes part in.
+    /// The declared features.
     pub features: McplFeatures,
-    /// It says which sets it wants.
+    /// True if it selects feature sets.
     pub(crate) feature_sets: bool,
 }
 
-/// A declaration that is taken as none, and why.
+/// An invalid declaration, which counts as none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McplDeclarationError {
-    /// Something else than an object.
+    /// Not an object.
     #[error("its `experimental.mcpl` is no object")]
     NotAnObject,
-    /// `version` is not there, or no version.
+    /// `version` is missing or invalid.
     #[error("its MCPL version {0:?} is none")]
     NoVersion(String),
     /// Another major version (A-13).
@@ -175,7 +175,7 @@ struct RawFlags<'a> {
     lifecycle: Option<&'a RawValue>,
 }
 
-/// An object read as `T`; anything else is not there. Serde would take an array too.
+/// Parses an object as `T`; anything else counts as absent. Serde would accept an array too.
 fn parse_or_default<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
     raw.filter(|raw| raw.get().starts_with('{'))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -187,12 +187,12 @@ fn is_true(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }
 
-/// Declared as `true`, or as an object that says more.
+/// True if declared as `true`, or as an object with details.
 fn is_declared(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true" || raw.get().starts_with('{'))
 }
 
-/// The declaration in a capabilities object, if there is one that is an object.
+/// Finds the declaration in a capabilities object, if it is an object.
 fn find_declaration(
     capabilities: Option<&RawValue>,
 ) -> Result<Option<(String, RawFeatures<'_>)>, McplDeclarationError> {
@@ -208,15 +208,15 @@ fn find_declaration(
     } else {
         Experimental::default()
     };
-    let Some(said) = experimental.mcpl else {
+    let Some(declared) = experimental.mcpl else {
         return Ok(None);
     };
-    if !said.get().starts_with('{') {
+    if !declared.get().starts_with('{') {
         return Err(McplDeclarationError::NotAnObject);
     }
-    // A member twice: nobody knows which one counts.
+    // A duplicate member is ambiguous.
     let written: RawFeatures<'_> =
-        serde_json::from_str(said.get()).map_err(|_| McplDeclarationError::NotAnObject)?;
+        serde_json::from_str(declared.get()).map_err(|_| McplDeclarationError::NotAnObject)?;
     let version: Option<Cow<'_, str>> = written
         .version
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -262,10 +262,10 @@ impl McplFeatures {
 }
 
 impl ServerCapabilities {
-    /// Reads what a server declares in its capabilities object; `None` when it says nothing of MCPL.
+    /// Parses a server's declaration in its capabilities object; `None` without MCPL.
     ///
     /// # Errors
-    /// [`McplDeclarationError`] when it declares it in a way that cannot be followed.
+    /// [`McplDeclarationError`] for an invalid declaration.
     pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
         let Some((version, written)) = find_declaration(capabilities)? else {
             return Ok(None);
@@ -283,10 +283,10 @@ impl ServerCapabilities {
 }
 
 impl HostCapabilities {
-    /// Reads what an agent declares in its capabilities object; `None` when it says nothing of MCPL.
+    /// Parses an agent's declaration in its capabilities object; `None` without MCPL.
     ///
     /// # Errors
-    /// [`McplDeclarationError`] when it declares it in a way that cannot be followed.
+    /// [`McplDeclarationError`] for an invalid declaration.
     pub fn parse(capabilities: Option<&RawValue>) -> Result<Option<Self>, McplDeclarationError> {
         let Some((version, written)) = find_declaration(capabilities)? else {
             return Ok(None);
@@ -306,13 +306,13 @@ impl HostCapabilities {
     }
 }
 
-/// A capabilities object with this declaration of MCPL, as JSON text.
+/// Adds this MCPL declaration to a capabilities object, as JSON text.
 #[must_use]
 pub fn with_declaration(capabilities: &str, declaration: &str) -> String {
     let mut splice = Splice::new(capabilities);
     match member(capabilities, "experimental").filter(|at| at.starts_with('{')) {
         Some(experimental) => match member(experimental, "mcpl") {
-            Some(said) => splice.replace(said, declaration.to_owned()),
+            Some(declared) => splice.replace(declared, declaration.to_owned()),
             None => splice.insert_member(experimental, "mcpl", declaration),
         },
         None => {
@@ -338,9 +338,9 @@ mod tests {
         ServerCapabilities::parse(Some(&text))
     }
 
-    /// MCPL-028, MCPL-005, MCPL-114: each ability stands by itself.
+    /// MCPL-028, MCPL-005, MCPL-114: each feature is parsed independently.
     #[test]
-    fn a_declaration_is_read_ability_by_ability() {
+    fn features_are_parsed_independently() {
         let all = server(
             r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":{"a.b":{"description":"d","uses":["tools"]}},"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#,
         );
@@ -372,13 +372,13 @@ mod tests {
 
     /// Programs on mcpl-core write plain booleans and an array of sets.
     #[test]
-    fn the_form_of_mcpl_core_is_read() {
-        let said = server(
+    fn form_of_mcpl_core_is_parsed() {
+        let declared = server(
             r#"{"version":"0.4","pushEvents":true,"channels":true,"featureSets":[{"name":"heartbeat","description":"d","uses":["pushEvents"],"rollback":false,"hostState":false}]}"#,
         );
-        let said = said.unwrap().unwrap();
-        assert!(said.sets.sets.contains_key("heartbeat"), "{said:?}");
-        assert!(said.features.channels.register && said.features.channels.streaming);
+        let declared = declared.unwrap().unwrap();
+        assert!(declared.sets.sets.contains_key("heartbeat"), "{declared:?}");
+        assert!(declared.features.channels.register && declared.features.channels.streaming);
         let host = |mcpl: &str| {
             let text = raw(&format!(r#"{{"experimental":{{"mcpl":{mcpl}}}}}"#));
             HostCapabilities::parse(Some(&text)).unwrap().unwrap()
@@ -395,9 +395,9 @@ mod tests {
         assert_eq!(host(HOST_DECLARATION).form, FeatureSetForm::ByName);
     }
 
-    /// MCPL-032, A-13: any 0.x is spoken with; others are plain.
+    /// MCPL-032, A-13: any 0.x is supported; other versions count as no declaration.
     #[test]
-    fn versions_that_are_not_ours() {
+    fn other_versions_are_handled() {
         for version in ["0.3", "0.4", "0.5", "0.4.1", "0.4.1-draft", "0.12"] {
             let declared = server(&format!(r#"{{"version":"{version}"}}"#));
             assert_eq!(declared.unwrap().unwrap().version, version);
@@ -423,9 +423,9 @@ mod tests {
         assert_eq!(ServerCapabilities::parse(Some(&elsewhere)), Ok(None));
     }
 
-    /// MCPL-004, MCPL-029: below `experimental`, beside what else stands there.
+    /// MCPL-004, MCPL-029: below `experimental`, beside other members.
     #[test]
-    fn a_declaration_has_its_place() {
+    fn declaration_is_added_below_experimental() {
         let at = |capabilities: &str| with_declaration(capabilities, "{}");
         assert_eq!(at("{}"), r#"{"experimental":{"mcpl":{}}}"#);
         assert_eq!(
@@ -436,7 +436,7 @@ mod tests {
             at(r#"{"experimental":{"mcpl":7}}"#),
             r#"{"experimental":{"mcpl":{}}}"#
         );
-        let said: serde_json::Value = serde_json::from_str(HOST_DECLARATION).unwrap();
-        assert_eq!(said["version"], VERSION);
+        let declared: serde_json::Value = serde_json::from_str(HOST_DECLARATION).unwrap();
+        assert_eq!(declared["version"], VERSION);
     }
 }

@@ -1,4 +1,4 @@
-//! `push/event`: what servers tell unasked (MCPL §9).
+//! `push/event`: events that servers push (MCPL §9).
 
 use std::borrow::Cow;
 
@@ -10,28 +10,28 @@ use crate::mcp::methods;
 
 methods! { "push/event" => Event<'_> }
 
-/// Where the last events of a set are a resource; `SERVER/SET` follows.
+/// The URI prefix of the resource with a set's last events; `SERVER/SET` follows.
 pub const RESOURCES: &str = "mgp://push/";
-/// What the channel of an event begins with: `push.SERVER.SET`.
+/// The prefix of an event's channel: `push.SERVER.SET`.
 pub const CHANNELS: &str = "push.";
 
-/// `push/event` (§9.2). What the kernel only passes on stays the text it came as.
+/// `push/event` (§9.2). Relayed members keep their original text.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<'a> {
-    /// The set that declares it.
+    /// The feature set that declares it.
     #[serde(borrow)]
     pub feature_set: Cow<'a, str>,
-    /// What the server calls it, the same at each try.
+    /// The server's id of the event, equal in each attempt.
     #[serde(borrow)]
     pub event_id: Cow<'a, str>,
-    /// When it happened, in ISO 8601.
+    /// The time of the event, in ISO 8601.
     #[serde(borrow)]
     pub timestamp: Cow<'a, str>,
-    /// Where it comes from, as the server puts it.
+    /// The origin, in the server's form.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub origin: Option<&'a RawValue>,
-    /// What it says.
+    /// The payload.
     #[serde(borrow, deserialize_with = "lookalike::required_object")]
     payload: &'a RawValue,
 }
@@ -43,14 +43,14 @@ struct Payload<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Longest id of an event, in bytes.
+    /// The longest id of an event, in bytes.
     pub(crate) const ID_MAX: usize = 256;
 
-    /// Reads `params`, and checks that everything is there that has to be. Whether the timestamp is one, and
-    /// the content is content, is not looked at here.
+    /// Parses `params`, and checks that all required members are present. The timestamp and the content are
+    /// not validated here.
     ///
     /// # Errors
-    /// Words that name the member that is missing or wrong, for an error -32602.
+    /// The missing or invalid member, as text, for an error -32602.
     pub fn parse(params: &'a str) -> Result<Self, String> {
         let event: Self =
             lookalike::from_object(params).map_err(|e| lookalike::strip_position(&e))?;
@@ -66,7 +66,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// `payload.content`: blocks, or a text that stands for one block (A-14).
+    /// `payload.content`: blocks, or a text in place of one block (A-14).
     #[must_use]
     pub fn content(&self) -> &'a RawValue {
         let payload: Payload<'a> = serde_json::from_str(self.payload.get())
@@ -74,7 +74,8 @@ impl<'a> Event<'a> {
         payload.content
     }
 
-    /// The same event in other names, for one who sees many servers as one. `content` is a list of blocks.
+    /// Renders the event with other names, for a client that sees many servers as one. `content` is a list
+    /// of blocks.
     #[must_use]
     pub fn render_with_names(&self, feature_set: &str, event_id: &str, content: &str) -> String {
         let (set, id, at) = (quote(feature_set), quote(event_id), quote(&self.timestamp));
@@ -86,27 +87,27 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What is answered to `push/event` (§9.3).
+/// The answer to `push/event` (§9.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushAnswer {
-    /// Whether somebody took it.
+    /// True if it was accepted.
     pub accepted: bool,
-    /// Of the inference that it led to.
+    /// The inference that it caused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inference_id: Option<String>,
-    /// Why nobody took it.
+    /// Why it was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl PushAnswer {
-    /// Longest id of an inference that is kept of another one's answer, in bytes.
+    /// The longest stored id of an inference in a relayed answer, in bytes.
     pub(crate) const INFERENCE_MAX: usize = 256;
-    /// Longest reason that is kept of another one's answer, in bytes.
+    /// The longest stored reason in a relayed answer, in bytes.
     pub(crate) const REASON_MAX: usize = 512;
 
-    /// Somebody took it.
+    /// An accepted event.
     #[must_use]
     pub const fn accept(inference_id: Option<String>) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl PushAnswer {
         }
     }
 
-    /// Nobody did.
+    /// A rejected event.
     #[must_use]
     pub fn reject(reason: impl Into<String>) -> Self {
         Self {
@@ -126,8 +127,7 @@ impl PushAnswer {
         }
     }
 
-    /// An answer of somebody else, with no more of its texts than is kept, and with a reason where there has
-    /// to be one.
+    /// A relayed answer with truncated texts, and with a reason if required.
     #[must_use]
     pub fn truncate(mut self) -> Self {
         if self.accepted {
@@ -151,7 +151,7 @@ impl PushAnswer {
         self
     }
 
-    /// As JSON.
+    /// Renders JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("words are always JSON")
@@ -162,7 +162,7 @@ impl PushAnswer {
 mod tests {
     use super::*;
 
-    /// §9.1, as it stands.
+    /// The example of §9.1, verbatim.
     const EXAMPLE: &str = r#"{
         "featureSet": "gitlab.notifications",
         "eventId": "evt_abc123",
@@ -174,7 +174,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn the_example_of_the_document_is_read() {
+    fn example_of_the_document_is_parsed() {
         let event = Event::parse(EXAMPLE).unwrap();
         assert_eq!(event.feature_set, "gitlab.notifications");
         assert_eq!(event.event_id, "evt_abc123");
@@ -182,15 +182,15 @@ mod tests {
         assert!(event.content().get().contains("New commit on main"));
     }
 
-    /// MCPL-078: what is missing or wrong is named.
+    /// MCPL-078: the missing or invalid member is named.
     #[test]
-    fn each_member_that_has_to_be_there_is_asked_for_by_its_name() {
+    fn missing_member_is_named() {
         let whole: serde_json::Value = serde_json::from_str(EXAMPLE).unwrap();
         for member in ["featureSet", "eventId", "timestamp", "payload"] {
             let mut less = whole.clone();
             less.as_object_mut().unwrap().remove(member);
-            let words = Event::parse(&less.to_string()).unwrap_err();
-            assert!(words.contains(&format!("`{member}`")), "{words}");
+            let message = Event::parse(&less.to_string()).unwrap_err();
+            assert!(message.contains(&format!("`{member}`")), "{message}");
         }
         for (params, named) in [
             (
@@ -219,17 +219,17 @@ mod tests {
             ),
             (r#"["a","b","c",{},{"content":""}]"#, "an object"),
         ] {
-            let words = Event::parse(params).unwrap_err();
-            assert!(words.contains(named), "{params}: {words}");
+            let message = Event::parse(params).unwrap_err();
+            assert!(message.contains(named), "{params}: {message}");
         }
         let long = "x".repeat(Event::ID_MAX + 1);
         let params = EXAMPLE.replace("evt_abc123", &long);
         assert!(Event::parse(&params).unwrap_err().contains("eventId"));
     }
 
-    /// MCPL-079: the origin stays to the byte.
+    /// MCPL-079: the origin stays byte-identical.
     #[test]
-    fn what_is_passed_on_has_other_names_and_the_same_origin() {
+    fn relayed_event_has_other_names_and_the_same_origin() {
         let event = Event::parse(EXAMPLE).unwrap();
         let text = event.render_with_names("git.gitlab.notifications", "git:evt_abc123", "[]");
         let again = Event::parse(&text).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(again.timestamp, event.timestamp);
     }
 
-    /// MCPL-081: an id only where an inference began, a reason only where nobody took it.
+    /// MCPL-081: an id only if an inference started, a reason only if rejected.
     #[test]
     fn answers_have_the_members_of_their_kind() {
         assert_eq!(PushAnswer::accept(None).to_json(), r#"{"accepted":true}"#);

@@ -1,4 +1,4 @@
-//! `scope/*`: leave for what a list does not allow (MCPL §7).
+//! `scope/*`: approval of actions that the allow lists do not cover (MCPL §7).
 
 use std::borrow::Cow;
 
@@ -8,38 +8,38 @@ use serde_json::value::RawValue;
 
 super::methods! { "scope/elevate" => Elevate<'_> }
 
-/// What an action is about (MCPL §7.3).
+/// The scope of an action (MCPL §7.3).
 #[derive(Clone, Debug, Deserialize)]
 pub struct Scope<'a> {
-    /// What people read, and what the lists are about.
+    /// The label shown to people, and matched by the lists.
     #[serde(borrow)]
     pub label: Cow<'a, str>,
-    /// What the server needs of it; always an object.
+    /// The server's data; always an object.
     #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub payload: Option<&'a RawValue>,
 }
 
-/// `scope/elevate`: a server asks to act in a scope (MCPL §7.4).
+/// `scope/elevate`: a server's request to act in a scope (MCPL §7.4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Elevate<'a> {
-    /// One of its sets, which has scopes.
+    /// One of its scoped feature sets.
     #[serde(borrow)]
     pub feature_set: Cow<'a, str>,
-    /// In which.
+    /// The scope.
     #[serde(borrow)]
     pub scope: Scope<'a>,
 }
 
-/// Answer of `scope/elevate` (MCPL §7.5).
+/// The answer to `scope/elevate` (MCPL §7.5).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ElevateResult {
-    /// Whether it may.
+    /// True if approved.
     pub approved: bool,
-    /// That of the request, with what the operator adds; only where it is approved.
+    /// The payload of the request, with the operator's additions; only if approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<RawValue>>,
-    /// Why not.
+    /// The reason of a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `state/*`, and what stateful tools answer (MCPL §8).
+//! `state/*`, and the state in results of stateful tools (MCPL §8).
 
 use std::borrow::Cow;
 
@@ -9,58 +9,59 @@ use crate::mcp::methods;
 
 methods! { "state/rollback" => Rollback }
 
-/// `state/rollback`, from a host to a server: back to an earlier checkpoint (§8.5). Answers [`RollbackResult`].
+/// `state/rollback`, from a host to a server: returns to an earlier checkpoint (§8.5). Answers
+/// [`RollbackResult`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollback {
-    /// The feature set; toward agents `SERVER.SET`.
+    /// The feature set; for agents `SERVER.SET`.
     pub feature_set: String,
-    /// Where to go back to.
+    /// The checkpoint to return to.
     pub checkpoint: String,
 }
 
-/// Answer of `state/rollback` (§8.6).
+/// The answer to `state/rollback` (§8.6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RollbackResult {
-    /// As it was asked for.
+    /// The requested checkpoint.
     pub checkpoint: String,
-    /// False when what was done since cannot be undone.
+    /// False if the changes since cannot be undone.
     pub success: bool,
-    /// Why not, for people.
+    /// The reason of a failure, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The member `state` of a result of `tools/call` (§8.2). What else it holds is not read.
+/// The member `state` of a result of `tools/call` (§8.2). Other members are ignored.
 #[derive(Debug, Deserialize)]
 pub struct ResultState<'a> {
     /// The new checkpoint.
     #[serde(borrow)]
     pub checkpoint: Cow<'a, str>,
-    /// The one it came from.
+    /// The previous checkpoint.
     #[serde(borrow, default)]
     pub parent: Option<Cow<'a, str>>,
-    /// The whole state; `null` is none.
+    /// The whole state; `null` counts as absent.
     #[serde(borrow, default)]
     pub data: Option<&'a RawValue>,
-    /// What makes it of the parent's, as RFC 6902 has it; `null` is none.
+    /// The difference to the parent's state in RFC 6902; `null` counts as absent.
     #[serde(borrow, default)]
     pub patch: Option<&'a RawValue>,
 }
 
-/// The member of `_meta` in which an agent that is an MCPL host reads where its state stands, as a [`StateMeta`].
+/// The member of `_meta` with the state for agents that are MCPL hosts, as a [`StateMeta`].
 pub const STATE_META_KEY: &str = "mcpl/state";
 
-/// Where the state of a call's tool stands after it, for agents that are MCPL hosts.
+/// The state of a tool after its call, for agents that are MCPL hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateMeta {
     /// `SERVER.SET`.
     pub feature_set: String,
-    /// The checkpoint that the next call goes on from; absent where there is none.
+    /// The checkpoint of the next call; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// Why what the server answered is not kept.
+    /// Why the server's state was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -70,9 +71,9 @@ mod tests {
     use super::*;
     use crate::mcp::parse_params;
 
-    /// MCPL-061, MCPL-063, MCPL-064, MCPL-072, MCPL-074: the examples of §8, and members nobody knows.
+    /// MCPL-061, MCPL-063, MCPL-064, MCPL-072, MCPL-074: the examples of §8, and unknown members.
     #[test]
-    fn the_examples_of_the_document_are_read() {
+    fn examples_of_the_document_are_parsed() {
         let state = |text| parse_params::<ResultState<'_>>(Some(text));
         let whole =
             state(r#"{"checkpoint":"chk_abc","parent":null,"data":{"notes":[]},"x":1}"#).unwrap();
@@ -88,8 +89,8 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(back.feature_set, "notes.edit");
-        let no = r#"{"checkpoint":"chk_abc","success":false,"reason":"External API call cannot be undone"}"#;
-        let answer: RollbackResult = parse_params(Some(no)).unwrap();
-        assert_eq!(serde_json::to_string(&answer).unwrap(), no);
+        let text = r#"{"checkpoint":"chk_abc","success":false,"reason":"External API call cannot be undone"}"#;
+        let answer: RollbackResult = parse_params(Some(text)).unwrap();
+        assert_eq!(serde_json::to_string(&answer).unwrap(), text);
     }
 }

@@ -1,5 +1,5 @@
-//! `mgp/access/*`: which agent may call which tool (MGP §5). As methods, and as tools of the kernel
-//! under the names of [`super::matches_method`].
+//! `mgp/access/*`: access control of agents to tools (MGP §5). As methods, and as tools of the kernel under
+//! the names of [`super::matches_method`].
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ methods! {
     "mgp/access/explain" => Explain,
 }
 
-/// How far an entry reaches (§5.3).
+/// The extent of an entry (§5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryType {
@@ -29,13 +29,13 @@ pub enum EntryType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// The call may be made.
+    /// The call is allowed.
     Allow,
-    /// It may not.
+    /// The call is denied.
     Deny,
 }
 
-/// What decided (§5.2).
+/// The level that decided (§5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -45,11 +45,11 @@ pub enum Source {
     ServerGrant,
     /// No entry.
     DefaultPolicy,
-    /// The caller is the operator, to whom nothing is closed.
+    /// The caller is the operator, who has access to everything.
     Operator,
 }
 
-/// What holds where no entry does (§5.5).
+/// The decision without an entry (§5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultPolicy {
@@ -60,7 +60,7 @@ pub enum DefaultPolicy {
 }
 
 impl DefaultPolicy {
-    /// What it says.
+    /// The permission of the policy.
     #[must_use]
     pub const fn permission(self) -> Permission {
         match self {
@@ -71,13 +71,13 @@ impl DefaultPolicy {
 }
 
 request! {
-    /// `mgp/access/query`; answers a [`AccessStatus`].
+    /// `mgp/access/query`; answers an [`AccessStatus`].
     Query {
-        /// Whom it is about: a claim, allowed to the operator and to that agent itself.
+        /// The agent; allowed for the operator and for that agent itself.
         agent_id: String,
         /// The server.
         server_id: String,
-        /// Which of its tools; the server as a whole when absent.
+        /// The tool; the whole server if absent.
         #[serde(default)]
         tool_name: Option<String>,
     }
@@ -86,43 +86,43 @@ request! {
 request! {
     /// `mgp/access/grant`; answers [`Granted`] once it is on disk and in force.
     Grant {
-        /// Whether it is for a server or for one tool.
+        /// The extent: a server or one tool.
         entry_type: EntryType,
-        /// The agent it is for.
+        /// The agent.
         agent_id: String,
-        /// On which server.
+        /// The server.
         server_id: String,
-        /// For which tool; belongs to `tool_grant` and to nothing else.
+        /// The tool; only with `tool_grant`.
         #[serde(default)]
         tool_name: Option<String>,
         /// Allow or deny.
         permission: Permission,
-        /// Who decided, as the caller tells it: shown, and never taken for who asked.
+        /// The person who decided, as stated by the caller: shown, and never taken for the caller.
         #[serde(default)]
         granted_by: Option<String>,
-        /// Why, for those who read it later.
+        /// The reason, for later readers.
         #[serde(default)]
         justification: Option<String>,
-        /// When it ends, RFC 3339; never when absent.
+        /// The expiry, RFC 3339; never if absent.
         #[serde(default)]
         expires_at: Option<String>,
-        /// `false`: only for an agent, a server and a tool that are there. Else, as in the document,
-        /// also for those that are still to come.
+        /// `false`: only for an existing agent, server and tool. Otherwise, as in the document, also for
+        /// future ones.
         #[serde(default)]
         yet_unknown: Option<bool>,
     }
 }
 
 request! {
-    /// `mgp/access/revoke`; answers [`Revoked`]. Takes back every entry of this kind, whatever it says.
+    /// `mgp/access/revoke`; answers [`Revoked`]. Revokes every entry of this kind, whatever its permission.
     Revoke {
         /// The agent of the entry.
         agent_id: String,
-        /// On which server.
+        /// The server.
         server_id: String,
-        /// Which of the two kinds.
+        /// The extent.
         entry_type: EntryType,
-        /// For which tool; belongs to `tool_grant` and to nothing else.
+        /// The tool; only with `tool_grant`.
         #[serde(default)]
         tool_name: Option<String>,
     }
@@ -131,37 +131,37 @@ request! {
 request! {
     /// `mgp/access/list`: the entries in force; answers [`AccessList`]. For the operator.
     List {
-        /// Only of this agent.
+        /// Only for this agent.
         #[serde(default)]
         agent_id: Option<String>,
-        /// Only on this server.
+        /// Only for this server.
         #[serde(default)]
         server_id: Option<String>,
     }
 }
 
 request! {
-    /// `mgp/access/explain`: which rule decides and which do not; answers an [`Explanation`]. For the
-    /// operator: it tells of what is hidden from agents.
+    /// `mgp/access/explain`: the rule that decides, and those that do not; answers an [`Explanation`]. For
+    /// the operator: it reveals what is hidden from agents.
     Explain {
         /// The agent.
         agent_id: String,
         /// The server.
         server_id: String,
-        /// Which of its tools; the server as a whole when absent.
+        /// The tool; the whole server if absent.
         #[serde(default)]
         tool_name: Option<String>,
     }
 }
 
-/// Answer of `mgp/access/query` (§5.4).
+/// The answer to `mgp/access/query` (§5.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessStatus {
     /// The decision in force.
     pub permission: Permission,
     /// The level that decided.
     pub source: Source,
-    /// Who decided, where somebody did.
+    /// The person who decided, if any.
     pub granted_by: Option<String>,
     /// When, RFC 3339.
     pub granted_at: Option<String>,
@@ -169,73 +169,73 @@ pub struct AccessStatus {
     pub expires_at: Option<String>,
 }
 
-/// Answer of `mgp/access/grant`.
+/// The answer to `mgp/access/grant`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
     /// The new entry, 32 hexadecimal digits.
     pub grant_id: String,
-    /// The entries it took the place of.
+    /// The replaced entries.
     pub replaced: Vec<String>,
-    /// Who has it, where it names an agent or a server of another node.
+    /// The nodes that have confirmed it, if it names an agent or a server of another node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<Confirmations>,
-    /// What it names and is not there, or cannot be looked up now; in words.
+    /// Messages about names that do not exist, or cannot be looked up now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Answer of `mgp/access/revoke`; `revoked` is empty when there was nothing to take back.
+/// The answer to `mgp/access/revoke`; `revoked` is empty if there was no entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoked {
-    /// The entries that ended.
+    /// The revoked entries.
     pub revoked: Vec<String>,
-    /// Who knows, where they name an agent or a server of another node.
+    /// The nodes that have confirmed it, if they name an agent or a server of another node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<Confirmations>,
-    /// What is worth knowing; in words.
+    /// Messages for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Answer of `mgp/access/list`.
+/// The answer to `mgp/access/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessList {
-    /// The entries in force, and those that are in conflict with a revoke.
+    /// The entries in force, and those in conflict with a revocation.
     pub entries: Vec<Entry>,
-    /// Which of them name a server or a tool that is not there; in words.
+    /// Messages about entries that name a server or a tool that does not exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// One entry, as shown.
+/// One entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// 32 hexadecimal digits.
     pub grant_id: String,
-    /// Whether it is for a server or for one tool.
+    /// The extent: a server or one tool.
     pub entry_type: EntryType,
-    /// The agent it is for.
+    /// The agent.
     pub agent_id: String,
-    /// On which server.
+    /// The server.
     pub server_id: String,
     /// The tool.
     pub tool_name: Option<String>,
     /// Allow or deny.
     pub permission: Permission,
-    /// Who decided.
+    /// The person who decided.
     pub granted_by: String,
     /// When, RFC 3339.
     pub granted_at: String,
     /// Until when, RFC 3339.
     pub expires_at: Option<String>,
-    /// The reason given.
+    /// The justification.
     pub justification: Option<String>,
-    /// Why it does not count, where a revoke that its author did not know of closes it; in words.
+    /// Why it is suspended, if it conflicts with a revocation that its author did not know, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict: Option<String>,
 }
 
-/// Answer of `mgp/access/explain`.
+/// The answer to `mgp/access/explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The decision in force.
@@ -244,33 +244,33 @@ pub struct Explanation {
     pub source: Source,
     /// The rule that decided, in a sentence.
     pub rule: String,
-    /// Everything that was looked at, the most important first, a sentence each.
+    /// All rules that were considered, in order of precedence, a sentence each.
     pub considered: Vec<String>,
-    /// What was asked about and is not there, or cannot be looked up now; in words.
+    /// Messages about names that do not exist, or cannot be looked up now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What a call has to wait for although it is allowed, in a sentence.
+    /// Approvals that an allowed call still needs, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
 }
 
-/// `tool_name` does not go with `entry_type`.
+/// `tool_name` does not match `entry_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
-    /// One tool was meant and none is named.
+    /// A tool entry without a tool.
     #[error("entry_type \"tool_grant\" needs `tool_name`")]
     NoTool,
-    /// A whole server was meant and a tool is named.
+    /// A server entry with a tool.
     #[error(
         "entry_type \"server_grant\" is for all tools of a server; leave `tool_name` out, or say \"tool_grant\""
     )]
     ToolOfServer,
 }
 
-/// The tool an entry is for: `None` for the whole server. An empty name counts as none.
+/// The tool of an entry: `None` for the whole server. An empty name counts as absent.
 ///
 /// # Errors
-/// [`BadTarget`] when the two do not go together.
+/// [`BadTarget`] if the two do not match.
 pub fn target(entry: EntryType, tool: Option<&str>) -> Result<Option<&str>, BadTarget> {
     match (entry, tool.filter(|tool| !tool.is_empty())) {
         (EntryType::ToolGrant, Some(tool)) => Ok(Some(tool)),
@@ -286,9 +286,9 @@ mod tests {
     use crate::mcp::{Method, parse_params};
     use crate::refusal::Refusal;
 
-    /// MGP-066, MGP-071: the request of §5.4 is read as it stands in the document.
+    /// MGP-066, MGP-071: the request of §5.4 is parsed verbatim.
     #[test]
-    fn a_grant_is_read_as_the_document_writes_it() {
+    fn grant_is_parsed_as_in_the_document() {
         let grant: Grant = parse_params(Some(
             r#"{"entry_type":"server_grant","agent_id":"agent.cloto_default",
                 "server_id":"mind.cerebras","tool_name":null,"permission":"allow",
@@ -304,9 +304,9 @@ mod tests {
         );
     }
 
-    /// A member that might narrow a grant is not read over.
+    /// An unknown member might narrow a grant, so it is rejected.
     #[test]
-    fn an_unknown_member_is_refused_by_name() {
+    fn unknown_member_is_rejected_by_name() {
         let text = r#"{"agent_id":"a","server_id":"s","entry_type":"server_grant","scope":{}}"#;
         let why = parse_params::<Revoke>(Some(text)).unwrap_err();
         assert!(
@@ -316,9 +316,9 @@ mod tests {
         assert!(parse_params::<Query>(Some(r#"{"agent_id":"a"}"#)).is_err());
     }
 
-    /// MGP-069, MGP-072: a tool's entry names its tool, a server's entry none.
+    /// MGP-069, MGP-072: a tool's entry has a tool, a server's entry has none.
     #[test]
-    fn an_entry_names_a_tool_exactly_when_it_is_for_one() {
+    fn tool_name_must_match_the_entry_type() {
         use EntryType::{ServerGrant, ToolGrant};
         assert_eq!(target(ToolGrant, Some("think")), Ok(Some("think")));
         assert_eq!(target(ToolGrant, None), Err(BadTarget::NoTool));
@@ -330,10 +330,10 @@ mod tests {
         );
     }
 
-    /// MGP-070: the answer has the members of §5.4, null ones too.
+    /// MGP-070: the answer has the members of §5.4, including null ones.
     #[test]
-    fn a_standing_has_all_its_members() {
-        let standing = AccessStatus {
+    fn access_status_has_all_members() {
+        let status = AccessStatus {
             permission: Permission::Deny,
             source: Source::DefaultPolicy,
             granted_by: None,
@@ -341,7 +341,7 @@ mod tests {
             expires_at: None,
         };
         assert_eq!(
-            serde_json::to_string(&standing).unwrap(),
+            serde_json::to_string(&status).unwrap(),
             r#"{"permission":"deny","source":"default_policy","granted_by":null,"granted_at":null,"expires_at":null}"#
         );
         let policy: DefaultPolicy = serde_json::from_str(r#""opt-in""#).unwrap();

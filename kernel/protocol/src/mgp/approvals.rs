@@ -1,4 +1,4 @@
-//! `mgp/approvals/*`: what waits for a person. For the operator.
+//! `mgp/approvals/*`: pending entries that need a person's decision. For the operator.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ pub struct List;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
-    /// The name of the question.
+    /// The id of the entry.
     pub id: String,
-    /// For how long, in milliseconds; for good when absent. Only of a question about permissions.
+    /// The duration of the approval, in milliseconds; unlimited if absent. Only for permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
-    /// These parts of the question only; all of it when empty.
+    /// Only these parts of the entry; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
 }
@@ -40,46 +40,46 @@ pub struct Approve {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deny {
-    /// The name of the question.
+    /// The id of the entry.
     pub id: String,
-    /// These parts of the question only; all of it when empty.
+    /// Only these parts of the entry; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
-    /// Not now: it goes on without, and the question stays open.
+    /// Postpone: continue without a decision, and keep the entry pending.
     #[serde(default)]
     pub later: bool,
 }
 
-/// `mgp/approvals/answer`: answers a question that takes a value. Answers [`DecisionResult`].
+/// `mgp/approvals/answer`: answers an entry that needs a value. Answers [`DecisionResult`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// The name of the question.
+    /// The id of the entry.
     pub id: String,
-    /// The answer: one of the options, or any text where there are none.
+    /// The answer: one of the options, or any text if there are none.
     pub value: String,
 }
 
-/// What kind of question it is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// Permissions a server asks for.
+    /// Requested permissions of a server.
     Permissions,
-    /// A dangerous call that wants a person's consent.
+    /// A dangerous call that needs a person's confirmation.
     Confirmation,
-    /// Tools that are not what they were when they were approved.
+    /// Tools whose definitions differ from the approved ones.
     Pins,
-    /// A question a server asks of its client.
+    /// A callback of a server to its client.
     Callback,
-    /// A server that an agent registered, and whose code cannot be read before it runs.
+    /// A server that an agent registered, and whose code cannot be checked before it runs.
     Registration,
-    /// An action in a scope that no list decides about.
+    /// An action in a scope that no list covers.
     Scope,
 }
 
 impl Subject {
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl Subject {
         }
     }
 
-    /// Whether an approval can be limited in time. What else is approved is one call or one definition.
+    /// True if an approval can be limited in time. Other approvals are for one call or one definition.
     #[must_use]
     pub const fn can_expire(self) -> bool {
         match self {
@@ -104,60 +104,60 @@ impl Subject {
     }
 }
 
-/// One question that waits.
+/// One pending entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name, for the answer.
+    /// Its id.
     pub id: String,
-    /// What kind it is.
+    /// Its kind.
     pub subject: Subject,
-    /// The server that asks, or that it is about.
+    /// The server that requests it, or that it concerns.
     pub server: Option<String>,
     /// The agent whose call waits.
     pub agent: Option<String>,
-    /// What is asked, in one sentence.
+    /// The summary, in one sentence.
     pub text: String,
-    /// What to read before the answer, line by line.
+    /// The details, line by line.
     pub details: Vec<String>,
-    /// What can be decided on its own.
+    /// The parts that can be decided separately.
     pub parts: Vec<String>,
-    /// What `mgp/approvals/answer` takes: one of these, or any text where the list is empty. Absent where
-    /// the question is yes or no.
+    /// The values for `mgp/approvals/answer`; any text if the list is empty. Absent if the entry is
+    /// approved or denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Vec<String>>,
-    /// Since when it waits, RFC 3339.
+    /// When it was created, RFC 3339.
     pub since: String,
-    /// When it is over without an answer, RFC 3339.
+    /// When it expires without a decision, RFC 3339.
     pub until: Option<String>,
 }
 
-/// Answer of `mgp/approvals/list`, and the text of [`PENDING_URI`].
+/// The answer to `mgp/approvals/list`, and the text of [`PENDING_URI`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingList {
-    /// The longest first.
+    /// The entries, oldest first.
     pub pending: Vec<Entry>,
-    /// The nodes that ask to join the cluster; their words are their names here.
+    /// The nodes that request to join the cluster; their words are their ids here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<WaitingNode>,
-    /// The logins that servers want, by server; they are answered with `mgp logins add`.
+    /// The pending logins by server; answered with `mgp logins add`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub logins: BTreeMap<String, PendingLogin>,
 }
 
-/// Answer of `mgp/approvals/approve` and `mgp/approvals/deny`.
+/// The answer to `mgp/approvals/approve` and `mgp/approvals/deny`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionResult {
-    /// The name of the question.
+    /// The id of the entry.
     pub id: String,
-    /// What it was about.
+    /// The summary of the entry.
     pub text: String,
-    /// What was decided.
+    /// The decision.
     pub verdict: super::permission::Verdict,
-    /// About which parts.
+    /// The decided parts.
     pub parts: Vec<String>,
-    /// The answer to a question that takes a value.
+    /// The answer to an entry that needs a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// When an approval ends, RFC 3339.
+    /// When the approval expires, RFC 3339.
     pub until: Option<String>,
 }

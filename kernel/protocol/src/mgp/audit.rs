@@ -1,5 +1,5 @@
-//! `mgp/audit/*` and the words of `notifications/mgp.audit`: what was done, by whom, and how it ended
-//! (MGP §6).
+//! `mgp/audit/*` and the data of `notifications/mgp.audit`: actions, their actors and their results (MGP
+//! §6).
 
 mod find;
 mod trace;
@@ -24,60 +24,60 @@ methods! {
     "mgp/audit/verify" => Verify,
 }
 
-/// `mgp/audit/last`: where the log of a running kernel stands. For the operator.
+/// `mgp/audit/last`: the end of the log of a running kernel. For the operator.
 #[derive(Debug)]
 pub struct Last;
 
-/// Answer of `mgp/audit/last`.
+/// The answer to `mgp/audit/last`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRecord {
-    /// Number of the last record that was written; 0 before the first.
+    /// The number of the last record; 0 before the first.
     pub sequence: u64,
     /// Its hash, in hexadecimal.
     pub hash: String,
 }
 
-/// `mgp/audit/acknowledge`: the operator knows what is wrong with the log.
+/// `mgp/audit/acknowledge`: the operator acknowledges known damage of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledge {
-    /// Why it may stay so, in the operator's words.
+    /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Answer of `mgp/audit/acknowledge`.
+/// The answer to `mgp/audit/acknowledge`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledged {
-    /// What is acknowledged from now on, in words; nothing when there was nothing.
+    /// The acknowledged problems, as text; empty if there were none.
     pub acknowledged: Vec<String>,
 }
 
 /// `mgp/audit/replay`: the events after one that was received, for an audit server that missed some.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Replay {
-    /// Go on after this `_mgp.seq`. Goes before `since_timestamp`.
+    /// Continue after this `_mgp.seq`. Has precedence over `since_timestamp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_seq: Option<u64>,
-    /// Go on after this moment, in ISO 8601.
+    /// Continue after this time, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_timestamp: Option<String>,
-    /// At most this many events; 100 when absent.
+    /// The most events; 100 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// Answer of `mgp/audit/replay`.
+/// The answer to `mgp/audit/replay`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Replayed {
     /// Oldest first, each with its `seq`.
     pub events: Vec<Box<RawValue>>,
-    /// There are more after these.
+    /// True if there are more events.
     pub has_more: bool,
-    /// Where to go on.
+    /// The number to continue after.
     pub next_seq: u64,
 }
 
-/// What happened: the standard types of MGP §6.4 and of its later drafts, and custom ones.
+/// The type of an event: the standard types of MGP §6.4 and of its later drafts, and custom ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// A tool was called and completed.
@@ -88,11 +88,11 @@ pub enum EventType {
     PermissionGranted,
     /// A permission was denied.
     PermissionDenied,
-    /// A permission was taken back.
+    /// A permission was revoked.
     PermissionRevoked,
     /// An agent got access to a server or tool.
     AccessGranted,
-    /// An agent's access was taken back.
+    /// An agent's access was revoked.
     AccessRevoked,
     /// A server connected.
     ServerConnected,
@@ -102,16 +102,16 @@ pub enum EventType {
     ValidationFailed,
     /// The code safety framework rejected code.
     CodeRejected,
-    /// The kernel takes a tool for more dangerous than its server says (0.8).
+    /// The kernel considers a tool more dangerous than declared (0.8).
     RiskLevelOverride,
-    /// A tool came from an active tool request (0.8).
+    /// A tool was created by an active tool request (0.8).
     ToolCreatedDynamic,
-    /// Of an implementation's own, in reverse-domain notation.
+    /// A custom type, in reverse-domain notation.
     Custom(CustomType),
 }
 
 impl EventType {
-    /// Those that are the document's own.
+    /// The types of the document.
     pub(crate) const STANDARD: [Self; 13] = [
         Self::ToolExecuted,
         Self::ToolBlocked,
@@ -127,67 +127,67 @@ impl EventType {
         Self::RiskLevelOverride,
         Self::ToolCreatedDynamic,
     ];
-    /// A call is tried again (MGP §14.6).
+    /// A call is retried (MGP §14.6).
     pub const TOOL_RETRIED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_retried"));
-    /// An agent of another node follows a channel of a server, or does not any more.
+    /// An agent of another node started or stopped following a channel of a server.
     pub const EVENTS_FOLLOWED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.events_followed"));
-    /// The operator looks on at the messages of a server or an agent, or does not any more.
+    /// The operator started or stopped watching the messages of a server or an agent.
     pub const MESSAGES_FOLLOWED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.messages_followed"));
-    /// The operator asked a server once more what a recording has.
+    /// The operator replayed a recorded message to a server.
     pub const MESSAGE_PLAYED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.message_played"));
-    /// A server was to be replaced without a gap, and its second life failed.
+    /// A replacement of a server failed: its new instance did not start.
     pub const SERVER_NOT_REPLACED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_not_replaced"));
-    /// A tool's definition is not the one that was approved.
+    /// A tool's definition differs from the approved one.
     pub const TOOL_CHANGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_changed"));
-    /// A person approved a changed tool as it is now.
+    /// A person approved a changed tool definition.
     pub const TOOL_APPROVED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_approved"));
-    /// A person did not.
+    /// A person denied a changed tool definition.
     pub const TOOL_DENIED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.tool_denied"));
-    /// A server's own words of what it did; what they say is in the details.
+    /// An event reported by a server, in the details.
     pub const SERVER_REPORTED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_reported"));
     /// A server was registered while the kernel ran.
     pub const SERVER_REGISTERED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_registered"));
-    /// A server that was registered while the kernel ran was taken out.
+    /// A server that was registered while the kernel ran was removed.
     pub const SERVER_DEREGISTERED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_deregistered"));
-    /// A new agent and its token.
+    /// An agent was added.
     pub const AGENT_ADDED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_added"));
-    /// An agent has another token; the one before is good for nothing.
+    /// An agent's token was replaced.
     pub const AGENT_RENEWED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_renewed"));
-    /// An agent has no token any more, and what it had under way ends.
+    /// An agent was removed, and its connections were ended.
     pub const AGENT_REMOVED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.agent_removed"));
-    /// A browser was signed in to the console.
+    /// A browser signed in to the console.
     pub const CONSOLE_SIGNED_IN: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.console_signed_in"));
-    /// A browser was signed out of it, or all were.
+    /// A browser signed out, or all were signed out.
     pub const CONSOLE_SIGNED_OUT: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.console_signed_out"));
     /// A server of this node, or some of its tools, is shared with other nodes.
     pub const SERVER_SHARED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_shared"));
-    /// It is so no longer.
+    /// It is no longer shared.
     pub const SERVER_UNSHARED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.server_unshared"));
-    /// What another node told of its tools was not taken, or not all of it.
+    /// Parts of another node's index were rejected.
     pub const INDEX_REFUSED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.index_refused"));
-    /// A ticket for a node was made, shown, refused, used or ended.
+    /// A ticket for a node was created, shown, refused, used or ended.
     pub const NODE_PAIRING: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.node_pairing"));
-    /// Something of MCPL was asked or told.
+    /// An MCPL request or notification.
     pub const MCPL_OPERATION: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.mcpl_operation"));
     /// The operator enabled or disabled feature sets of a server.
@@ -197,27 +197,27 @@ impl EventType {
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_trimmed"));
-    /// The log itself was found hurt, or was mended.
+    /// The log was found damaged, or was repaired.
     pub const LOG_DAMAGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_damaged"));
-    /// The kernel before ended without closing the log: calls under way have no record, and the last ones
-    /// before may have lost theirs.
+    /// The previous kernel ended without closing the log: calls in flight have no record, and the last
+    /// records may be lost.
     pub const LOG_INTERRUPTED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_interrupted"));
-    /// The log could not be written for a while; what was refused meanwhile is in the details.
+    /// The log could not be written for a while; the details list what was refused meanwhile.
     pub const LOG_RESUMED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_resumed"));
-    /// The operator has seen what is wrong with the log.
+    /// The operator acknowledged known damage of the log.
     pub const LOG_ACKNOWLEDGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.audit_acknowledged"));
-    /// Who is in the cluster is another: the details say what happened to which node.
+    /// The membership of the cluster changed: the details list the node and the change.
     pub const CLUSTER_CHANGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.cluster_changed"));
-    /// A file of the kernel beside the log was found hurt or missing.
+    /// Another file of the kernel was found damaged or missing.
     pub const STATE_DAMAGED: Self =
         Self::Custom(CustomType::kernel_type("dev.cloto.mgp.state_damaged"));
 
-    /// As on the wire.
+    /// The value on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -238,7 +238,7 @@ impl EventType {
         }
     }
 
-    /// Reads a standard or a custom type.
+    /// Parses a standard or a custom type.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let standard = Self::STANDARD.into_iter().find(|t| t.as_str() == text);
@@ -260,19 +260,19 @@ impl<'de> Deserialize<'de> for EventType {
     }
 }
 
-/// A type of event in reverse-domain notation: `com.example.custom_event`.
+/// A custom event type in reverse-domain notation: `com.example.custom_event`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomType(Cow<'static, str>);
 
 impl CustomType {
-    /// Longest name, in bytes: that of a domain.
+    /// The longest name, in bytes: that of a domain.
     pub(crate) const MAX_LEN: usize = 253;
 
     const fn kernel_type(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
     }
 
-    /// Reads a name: three words or more of small letters, digits, `_` and `-`, with dots between.
+    /// Parses a name: three or more words of lower-case letters, digits, `_` and `-`, separated by dots.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let word = |w: &str| {
@@ -293,7 +293,7 @@ impl CustomType {
     }
 }
 
-/// What kind of being an actor is.
+/// The kind of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
@@ -305,11 +305,11 @@ pub enum ActorKind {
     Server,
     /// Another kernel.
     Node,
-    /// This kernel, of itself.
+    /// This kernel itself.
     Kernel,
 }
 
-/// Who did it, as the connection says: never as a body says.
+/// The actor, as authenticated by the connection: never read from a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// Its kind.
@@ -319,16 +319,16 @@ pub struct Actor {
     pub id: String,
 }
 
-/// What it was done to.
+/// The target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// Which of its tools, under the name the server knows it by.
+    /// The tool, by the server's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// Which agent, where access was given or taken.
+    /// The agent, for changes of access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
 }
@@ -338,17 +338,17 @@ pub struct Target {
 pub struct Event {
     /// When, as ISO 8601 in UTC with milliseconds.
     pub timestamp: String,
-    /// Of which request, across servers and nodes.
+    /// The trace of the request, across servers and nodes.
     pub trace_id: TraceId,
-    /// What happened.
+    /// The type of the event.
     pub event_type: EventType,
-    /// Who did it.
+    /// The actor.
     pub actor: Actor,
-    /// To what.
+    /// The target.
     pub target: Target,
-    /// How it ended.
+    /// The result.
     pub result: Outcome,
-    /// More about it; each type has its own words.
+    /// Further details, specific to the type.
     #[serde(default)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }
@@ -382,9 +382,9 @@ mod tests {
         }
     }
 
-    /// MGP-083, MGP-084, MGP-085: the event of §6.3, member for member, and back.
+    /// MGP-083, MGP-084, MGP-085: the event of §6.3 round-trips.
     #[test]
-    fn an_event_has_the_form_of_the_document() {
+    fn event_has_the_form_of_the_document() {
         let text = serde_json::to_string(&event()).unwrap();
         let want = json!({
             "timestamp": "2026-02-27T12:00:00.000Z",
@@ -399,9 +399,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event());
     }
 
-    /// MGP-089 to MGP-100: the standard types are read as they are written; others need a domain.
+    /// MGP-089 to MGP-100: the standard types round-trip; others need a domain.
     #[test]
-    fn event_types_are_the_documents_or_reverse_domains() {
+    fn event_types_are_standard_or_reverse_domains() {
         let document = [
             "TOOL_EXECUTED",
             "TOOL_BLOCKED",
@@ -445,9 +445,9 @@ mod tests {
         }
     }
 
-    /// MGP-086, A-23, MCP-033, MCP-034: transport, protocol and tool failures are told apart.
+    /// MGP-086, A-23, MCP-033, MCP-034: transport, protocol and tool failures are distinguished.
     #[test]
-    fn failures_are_told_apart() {
+    fn failure_results_are_distinguished() {
         use self::Failure::{Protocol, Tool, Transport};
         use self::Outcome::{Blocked, Cancelled, Denied, Failure as Failed, Success, Timeout};
         let server = || ServerId::new("s");

@@ -1,4 +1,4 @@
-//! Callbacks (MGP §13.4): what a server asks in the course of a call, and the answer to it.
+//! Callbacks (MGP §13.4): requests of a server during a call, and their answers.
 
 use std::borrow::Cow;
 
@@ -15,17 +15,17 @@ methods! {
     "mgp/callback/respond" => Respond,
 }
 
-/// What kind of callback it is.
+/// The kind of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallbackKind {
-    /// Yes or no.
+    /// A confirmation.
     Confirmation,
     /// Any text.
     Input,
     /// One of several options.
     Selection,
-    /// Shown, and not answered.
+    /// A notification without an answer.
     Notification,
     /// A completion of a language model (later drafts).
     LlmCompletion,
@@ -34,52 +34,52 @@ pub enum CallbackKind {
 /// `notifications/mgp.callback.request` of a server.
 #[derive(Debug, Deserialize)]
 pub struct Request<'a> {
-    /// The server's id for it; a retry has the same.
+    /// The server's id; equal in a retry.
     #[serde(borrow)]
     pub(crate) callback_id: &'a RawValue,
-    /// The id of the call in which it asks, as the server read it.
+    /// The id of the call, as received by the server.
     #[serde(borrow, default)]
     pub request_id: Option<&'a RawValue>,
-    /// What kind it is.
+    /// The kind.
     #[serde(rename = "type")]
     pub kind: CallbackKind,
-    /// What is asked, for a person.
+    /// The text for a person.
     #[serde(borrow, default)]
     pub message: Option<Cow<'a, str>>,
-    /// What can be answered.
+    /// The possible answers.
     #[serde(default)]
     pub options: Option<Vec<String>>,
     /// How long the server waits.
     #[serde(default)]
     pub(crate) timeout_ms: Option<serde_json::Number>,
-    /// Of a completion: the messages so far.
+    /// For a completion: the messages so far.
     #[serde(borrow, default)]
     pub messages: Option<&'a RawValue>,
-    /// Of a completion: which model would do.
+    /// For a completion: the preferred models.
     #[serde(borrow, default)]
     pub model_hints: Option<&'a RawValue>,
-    /// Of a completion: the tools the model may use.
+    /// For a completion: the tools the model may use.
     #[serde(borrow, default)]
     pub tools: Option<&'a RawValue>,
-    /// Of a completion: how long it may be.
+    /// For a completion: the most tokens.
     #[serde(default)]
     pub max_tokens: Option<u64>,
-    /// Which server asks is the kernel's to say.
+    /// Ignored: the kernel sets the server.
     #[serde(default)]
     pub server_id: Option<mgp_json::lookalike::AnyMember>,
-    /// That an agent asks, too: no server does so in its name.
+    /// Ignored: only the kernel sets the requesting agent.
     #[serde(default)]
     pub agent_id: Option<mgp_json::lookalike::AnyMember>,
 }
 
 impl Request<'_> {
-    /// The server's id for it; `None` when it is neither text nor number.
+    /// The server's id; `None` if it is neither a text nor a number.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         RequestId::from_json(self.callback_id.get())
     }
 
-    /// The id of the call; a number, or its digits in a text, as some libraries hand it to a tool.
+    /// The id of the call: a number, or its digits in a string, as some libraries pass it to a tool.
     #[must_use]
     pub fn call_id(&self) -> Option<u64> {
         let raw = self.request_id?.get();
@@ -87,30 +87,30 @@ impl Request<'_> {
         digits.as_deref().unwrap_or(raw).parse().ok()
     }
 
-    /// How long the server waits, in milliseconds; a fraction counts as the next whole one.
+    /// How long the server waits, in milliseconds; a fraction is rounded up.
     #[must_use]
     pub fn timeout_ms(&self) -> Option<u64> {
-        let said = self.timeout_ms.as_ref()?;
+        let value = self.timeout_ms.as_ref()?;
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "`as` saturates"
         )]
         let rounded = |n: f64| n.ceil() as u64;
-        said.as_u64().or_else(|| said.as_f64().map(rounded))
+        value.as_u64().or_else(|| value.as_f64().map(rounded))
     }
 }
 
-/// The params of a callback as the agent reads them: `params` of the server with these in the place of
-/// its own words, as JSON text each. That an agent asks (`mgp/agent/ask`) only the kernel says.
+/// The params of a callback for the agent: `params` of the server with these members replaced, as JSON text
+/// each. The requesting agent (`mgp/agent/ask`) is set by the kernel only.
 #[must_use]
-pub fn params_for_agent(params: &str, own: &[(&str, &str)]) -> String {
+pub fn params_for_agent(params: &str, replacements: &[(&str, &str)]) -> String {
     let mut splice = Splice::new(params);
     splice.remove_members(params, &["agent_id"]);
     let mut missing = Vec::new();
-    for (name, json) in own {
+    for (name, json) in replacements {
         match member(params, name) {
-            Some(said) => splice.replace(said, *json),
+            Some(value) => splice.replace(value, *json),
             None => missing.push((*name, *json)),
         }
     }
@@ -125,71 +125,71 @@ pub fn response_params(callback_id: &RequestId, response: &str) -> String {
     format!(r#"{{"callback_id":{id},"response":{response}}}"#)
 }
 
-/// The same where nobody answered; `why` is one word.
+/// The params for an unanswered callback; `reason` is one word.
 #[must_use]
-pub fn decline_params(callback_id: &RequestId, response: &str, why: &str) -> String {
-    let (id, why) = (callback_id.as_json(), quote(why));
+pub fn decline_params(callback_id: &RequestId, response: &str, reason: &str) -> String {
+    let (id, reason) = (callback_id.as_json(), quote(reason));
     format!(
-        r#"{{"callback_id":{id},"response":{response},"_mgp":{{"status":"declined","reason":{why}}}}}"#
+        r#"{{"callback_id":{id},"response":{response},"_mgp":{{"status":"declined","reason":{reason}}}}}"#
     )
 }
 
 request! {
     /// `mgp/callback/respond`; answers [`Responded`].
     Respond {
-        /// The id under which the callback came.
+        /// The id of the callback.
         callback_id: String,
-        /// What is answered; `null` declines, where there is a question.
+        /// The answer; `null` declines a callback that needs one.
         #[serde(deserialize_with = "any_value")]
         response: Box<RawValue>,
     }
 }
 
-/// Any value, `null` too, which has to be there.
+/// Parses any value, also `null`, as a required member.
 fn any_value<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Box<RawValue>, D::Error> {
     Box::<RawValue>::deserialize(d)
 }
 
-/// Answer of `mgp/callback/respond`.
+/// The answer to `mgp/callback/respond`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responded {
-    /// Which callback.
+    /// The id of the callback.
     pub callback_id: String,
-    /// Who asked.
+    /// The server that requested it.
     pub server_id: String,
     /// `responded`.
     pub status: String,
 }
 
-/// One callback that the caller was asked and has not answered.
+/// A callback that the caller has not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCallback {
-    /// For the answer.
+    /// The id for the answer.
     pub callback_id: String,
-    /// Who asks.
+    /// The server that requests it.
     pub server_id: String,
-    /// The caller's own id of the call in which it asks.
+    /// The caller's own id of the call.
     pub request_id: Option<RequestId>,
-    /// What kind it is.
+    /// The kind.
     #[serde(rename = "type")]
     pub kind: CallbackKind,
-    /// What is asked; long texts are cut.
+    /// The text; long texts are truncated.
     pub message: String,
-    /// What can be answered.
+    /// The possible answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// For how long it has been waiting.
+    /// How long it has been pending.
     pub age_secs: u64,
-    /// How much time is left.
+    /// The remaining time.
     pub remaining_ms: u64,
 }
 
-/// Answer of `mgp/events/pending_callbacks`.
+/// The answer to `mgp/events/pending_callbacks`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCallbacks {
-    /// The oldest first.
+    /// Oldest first.
     pub pending: Vec<PendingCallback>,
-    /// How many there are.
+    /// The number of callbacks.
     pub count: usize,
 }
 
@@ -200,22 +200,25 @@ mod tests {
 
     const ASKED: &str = r#"{"callback_id":"cb-001","request_id":20,"type":"confirmation","message":"This operation will delete 15 files. Continue?","options":["confirm","cancel"],"timeout_ms":60000}"#;
 
-    /// MGP-175: the request of §13.4 is read as it stands in the document.
+    /// MGP-175: the request of §13.4 is parsed verbatim.
     #[test]
-    fn a_callback_is_read_as_the_document_writes_it() {
-        let asked: Request<'_> = parse_params(Some(ASKED)).unwrap();
+    fn callback_is_parsed_as_in_the_document() {
+        let callback: Request<'_> = parse_params(Some(ASKED)).unwrap();
         assert_eq!(Request::METHOD, "notifications/mgp.callback.request");
-        assert_eq!(asked.id(), RequestId::from_json("\"cb-001\""));
+        assert_eq!(callback.id(), RequestId::from_json("\"cb-001\""));
         assert_eq!(
-            (asked.call_id(), asked.timeout_ms()),
+            (callback.call_id(), callback.timeout_ms()),
             (Some(20), Some(60_000))
         );
-        assert_eq!(asked.kind, CallbackKind::Confirmation);
-        assert_eq!(asked.options.unwrap(), ["confirm", "cancel"]);
+        assert_eq!(callback.kind, CallbackKind::Confirmation);
+        assert_eq!(callback.options.unwrap(), ["confirm", "cancel"]);
         let text = r#"{"callback_id":7,"request_id":"20","type":"llm_completion","timeout_ms":0.5,"_mgp.attempt":2}"#;
-        let asked: Request<'_> = parse_params(Some(text)).unwrap();
-        assert_eq!((asked.call_id(), asked.timeout_ms()), (Some(20), Some(1)));
-        assert_eq!(asked.id(), RequestId::from_json("7"));
+        let callback: Request<'_> = parse_params(Some(text)).unwrap();
+        assert_eq!(
+            (callback.call_id(), callback.timeout_ms()),
+            (Some(20), Some(1))
+        );
+        assert_eq!(callback.id(), RequestId::from_json("7"));
         for bad in [
             r#"{"callback_id":"a","type":"riddle"}"#,
             r#"{"callback_id":"a","type":"input","Type":"notification"}"#,
@@ -230,15 +233,15 @@ mod tests {
         assert_eq!(parse_params::<Request<'_>>(Some(odd)).unwrap().id(), None);
     }
 
-    /// MGP-158, MGP-175: nothing of the server's own numbers reaches the agent; the rest is as it was.
+    /// MGP-158, MGP-175: the server's own ids do not reach the agent; all else is unchanged.
     #[test]
-    fn an_agent_reads_its_own_ids() {
-        let own = [
+    fn agent_receives_its_own_ids() {
+        let replacements = [
             ("callback_id", "\"k\""),
             ("request_id", "\"a-7\""),
             ("server_id", "\"it\""),
         ];
-        let put = params_for_agent(ASKED, &own);
+        let put = params_for_agent(ASKED, &replacements);
         assert_eq!(
             put,
             r#"{"server_id":"it","callback_id":"k","request_id":"a-7","type":"confirmation","message":"This operation will delete 15 files. Continue?","options":["confirm","cancel"],"timeout_ms":60000}"#
@@ -250,27 +253,27 @@ mod tests {
             r#"{"agent_id":{},"server_id":"x","callback_id":1,"request_id":2,"n":1.0}"#,
         ] {
             assert_eq!(
-                params_for_agent(claims, &own),
+                params_for_agent(claims, &replacements),
                 r#"{"server_id":"it","callback_id":"k","request_id":"a-7","n":1.0}"#
             );
         }
     }
 
-    /// MGP-176: the answer of §13.4; a response may be any value but must be there.
+    /// MGP-176: the answer of §13.4; a response may be any value but is required.
     #[test]
-    fn an_answer_is_read_and_written_as_the_document_has_it() {
+    fn answer_round_trips_as_in_the_document() {
         let text = r#"{"callback_id":"cb-001","response":"confirm"}"#;
-        let said: Respond = parse_params(Some(text)).unwrap();
+        let value: Respond = parse_params(Some(text)).unwrap();
         let id = RequestId::from_json("\"cb-001\"").unwrap();
-        assert_eq!(response_params(&id, said.response.get()), text);
+        assert_eq!(response_params(&id, value.response.get()), text);
         let null: Respond = parse_params(Some(r#"{"callback_id":"a","response":null}"#)).unwrap();
         assert_eq!(null.response.get(), "null");
         assert!(parse_params::<Respond>(Some(r#"{"callback_id":"a"}"#)).is_err());
         assert!(
             parse_params::<Respond>(Some(r#"{"callback_id":"a","response":1,"x":1}"#)).is_err()
         );
-        let no: serde_json::Value =
+        let declined: serde_json::Value =
             serde_json::from_str(&decline_params(&id, "null", "timed_out")).unwrap();
-        assert_eq!(no["_mgp"]["reason"], "timed_out");
+        assert_eq!(declined["_mgp"]["reason"], "timed_out");
     }
 }

@@ -1,5 +1,5 @@
-//! `mgp/discovery/*`: which servers there are, and servers that come and go while the kernel runs
-//! (MGP §15). As methods, and as tools of the kernel under the names of [`super::matches_method`].
+//! `mgp/discovery/*`: the list of servers, and registration at runtime (MGP §15). As methods, and as tools
+//! of the kernel under the names of [`super::matches_method`].
 
 pub mod security;
 mod tool;
@@ -22,29 +22,29 @@ methods! {
 request! {
     /// `mgp/discovery/list`; answers [`Servers`].
     List {
-        /// Which; all when it is empty.
+        /// The filter; an empty one selects all servers.
         #[serde(default)]
         filter: Filter,
     }
 }
 
-/// Which servers to list: those all of this is true of.
+/// The conditions of listed servers; all must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// They speak each of these.
+    /// The extensions that the server supports.
     #[serde(default)]
     pub(crate) extensions: Vec<String>,
-    /// They need each of these.
+    /// The permissions that the server needs.
     #[serde(default)]
     pub(crate) permissions: Vec<String>,
-    /// They are in this state.
+    /// The state of the server.
     #[serde(default)]
     pub(crate) status: Option<Status>,
 }
 
 impl Filter {
-    /// Whether a server is to be listed that speaks, needs and is this.
+    /// True if the server matches the filter.
     #[must_use]
     pub fn matches(&self, server: &Server) -> bool {
         let has_all = |wanted: &[String], own: &[String]| wanted.iter().all(|w| own.contains(w));
@@ -56,7 +56,7 @@ impl Filter {
     }
 }
 
-/// The state a server is to be in: one of MGP §11.2, or any.
+/// The state in a filter: one of MGP §11.2, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -64,22 +64,22 @@ pub enum Status {
     All,
     /// Configured, not started.
     Registered,
-    /// On its way.
+    /// Connecting.
     Connecting,
-    /// Takes calls.
+    /// Accepts calls.
     Connected,
-    /// Takes nothing new.
+    /// Accepts no new calls.
     Draining,
     /// Stopped.
     Disconnected,
     /// Failed.
     Error,
-    /// Between two lives.
+    /// Stopped, before the next start.
     Restarting,
 }
 
 impl Status {
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,54 +94,54 @@ impl Status {
         }
     }
 
-    /// Whether a server in this state of MGP §11.2 is meant.
+    /// True if a server in this state of MGP §11.2 matches.
     #[must_use]
     pub(crate) fn matches_state(self, state: &str) -> bool {
         self == Self::All || self.as_str() == state
     }
 }
 
-/// Answer of `mgp/discovery/list`.
+/// The answer to `mgp/discovery/list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Servers {
-    /// Ordered by id.
+    /// Sorted by id.
     pub servers: Vec<Server>,
 }
 
-/// A server, as others are told of it (§15.2).
+/// A server, as listed (§15.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
     /// Its id.
     pub id: String,
     /// Its state (§11.2).
     pub status: String,
-    /// The MGP spoken with it; `None` for plain MCP, and before it has said so.
+    /// The negotiated MGP version; `None` without MGP, and before the negotiation.
     pub mgp_version: Option<String>,
-    /// The extensions spoken with it; before it is connected those it is configured with.
+    /// The negotiated extensions; before the connection the configured ones.
     pub extensions: Vec<String>,
-    /// The permissions it needs, as far as it has said so or is configured with.
+    /// The permissions it needs, as declared or configured.
     #[serde(default)]
     pub permissions_required: Vec<String>,
-    /// Its tools, those that who asks may know of.
+    /// Its tools that are visible to the caller.
     pub tools: Vec<String>,
-    /// How far it is trusted.
+    /// Its trust level.
     pub trust_level: String,
-    /// On which node, when it is another one.
+    /// Its node, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The agent that registered it, when it was one.
+    /// The agent that registered it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// Why it takes no calls, and what it wrote last: for who registered it.
+    /// Why it accepts no calls, and its last output: for the agent that registered it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
 request! {
-    /// `mgp/discovery/register`: a server made while the kernel runs; answers [`Registered`]. Its
-    /// variables are secrets.
+    /// `mgp/discovery/register`: registers a server at runtime; answers [`Registered`]. Its variables are
+    /// secrets.
     Register {
-        /// Its name. It is free again when the server is taken out.
+        /// Its id. It is free again when the server is deregistered.
         id: String,
         /// The program, for `stdio`.
         #[serde(default)]
@@ -152,34 +152,34 @@ request! {
         /// Added to its clean environment.
         #[serde(default)]
         env: BTreeMap<String, String>,
-        /// Where it is, for `http`.
+        /// The URL, for `http`.
         #[serde(default)]
         url: Option<String>,
-        /// How it is reached.
+        /// The transport.
         #[serde(default)]
         transport: Transport,
-        /// Its program, when it is not on disk yet: the kernel writes it where the server may read it.
+        /// Its program, if it is not on disk yet: the kernel stores it where the server may read it.
         #[serde(default)]
         code: Option<Program>,
-        /// What it speaks and needs.
+        /// Its MGP declaration.
         #[serde(default)]
         mgp: Declaration,
-        /// Who made it: a claim. Agents can only name themselves.
+        /// The creator, unverified. Agents can only name themselves.
         #[serde(default)]
         created_by: Option<String>,
-        /// What it is for, for those who decide and for the audit.
+        /// The purpose, for the decision and for the audit.
         #[serde(default)]
         justification: Option<String>,
-        /// It ends with the session that registered it.
+        /// True if it ends with the session that registered it.
         #[serde(default)]
         session_scoped: bool,
-        /// Only tell what would come of it. Nothing is written and nothing is run.
+        /// Only return the result. Nothing is stored or started.
         #[serde(default)]
         preview: bool,
     }
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -190,69 +190,68 @@ pub enum Transport {
     Http,
 }
 
-/// A program that comes with its registration (A-51). Its file's path is added to the arguments.
+/// A program in a registration (A-51). The path of its file is appended to the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// `python` or `javascript`.
     pub language: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
-/// `mgp` of a registration.
+/// The `mgp` of a registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
-    /// Extensions it is said to speak.
+    /// The extensions that it supports.
     #[serde(default)]
     pub extensions: Vec<String>,
-    /// Permissions it needs.
+    /// The permissions that it needs.
     #[serde(default)]
     pub permissions_required: Vec<String>,
-    /// The trust that is asked for, in the words of 0.2 or of later drafts. It is not given for the
-    /// asking.
+    /// The requested trust level, in the values of 0.2 or of later drafts. It is not granted automatically.
     #[serde(default)]
     pub trust_level: Option<String>,
 }
 
-/// Answer of `mgp/discovery/register`.
+/// The answer to `mgp/discovery/register`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// Where it stands (§11.2); `preview` when nothing was done.
+    /// Its state (§11.2); `preview` if nothing was done.
     pub status: String,
-    /// How far it is trusted, whatever was asked for.
+    /// Its effective trust level, whatever was requested.
     pub trust_level: String,
     /// Its tools that can be called now.
     pub tools: Vec<String>,
-    /// What has to be decided before the rest can be, line by line.
+    /// The decisions that other tools wait for, line by line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
-    /// What was changed or left out of what was asked for, line by line.
+    /// Changed or omitted parts of the request, line by line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
 request! {
-    /// `mgp/discovery/deregister`: drains a server that was registered while the kernel ran, stops it
-    /// and forgets it; answers [`Deregistered`] when it is gone.
+    /// `mgp/discovery/deregister`: drains a server that was registered at runtime, stops and removes it;
+    /// answers [`Deregistered`] afterwards.
     Deregister {
         /// The server's id.
         id: String,
-        /// Why, for the audit.
+        /// The reason, for the audit.
         #[serde(default)]
         reason: Option<String>,
     }
 }
 
-/// Answer of `mgp/discovery/deregister`.
+/// The answer to `mgp/discovery/deregister`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deregistered {
     /// The server's id.
     pub id: String,
-    /// The tools that went with it.
+    /// Its removed tools.
     pub tools: Vec<String>,
 }
 
@@ -288,9 +287,9 @@ mod tests {
         .collect()
     }
 
-    /// MGP-220, MGP-221: each filter by itself, all together, and none.
+    /// MGP-220, MGP-221: each filter separately, all together, and none.
     #[test]
-    fn a_server_is_listed_when_all_of_the_filter_is_true_of_it() {
+    fn server_must_match_all_conditions_of_the_filter() {
         assert_eq!(listed(json!({})), ["a", "b", "c", "d"]);
         assert_eq!(
             listed(json!({"extensions": ["streaming"]})),
@@ -320,24 +319,24 @@ mod tests {
         }
     }
 
-    /// MGP-220: the members of the document come first and are always there.
+    /// MGP-220: the members of the document come first and are always present.
     #[test]
-    fn a_server_is_told_as_the_document_writes_it() {
-        let mut told = server("mind.cerebras", "connected", &["security"], &[]);
-        told.mgp_version = Some("0.1.0".into());
-        told.tools = vec!["think".into()];
-        told.trust_level = "standard".into();
-        let text = serde_json::to_string(&told).unwrap();
+    fn server_is_listed_as_in_the_document() {
+        let mut expected = server("mind.cerebras", "connected", &["security"], &[]);
+        expected.mgp_version = Some("0.1.0".into());
+        expected.tools = vec!["think".into()];
+        expected.trust_level = "standard".into();
+        let text = serde_json::to_string(&expected).unwrap();
         assert_eq!(
             text,
             r#"{"id":"mind.cerebras","status":"connected","mgp_version":"0.1.0","extensions":["security"],"permissions_required":[],"tools":["think"],"trust_level":"standard"}"#
         );
     }
 
-    /// MGP-224, MGP-226: the example of §15.4 and the words of later drafts; what is missing or
-    /// misspelt is said.
+    /// MGP-224, MGP-226: the example of §15.4 and the values of later drafts; missing and misspelt members
+    /// are reported.
     #[test]
-    fn a_registration_is_read_as_the_document_writes_it() {
+    fn registration_is_parsed_as_in_the_document() {
         let text = r#"{"id":"dynamic.custom_tool","command":"python","args":["scripts/mcp_custom.py"],
             "transport":"stdio","mgp":{"extensions":["security"],
             "permissions_required":["network.outbound"],"trust_level":"sandboxed"},
@@ -350,7 +349,7 @@ mod tests {
             "mgp":{"trust_level":"experimental"},"preview":true}"#;
         let later: Register = parse_params(Some(later)).unwrap();
         assert_eq!((later.transport, later.preview), (Transport::Http, true));
-        for (bad, told) in [
+        for (bad, expected) in [
             ("{}", "id"),
             (r#"{"id":7}"#, "string"),
             (r#"{"id":"x","args":"-c"}"#, "sequence"),
@@ -359,13 +358,13 @@ mod tests {
             (r#"{"id":"x","shell":true}"#, "shell"),
         ] {
             let error = parse_params::<Register>(Some(bad)).unwrap_err().to_string();
-            assert!(error.contains(told), "{bad}: {error}");
+            assert!(error.contains(expected), "{bad}: {error}");
         }
     }
 
     /// MGP-229: the example of §15.5.
     #[test]
-    fn a_deregistration_is_read_as_the_document_writes_it() {
+    fn deregistration_is_parsed_as_in_the_document() {
         let text = r#"{"id":"dynamic.custom_tool","reason":"no_longer_needed"}"#;
         let ask: Deregister = parse_params(Some(text)).unwrap();
         assert_eq!(

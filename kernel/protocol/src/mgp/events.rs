@@ -1,5 +1,5 @@
-//! `mgp/events/*`: who hears of what happens (MGP §13.2), and the words of its events (§13.3, §13.5). The
-//! members that later drafts and this kernel add have the prefix `_mgp.` in their own names.
+//! `mgp/events/*`: event subscriptions (MGP §13.2), and the data of events (§13.3, §13.5). Members added by
+//! later drafts and this kernel have the prefix `_mgp.`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ methods! {
     "notifications/mgp.events.subscribed" => Subscribed,
 }
 
-/// Where the last events of a channel are a resource; the name of the channel follows.
+/// The URI prefix of the resource with a channel's last events; the name of the channel follows.
 pub const RESOURCES: &str = "mgp://events/";
-/// Events in one answer of `mgp/events/replay`, where nobody says how many, and at most.
+/// The default number of events in one answer of `mgp/events/replay`, and the maximum.
 pub const REPLAY_DEFAULT: u64 = 100;
 /// See [`REPLAY_DEFAULT`].
 pub const REPLAY_MAX: u64 = 1_000;
@@ -31,10 +31,10 @@ request! {
         /// Names of channels, or patterns that end in `*`.
         channels: Vec<String>,
         #[serde(default)]
-        /// Which of their events.
+        /// The filter for their events.
         filter: Option<Filter>,
         #[serde(default, rename = "_mgp.cursor")]
-        /// First those after the event that had this cursor, as far as they are written down.
+        /// Start with stored events after the one with this cursor.
         cursor: Option<String>,
     }
 }
@@ -42,21 +42,21 @@ request! {
 request! {
     /// `mgp/events/unsubscribe`; answers an empty result.
     Unsubscribe {
-        /// As `mgp/events/subscribe` answered it.
+        /// The id from `mgp/events/subscribe`.
         subscription_id: String,
     }
 }
 
 request! {
-    /// `mgp/events/replay`: events of a subscription that were missed. Answers [`Replayed`].
+    /// `mgp/events/replay`: missed events of a subscription. Answers [`Replayed`].
     Replay {
-        /// As `mgp/events/subscribe` answered it.
+        /// The id from `mgp/events/subscribe`.
         subscription_id: String,
         #[serde(default)]
-        /// Go on after the event with this `_mgp.seq`.
+        /// Continue after the event with this `_mgp.seq`.
         after_seq: u64,
         #[serde(default)]
-        /// At most this many events; 100 when absent, never more than 1,000.
+        /// The most events; 100 if absent, never more than 1,000.
         limit: Option<u64>,
     }
 }
@@ -65,126 +65,126 @@ request! {
 #[derive(Debug)]
 pub struct Channels;
 
-/// Which events of its channels a subscription gets.
+/// The filter of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// None below this.
+    /// The minimum severity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_severity: Option<Severity>,
 }
 
-/// How bad it is.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Of interest to who looks for a mistake.
+    /// For debugging.
     Debug,
-    /// It went as it should.
+    /// Normal operation.
     Info,
-    /// It went as it should not, and somebody was told.
+    /// A problem that was handled.
     Warning,
-    /// Something does not work.
+    /// A failure.
     Error,
-    /// Nothing works.
+    /// A failure of everything.
     Critical,
 }
 
-/// Answer of `mgp/events/subscribe`; between kernels also `notifications/mgp.events.subscribed`, where the request itself
-/// stays open for its events.
+/// The answer to `mgp/events/subscribe`; between kernels also `notifications/mgp.events.subscribed`, where
+/// the request stays open for its events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribed {
-    /// As they were asked for.
+    /// The subscribed channels, as requested.
     pub subscribed: Vec<String>,
-    /// Those that nobody has, or that are no names of channels.
+    /// Channels that do not exist, or have invalid names.
     pub unsupported: Vec<String>,
-    /// What its events carry.
+    /// The id in its events.
     pub subscription_id: String,
 }
 
-/// What is read of a server's answer to `mgp/events/subscribe`.
+/// The members of a server's answer to `mgp/events/subscribe` that are read.
 #[derive(Debug, Deserialize)]
 pub struct SubscribedAtServer {
-    /// What it will tell.
+    /// The subscribed channels.
     #[serde(default)]
     pub subscribed: Vec<String>,
-    /// What its events will carry.
+    /// The id in its events.
     pub subscription_id: String,
 }
 
-/// Answer of `mgp/events/replay`.
+/// The answer to `mgp/events/replay`.
 #[derive(Debug, Serialize)]
 pub struct Replayed {
-    /// As it was asked for.
+    /// The requested id.
     pub subscription_id: String,
     /// Oldest first, each as it was sent, without the id of the subscription.
     pub events: Vec<Box<RawValue>>,
-    /// There are more after these.
+    /// True if there are more events.
     pub has_more: bool,
-    /// Some between `after_seq` and these are gone.
+    /// True if some events between `after_seq` and these are no longer stored.
     pub truncated: bool,
 }
 
-/// A channel of the kernel, or one that a server said it has.
+/// A channel of the kernel, or one declared by a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Its name, or a pattern that a server takes.
+    /// Its name, or a pattern that a server accepts.
     pub channel: String,
-    /// Whose it is; the kernel's own when absent.
+    /// Its server; the kernel if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// What its events tell.
+    /// The description of its events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its events are in the audit log, and their cursors outlive the kernel.
+    /// True if its events are in the audit log, and its cursors survive a restart.
     #[serde(default)]
     pub logged: bool,
 }
 
-/// The name of a channel, or a pattern: names are words of letters, digits, `_` and `-` with dots between,
-/// and the last word of a pattern is `*`, which stands for one word or more.
+/// The name of a channel, or a pattern: names are words of letters, digits, `_` and `-` separated by dots,
+/// and the last word of a pattern is `*`, which matches one or more words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelPattern(Arc<str>);
 
 impl ChannelPattern {
-    /// Longest name, in bytes: as many as fit beside an event in a log line.
+    /// The longest name, in bytes: short enough for a log line.
     pub const MAX_LEN: usize = 128;
-    /// The patterns of §13.5, which stand whether anybody has such a channel now or not.
+    /// The patterns of §13.5, which are always valid, with or without such a channel.
     pub(crate) const STANDARD: [&'static str; 4] = ["model.*", "system.*", "tool.*", "security.*"];
 
-    /// Reads a name or a pattern.
+    /// Parses a name or a pattern.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         let word = |word: &str| !word.is_empty() && word.bytes().all(letter);
         let words = text.strip_suffix('*').map_or(text, |before| match before {
-            // `*` alone is every channel.
+            // `*` alone matches every channel.
             "" => "any",
             before => before.strip_suffix('.').unwrap_or(""),
         });
-        let good = text.len() <= Self::MAX_LEN && words.split('.').all(word);
-        good.then(|| Self(text.into()))
+        let is_valid = text.len() <= Self::MAX_LEN && words.split('.').all(word);
+        is_valid.then(|| Self(text.into()))
     }
 
-    /// As it was written.
+    /// The original text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True when it may stand for several channels.
+    /// True if it may match several channels.
     #[must_use]
     pub fn is_wide(&self) -> bool {
         self.0.ends_with('*')
     }
 
-    /// True for patterns that stand whether there is such a channel now or not.
+    /// True for a standard pattern.
     #[must_use]
     pub fn is_standard(&self) -> bool {
         matches!(&*self.0, "*" | "push.*") || Self::STANDARD.contains(&&*self.0)
     }
 
-    /// Whether a channel is meant, or, of another pattern, each that it may stand for.
+    /// True if it matches the channel, or, for a pattern, all channels that the pattern may match.
     #[must_use]
     pub fn covers(&self, channel: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -221,8 +221,8 @@ mod tests {
     use crate::refusal::Refusal;
 
     #[test]
-    fn names_and_patterns_are_read_and_nothing_else() {
-        for good in [
+    fn only_names_and_patterns_are_parsed() {
+        for is_valid in [
             "model.token_usage",
             "zzz",
             "a-1.b_2.c",
@@ -230,7 +230,7 @@ mod tests {
             "tool.*",
             "a.b.*",
         ] {
-            assert!(ChannelPattern::parse(good).is_some(), "{good}");
+            assert!(ChannelPattern::parse(is_valid).is_some(), "{is_valid}");
         }
         let long = "x".repeat(ChannelPattern::MAX_LEN + 1);
         for bad in [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_one_word_or_more() {
+    fn star_matches_one_or_more_words() {
         let covers =
             |pattern: &str, channel: &str| ChannelPattern::parse(pattern).unwrap().covers(channel);
         assert!(covers("tool.*", "tool.started") && covers("tool.*", "tool.a.b"));
@@ -253,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read_and_nothing_is_read_over() {
+    fn subscription_is_parsed_strictly() {
         let read = |params: &str| mcp::parse_params::<Subscribe>(Some(params));
-        let asked = read(
+        let subscription = read(
             r#"{"channels":["a"],"filter":{"min_severity":"critical"},"_mgp.cursor":"7","_meta":{}}"#,
         )
         .unwrap();
-        let filter = asked.filter.unwrap();
+        let filter = subscription.filter.unwrap();
         assert_eq!(filter.min_severity, Some(Severity::Critical));
-        assert_eq!(asked.cursor.as_deref(), Some("7"));
+        assert_eq!(subscription.cursor.as_deref(), Some("7"));
         for bad in [
             "{}",
             r#"{"channels":"a"}"#,

@@ -1,5 +1,5 @@
-//! `mgp/health/*`: health of a peer (MGP §11.3). Version 0.2 asks the peer about itself; later drafts ask
-//! its kernel about a named server.
+//! `mgp/health/*`: the health of a peer (MGP §11.3). Version 0.2 asks the peer about itself; later drafts
+//! ask its kernel about a named server.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
@@ -12,35 +12,35 @@ methods! {
     "mgp/health/status" => Status,
 }
 
-/// `mgp/health/ping`: is answered at once; answers [`Pong`].
+/// `mgp/health/ping`: answered at once with [`Pong`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {
-    /// When it was asked, in ISO 8601.
+    /// The time of the request, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Of a kernel: which of its servers is meant. The kernel itself when absent.
+    /// At a kernel: the server. The kernel itself if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
 }
 
-/// Answer of `mgp/health/ping`. All that a server leaves out is not there; that it answered says most.
+/// The answer to `mgp/health/ping`. A server may omit all members; that it answered is most important.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pong {
     /// Its health.
     #[serde(default)]
     pub status: Health,
-    /// When it was answered, in ISO 8601.
+    /// The time of the answer, in ISO 8601.
     #[serde(default)]
     pub timestamp: Option<String>,
     /// Seconds since its start.
     #[serde(default)]
     pub uptime_secs: Option<Number>,
-    /// Who it says it is.
+    /// Its own id.
     #[serde(default)]
     pub server_id: Option<String>,
 }
 
-/// `mgp/health/status`: how it is in detail; answers [`Readiness`].
+/// `mgp/health/status`: the detailed health; answers [`Readiness`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// As in [`Ping`].
@@ -48,35 +48,36 @@ pub struct Status {
     pub server_id: Option<String>,
 }
 
-/// Answer of `mgp/health/status`.
+/// The answer to `mgp/health/status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Readiness {
     /// Its health.
     pub status: Health,
     /// Seconds since its start.
     pub uptime_secs: u64,
-    /// Tools that can be called right now.
+    /// The number of tools that can be called now.
     pub tools_available: u64,
-    /// All tools there would be if everything were well.
+    /// The number of all tools.
     pub tools_total: u64,
-    /// Requests under way.
+    /// The number of in-flight requests.
     pub pending_requests: u64,
-    /// What it uses; nobody may depend on a key.
+    /// The used resources; the keys are not stable.
     pub resources: Box<RawValue>,
-    /// What it looked at; nobody may depend on a key.
+    /// The checks; the keys are not stable.
     pub checks: Box<RawValue>,
 }
 
-/// What the processes of a server, or the kernel, use: the keys of `resources` where the kernel fills it.
+/// The resources used by the processes of a server, or by the kernel: the keys of `resources` from the
+/// kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourcesInUse {
-    /// Resident memory; what several processes share is counted for each.
+    /// Resident memory; memory shared by several processes is counted for each.
     pub memory_bytes: u64,
-    /// Processor time so far, with that of processes below that have ended.
+    /// The processor time so far, including ended child processes.
     pub cpu_seconds: f64,
     /// Open descriptors, of those processes whose descriptors the kernel may read.
     pub open_descriptors: u64,
-    /// Processes below the first.
+    /// Child processes.
     pub children: u64,
 }
 
@@ -87,17 +88,17 @@ pub enum Health {
     /// Fully operational.
     #[default]
     Healthy,
-    /// Runs, but not all of it works.
+    /// Running, but not fully operational.
     Degraded,
     /// Has errors, or does not answer.
     Unhealthy,
 }
 
 impl Health {
-    /// All of them, the best first.
+    /// All values, the best first.
     pub const ALL: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unhealthy];
 
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -109,7 +110,7 @@ impl Health {
 }
 
 impl<'de> Deserialize<'de> for Health {
-    /// A word nobody knows is not the one that says that all is well.
+    /// An unknown value does not count as healthy.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
         let known = Self::ALL.into_iter().find(|health| health.as_str() == word);
@@ -122,9 +123,9 @@ mod tests {
     use super::*;
     use crate::mcp::{Method, parse_params};
 
-    /// MGP-131, MGP-134: the members of the document; a word nobody knows is no good sign.
+    /// MGP-131, MGP-134: the members of the document; an unknown value is not healthy.
     #[test]
-    fn an_answer_to_a_ping_is_read_for_what_it_says() {
+    fn pong_is_parsed_leniently() {
         assert_eq!(
             [Ping::METHOD, Status::METHOD],
             ["mgp/health/ping", "mgp/health/status"]
@@ -146,9 +147,9 @@ mod tests {
         }
     }
 
-    /// MGP-131: a ping says when, and of a kernel it can name a server.
+    /// MGP-131: a ping has a timestamp, and at a kernel it may name a server.
     #[test]
-    fn a_ping_says_no_more_than_it_knows() {
+    fn ping_omits_absent_members() {
         let ping = Ping {
             timestamp: Some("2026-02-27T12:00:00.000Z".into()),
             server_id: None,

@@ -14,7 +14,7 @@ methods! {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
-    /// What the tool should do.
+    /// The wanted function.
     pub query: String,
     /// `keyword`, `semantic`, `category` or `hybrid`; default `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,29 +25,29 @@ pub struct Search {
     /// Includes subcategories; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// The highest risk allowed.
+    /// The maximum risk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level_max: Option<RiskLevel>,
-    /// Among the tools that this agent may call; among all when nobody is named.
+    /// Search the tools that this agent may call; all tools if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// The result.
+/// The search result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SearchResult {
-    /// The best first.
+    /// The best match first.
     pub tools: Vec<Tool>,
-    /// How many there were to choose from.
+    /// The number of searched tools.
     pub total_available: usize,
-    /// How it was searched: by words where meaning was asked for and not to be had.
+    /// The strategy used: keywords if semantic search was requested and not available.
     pub search_strategy: String,
     /// The time it took.
     pub query_time_ms: f64,
-    /// What the asker should know: that nothing fits well, or that not all of the query was read.
+    /// A note for the caller: no good match, or a truncated query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// How far the index is.
+    /// The coverage of the index.
     pub index: IndexCoverage,
 }
 
@@ -58,15 +58,15 @@ pub struct Tool {
     pub tool_id: String,
     /// Its server.
     pub server_id: String,
-    /// The server's own name for it.
+    /// The server's own name.
     pub name: String,
-    /// As the server describes it.
+    /// The server's description.
     pub description: String,
-    /// How well it fits, from 0 to 1.
+    /// The relevance, from 0 to 1.
     pub relevance_score: f32,
-    /// Whether it does what is looked for at all, as far as that can be told.
+    /// True if it is considered a match at all.
     pub fits: bool,
-    /// The kernel's own judgement.
+    /// The kernel's risk level.
     pub risk_level: RiskLevel,
     /// Its categories.
     pub categories: Vec<String>,
@@ -75,21 +75,21 @@ pub struct Tool {
     pub input_schema: Option<Box<RawValue>>,
 }
 
-/// How far the index is with what is offered.
+/// The coverage of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexCoverage {
-    /// Tools that can be found by words.
+    /// The number of tools found by keywords.
     pub tools: usize,
-    /// Tools that can be found by meaning.
+    /// The number of tools found by meaning.
     pub by_meaning: usize,
-    /// Texts that wait to be embedded.
+    /// The number of texts waiting for their embedding.
     pub waiting: usize,
-    /// Texts that were embedded since the start, and were not known from before.
+    /// The number of new embeddings since the start.
     pub embedded: u64,
-    /// The process that runs the model in the program, while it runs.
+    /// The process id of the built-in model, while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_process: Option<u32>,
-    /// How often in a row that process failed.
+    /// The number of consecutive failures of that process.
     #[serde(default, skip_serializing_if = "is_none")]
     pub model_failures: u32,
 }

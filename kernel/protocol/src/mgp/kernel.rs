@@ -1,4 +1,4 @@
-//! `mgp/kernel/*`: the kernel about itself. For the operator.
+//! `mgp/kernel/*`: requests about the kernel itself. For the operator.
 
 pub mod console;
 pub mod lan;
@@ -34,54 +34,54 @@ pub struct Status;
 #[derive(Debug)]
 pub struct Stop;
 
-/// `mgp/kernel/reload`: reads the configuration again now, without waiting for the file watcher.
+/// `mgp/kernel/reload`: reloads the configuration now, without waiting for the file watcher.
 #[derive(Debug)]
 pub struct Reload;
 
-/// `mgp/kernel/tree`: the actors and tasks that run.
+/// `mgp/kernel/tree`: the running actors and tasks.
 #[derive(Debug)]
 pub struct Tree;
 
-/// `mgp/kernel/metrics`: the figures that `/metrics` of the HTTP door shows, and how they are got there. Answers
+/// `mgp/kernel/metrics`: the metrics served at `/metrics` of the HTTP endpoint, and its address. Answers
 /// [`MetricsText`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Metrics {
-    /// In the form of OpenMetrics, not of Prometheus.
+    /// True for the OpenMetrics format in place of that of Prometheus.
     #[serde(default)]
     pub open_metrics: bool,
 }
 
-/// Answer of `mgp/kernel/metrics`.
+/// The answer to `mgp/kernel/metrics`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsText {
-    /// The figures.
+    /// The metrics.
     pub text: String,
-    /// The address of `/metrics`, where the HTTP door shows them.
+    /// The address of `/metrics`, if the HTTP endpoint serves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The file that holds the token of that path.
+    /// The file with the token of that path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
-    /// Programs of this machine need no token.
+    /// True if programs on this machine need no token.
     #[serde(default)]
     pub loopback: bool,
 }
 
-/// Answer of `mgp/kernel/tree`.
+/// The answer to `mgp/kernel/tree`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningTree {
     /// The actors, each below its supervisor.
     pub actors: ActorNode,
-    /// The tasks beside them, by name.
+    /// The tasks, by name.
     pub tasks: BTreeMap<String, TaskCount>,
 }
 
-/// An actor that runs.
+/// A running actor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActorNode {
-    /// What it is; of a server, which one, too: `server:ID`.
+    /// Its name; for a server with the id: `server:ID`.
     pub name: String,
-    /// Those it supervises.
+    /// Its children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub under: Vec<ActorNode>,
 }
@@ -89,91 +89,90 @@ pub struct ActorNode {
 /// The tasks of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCount {
-    /// They run now.
+    /// The number of running tasks.
     pub running: u64,
-    /// They panicked since the start of the kernel.
+    /// The number of panics since the start of the kernel.
     pub panicked: u64,
 }
 
-/// Answer of `mgp/kernel/status`.
+/// The answer to `mgp/kernel/status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KernelStatus {
-    /// Version of the program.
+    /// The version of the program.
     pub version: String,
     /// Process id.
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_secs: u64,
-    /// Where the kernel keeps what lasts.
+    /// The data folder.
     pub data_dir: String,
-    /// The configuration files in force, the most important first.
+    /// The configuration files in force, in order of precedence.
     pub config_files: Vec<String>,
-    /// Files of projects that are there and not in force as they are.
+    /// Project files that are not trusted in their current version.
     #[serde(default)]
     pub untrusted: Vec<Untrusted>,
-    /// Where a new server is written down; `None` where no file is read.
+    /// The file for new servers; `None` if no file is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers_file: Option<String>,
-    /// What is wrong with the configuration, one text for each problem.
+    /// The problems of the configuration, one text for each.
     pub config_problems: Vec<String>,
-    /// What of the configuration takes effect only when the kernel is started again, one text for each
-    /// section.
+    /// Configuration sections that take effect only after a restart, one text for each.
     #[serde(default)]
     pub restart: Vec<String>,
-    /// Where agents come in: the socket's path, the HTTP address.
+    /// The endpoints for agents: the socket's path, the HTTP address.
     pub doors: Vec<String>,
-    /// Clients that are there, without the one that asks.
+    /// The number of connected clients, without the requesting one.
     pub connections: u64,
-    /// Those of them that came first, [`CLIENTS_MAX`] at most.
+    /// The first connected clients, at most [`CLIENTS_MAX`].
     #[serde(default)]
     pub clients: Vec<Client>,
-    /// How far the index of tools is.
+    /// The coverage of the tool index.
     #[serde(default)]
     pub index: IndexCoverage,
     /// Live actors by kind.
     pub actors: BTreeMap<String, u64>,
-    /// What the kernel cannot do at the moment, or found wrong at its start: why, and what to do.
+    /// Current problems of the kernel, with causes and fixes.
     #[serde(default)]
     pub troubles: Vec<String>,
-    /// What the kernel's own process uses; its children are the first processes of servers.
+    /// The resources used by the kernel's own process; its children are the first processes of servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<ResourcesInUse>,
     /// Every server.
     pub servers: Vec<Server>,
 }
 
-/// Most clients that a status tells of one by one: more are not read by a person.
+/// The most clients listed in a status; a person does not read more.
 pub const CLIENTS_MAX: usize = 1000;
 
-/// One client: an open connection or session, or one that asked over HTTP within the last 5 minutes.
+/// One client: an open connection or session, or a client with an HTTP request within the last 5 minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Who it is to the kernel: `agent.NAME`, or `operator`.
+    /// Its identity: `agent.NAME`, or `operator`.
     pub agent: String,
-    /// What it calls itself; nobody proves that.
+    /// The reported name, unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Which version it says it is.
+    /// The reported version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The MCP version spoken with it; `None` before its first message.
+    /// The negotiated MCP version; `None` before its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaks: Option<String>,
-    /// How it came in: `socket` or `http`.
+    /// Its endpoint: `socket` or `http`.
     pub door: String,
-    /// The one server it is shown, where it is not shown all.
+    /// The server in its view, if the view has one server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The set it is shown, where it came by the door of one.
+    /// The set of its view, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// How long it has been there, in milliseconds.
+    /// The time since the connection, in milliseconds.
     pub since_ms: u64,
-    /// How long ago it last asked for something, in milliseconds.
+    /// The time since its last request, in milliseconds.
     pub silent_ms: u64,
-    /// Tools it has called.
+    /// The number of its tool calls.
     pub calls: u64,
-    /// How many tools its session holds because it called or found them (MGP §16.7).
+    /// The number of tools in its session cache (MGP §16.7).
     #[serde(default)]
     pub holds: u64,
     /// The first 20 of them, as `server:tool`.
@@ -181,13 +180,13 @@ pub struct Client {
     pub held: Vec<String>,
 }
 
-/// A project's file that its user has not trusted as it is.
+/// A project file that is not trusted in its current version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untrusted {
     /// Its path.
     pub file: String,
-    /// Whether it is in force as it was when it was trusted; else it is left out.
+    /// True if its last trusted version is in force; otherwise it is ignored.
     pub held: bool,
-    /// Why, and what to do.
+    /// The reason, and the fix.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! `mgp/lifecycle/*`: stops a server, or the kernel, without losing calls (MGP §11.4).
+//! `mgp/lifecycle/*`: shuts down a server, or the kernel, without losing calls (MGP §11.4).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,48 +6,48 @@ use crate::mcp::methods;
 
 methods! { "mgp/lifecycle/shutdown" => Shutdown }
 
-/// `mgp/lifecycle/shutdown`: finish what is under way, take nothing new, end. Answers [`Accepted`].
+/// `mgp/lifecycle/shutdown`: finish in-flight requests, accept no new ones, terminate. Answers
+/// [`Accepted`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shutdown {
-    /// Of a kernel: which of its servers is meant, as later drafts say it. The kernel itself when
-    /// absent.
+    /// At a kernel: the server, as in later drafts. The kernel itself if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
     /// The reason.
     #[serde(default)]
     pub reason: Reason,
-    /// How long what is under way may take, in milliseconds.
+    /// The deadline for in-flight requests, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-/// Why somebody is to end (§11.4).
+/// The reason of a shutdown (§11.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// A person asked.
+    /// A person requested it.
     #[default]
     OperatorRequest,
     /// Its configuration changed.
     ConfigurationChange,
-    /// It went over a limit.
+    /// A limit was exceeded.
     ResourceLimit,
-    /// Nobody used it for too long.
+    /// It was idle for too long.
     IdleTimeout,
-    /// The whole kernel stops.
+    /// The whole kernel shuts down.
     KernelShutdown,
 }
 
-/// Answer of `mgp/lifecycle/shutdown`.
+/// The answer to `mgp/lifecycle/shutdown`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// It will end.
+    /// True if it will shut down.
     #[serde(default)]
     pub accepted: bool,
-    /// How much is under way.
+    /// The number of in-flight requests.
     #[serde(default)]
     pub pending_requests: u64,
-    /// How long that is likely to take, in milliseconds.
+    /// The estimated time for them, in milliseconds.
     #[serde(default)]
     pub estimated_drain_ms: u64,
 }
@@ -59,7 +59,7 @@ mod tests {
 
     /// MGP-138, MGP-140: the members of the document, and its five reasons.
     #[test]
-    fn a_shutdown_has_one_of_five_reasons() {
+    fn shutdown_has_one_of_five_reasons() {
         assert_eq!(Shutdown::METHOD, "mgp/lifecycle/shutdown");
         let text = r#"{"reason":"idle_timeout","timeout_ms":30000}"#;
         let shutdown: Shutdown = parse_params(Some(text)).unwrap();
@@ -82,9 +82,9 @@ mod tests {
         );
     }
 
-    /// MGP-138: what a server leaves out of its answer is nothing.
+    /// MGP-138: omitted members of a server's answer have their defaults.
     #[test]
-    fn an_answer_to_a_shutdown_is_read_for_what_it_says() {
+    fn shutdown_answer_is_parsed_with_defaults() {
         let text = r#"{"accepted":true,"pending_requests":2,"estimated_drain_ms":5000}"#;
         let accepted: Accepted = parse_params(Some(text)).unwrap();
         assert_eq!(serde_json::to_string(&accepted).unwrap(), text);

@@ -1,10 +1,9 @@
-//! What of MGP two peers have in common (MGP §2): only that is ever said between them.
+//! Negotiates the MGP features that two peers have in common (MGP §2): only these are used between them.
 //!
-//! Three places carry the declaration: `capabilities.mgp`, the same below `experimental` for SDKs
-//! that allow nothing else, and the extension [`EXTENSION`], the only place of the modern era and of
-//! SDKs made for it in a legacy session. Later drafts split
-//! some extensions of 0.2 and gave the parts names of their own; both vocabularies are understood,
-//! and a peer is answered in the one it used.
+//! There are three places for the declaration: `capabilities.mgp`, the same below `experimental` for SDKs
+//! that allow nothing else, and the extension [`EXTENSION`], the only place of the stateless protocol and
+//! of its SDKs in a legacy session. Later drafts split some extensions of 0.2 and gave the parts names of
+//! their own; both vocabularies are supported, and a peer is answered in the one it used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,22 +16,22 @@ use serde_json::value::RawValue;
 use crate::dialect::ProtocolFamily;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
-/// A key of `capabilities.extensions`, where both eras may carry the declaration.
+/// A key of `capabilities.extensions`, where both protocols may carry the declaration.
 pub(crate) const EXTENSION: &str = "dev.cloto/mgp";
-/// Most names read of a list in a declaration, a bound on what a peer can make us keep; the rest of
-/// a longer list is not there.
+/// The most names read from a list in a declaration, which bounds the stored data; further ones are
+/// ignored.
 pub(crate) const NAMES_MAX: usize = 64;
-/// Longest name in a declaration, in bytes; a longer one is not there.
+/// The longest name in a declaration, in bytes; a longer one is ignored.
 pub(crate) const NAME_MAX: usize = 256;
 
-/// A version of MGP. Suffixes such as `-draft` are read over.
+/// A version of MGP. Suffixes such as `-draft` are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MgpVersion {
     /// Must match (§2.4).
     pub(crate) major: u32,
-    /// Backward compatible (§2.4), and never a gate of its own.
+    /// Backward compatible (§2.4), and never a reason to reject.
     pub(crate) minor: u32,
-    /// Says nothing about what is understood.
+    /// Has no effect.
     pub patch: u32,
 }
 
@@ -44,7 +43,7 @@ impl MgpVersion {
         patch: 0,
     };
 
-    /// Reads `1.2.3`, with or without a suffix.
+    /// Parses `1.2.3`, with or without a suffix.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let core = text.split(['-', '+']).next()?;
@@ -67,12 +66,12 @@ impl fmt::Display for MgpVersion {
     }
 }
 
-/// A set of what MGP can do between two peers, as fine as any draft divides it.
+/// A set of MGP features, at the finest granularity of any draft.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(u16);
 
 impl Features {
-    /// Nothing.
+    /// No features.
     pub(crate) const NONE: Self = Self(0);
     /// Permission declarations and their approval (§3).
     pub const PERMISSIONS: Self = Self(1);
@@ -98,24 +97,24 @@ impl Features {
     pub const DISCOVERY: Self = Self(1 << 10);
     /// Tool search and session cache (§16).
     pub const TOOL_DISCOVERY: Self = Self(1 << 11);
-    /// The codes and recovery fields of §14, which 0.2 takes as understood.
+    /// The codes and recovery fields of §14, which are implied in 0.2.
     pub const ERROR_HANDLING: Self = Self(1 << 12);
-    /// Everything there is a word for.
+    /// All features.
     pub const ALL: Self = Self((1 << 13) - 1);
 
-    /// True when all of `other` is in it.
+    /// True if it contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True when there is nothing in it.
+    /// True if it contains no feature.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -159,12 +158,12 @@ const WORDS: [(&str, Features); 15] = [
     ("events", Features::EVENTS),
     ("error_handling", Features::ERROR_HANDLING),
 ];
-/// How many of [`WORDS`] are of 0.2.
+/// The number of [`WORDS`] that are of 0.2.
 const OF_0_2: usize = 9;
-/// The one name that means less where the finer ones are used.
+/// The name with a narrower meaning if the finer names are used.
 const STREAMING: &str = "streaming";
 
-/// Where a declaration stands in a capabilities object.
+/// The position of a declaration in a capabilities object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// `mgp`.
@@ -176,7 +175,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// The members that lead from the capabilities object to the declaration.
+    /// The path of members from the capabilities object to the declaration.
     #[must_use]
     pub const fn path(self) -> &'static [&'static str] {
         match self {
@@ -187,43 +186,43 @@ impl Carrier {
     }
 }
 
-/// What a peer said about itself: claims, all of them.
+/// The declaration of a peer, unverified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// The version it speaks.
+    /// The supported version.
     pub(crate) version: MgpVersion,
-    /// What the names it listed mean together.
+    /// The features of the listed names.
     pub(crate) features: Features,
-    /// The names that are known, as it wrote them; each once.
+    /// The known names, as written by the peer; each once.
     pub(crate) extension_names: Vec<&'static str>,
     /// Of a server: the permissions it needs, in its own spelling.
     pub permissions_required: Vec<String>,
-    /// Of a server: what it calls itself.
+    /// Of a server: its own id.
     pub server_id: Option<String>,
-    /// Of a server: how far it says it may be trusted, as it wrote it.
+    /// Of a server: the requested trust level, as written.
     pub trust_level: Option<String>,
-    /// Of a client: it wants to be told when it may make a tool itself (later drafts, §16.6).
+    /// Of a client: it wants to be notified when it may create a tool itself (later drafts, §16.6).
     pub tool_creation: bool,
-    /// Where it stood; the answer belongs to the same place.
+    /// Its position; the answer has the same one.
     pub carrier: Carrier,
 }
 
-/// Why a declaration is taken as none: the peer is spoken to in plain MCP, and this is logged.
+/// Why a declaration counts as none: the peer is used without MGP, and this is logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeclarationError {
-    /// Something else than an object.
+    /// Not an object.
     #[error("its `mgp` capability is no object")]
     NotAnObject,
-    /// `version` is not there or no semantic version.
+    /// `version` is missing, or no semantic version.
     #[error("its MGP version {0:?} is no semantic version")]
     NoVersion(String),
-    /// `extensions` is no list of names.
+    /// `extensions` is not a list of names.
     #[error("its MGP `extensions` is no list of names")]
     NoExtensions,
     /// Another major version (§2.4).
     #[error("it speaks MGP {theirs}, this kernel {}", MgpVersion::OURS)]
     OtherMajor {
-        /// What it announced.
+        /// The announced version.
         theirs: MgpVersion,
     },
 }
@@ -268,7 +267,7 @@ struct EnabledFlag {
     enabled: bool,
 }
 
-/// An object read as `T`; anything else is not there. Serde would take an array too.
+/// Parses an object as `T`; anything else counts as absent. Serde would accept an array too.
 fn parse_object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     raw.filter(|raw| raw.get().starts_with('{'))
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -279,7 +278,7 @@ fn parse_text(raw: Option<&RawValue>) -> Option<String> {
     (text.len() <= NAME_MAX).then(|| text.into_owned())
 }
 
-/// The strings of a list; `None` when it is no list.
+/// The strings of a list; `None` if it is no list.
 fn parse_names(raw: Option<&RawValue>) -> Option<Vec<String>> {
     let Some(raw) = raw else {
         return Some(Vec::new());
@@ -290,11 +289,11 @@ fn parse_names(raw: Option<&RawValue>) -> Option<Vec<String>> {
 }
 
 impl Declaration {
-    /// Reads what a peer of this era declares in its capabilities object. Of several places in a legacy
-    /// peer's the first counts, in the order of [`Carrier`]; of a modern peer only its extension is seen.
+    /// Parses the declaration in a peer's capabilities object. Of several positions in a legacy peer's the
+    /// first counts, in the order of [`Carrier`]; for a stateless peer only its extension is read.
     ///
     /// # Errors
-    /// [`DeclarationError`] when it declares MGP in a way that cannot be followed.
+    /// [`DeclarationError`] for an invalid declaration.
     pub fn parse(
         capabilities: Option<&RawValue>,
         era: ProtocolFamily,
@@ -319,14 +318,14 @@ impl Declaration {
     }
 
     fn parse_carrier(carrier: Carrier, raw: &RawValue) -> Result<Self, DeclarationError> {
-        let said: RawDeclaration<'_> =
+        let declared: RawDeclaration<'_> =
             parse_object(Some(raw)).ok_or(DeclarationError::NotAnObject)?;
-        let version = parse_text(said.version).unwrap_or_default();
+        let version = parse_text(declared.version).unwrap_or_default();
         let version = MgpVersion::parse(&version).ok_or(DeclarationError::NoVersion(version))?;
         if version.major != MgpVersion::OURS.major {
             return Err(DeclarationError::OtherMajor { theirs: version });
         }
-        let listed = parse_names(said.extensions).ok_or(DeclarationError::NoExtensions)?;
+        let listed = parse_names(declared.extensions).ok_or(DeclarationError::NoExtensions)?;
         let known = |name: &String| WORDS.iter().position(|(word, _)| word == name);
         let mut known: Vec<usize> = listed.iter().filter_map(known).collect();
         let mut seen = 0_u32;
@@ -337,11 +336,11 @@ impl Declaration {
         });
         let later = known.iter().any(|at| *at >= OF_0_2);
         let means = |at: &usize| match WORDS[*at] {
-            // Later drafts negotiate progress apart.
+            // Later drafts negotiate progress separately.
             (STREAMING, _) if later => Features::STREAMING,
             (_, features) => features,
         };
-        // 0.2 takes the codes of §14 as understood; later drafts negotiate them by name.
+        // 0.2 implies the codes of §14; later drafts negotiate them by name.
         let understood = if later {
             Features::NONE
         } else {
@@ -351,13 +350,13 @@ impl Declaration {
             version,
             features: known.iter().map(means).fold(understood, Features::union),
             extension_names: known.into_iter().map(|at| WORDS[at].0).collect(),
-            permissions_required: parse_names(said.permissions_required).unwrap_or_default(),
-            server_id: parse_text(said.server_id),
-            tool_creation: parse_object::<EnabledFlag>(said.tool_creation)
+            permissions_required: parse_names(declared.permissions_required).unwrap_or_default(),
+            server_id: parse_text(declared.server_id),
+            tool_creation: parse_object::<EnabledFlag>(declared.tool_creation)
                 .unwrap_or_default()
                 .enabled,
-            // A value that is no text is not the same as none: it must not pass for the default.
-            trust_level: said
+            // An invalid value is not the same as none: it must not count as the default.
+            trust_level: declared
                 .trust_level
                 .filter(|raw| raw.get() != "null")
                 .map(|raw| parse_text(Some(raw)).unwrap_or_else(|| "?".into())),
@@ -366,54 +365,54 @@ impl Declaration {
     }
 }
 
-/// What is said between two peers from now on.
+/// The result of a negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Negotiated {
-    /// No word of MGP. Says why, when the peer meant to speak it.
+    /// No MGP. With the reason, if the peer's declaration is invalid.
     Plain(Option<DeclarationError>),
     /// MGP.
     Active(Active),
 }
 
-/// The common ground of two peers.
+/// The common features of two peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Active {
     /// The lower of the two versions.
     pub version: MgpVersion,
-    /// The intersection: what may be said.
+    /// The intersection of the features.
     pub(crate) features: Features,
-    /// The minor versions differ, which is worth a line in the log.
+    /// True if the minor versions differ, which is logged.
     pub minor_differs: bool,
-    /// What the peer said of itself: claims, all of them.
+    /// The declaration of the peer, unverified.
     pub peer: Declaration,
     extension_names: Vec<&'static str>,
 }
 
-/// No word of MGP.
+/// No MGP.
 pub const PLAIN: Negotiated = Negotiated::Plain(None);
 
 impl Negotiated {
-    /// Reads what a peer of this era declares in its capabilities object, and intersects it with what
-    /// this side offers.
+    /// Parses the declaration in a peer's capabilities object, and intersects it with the features offered
+    /// by this side.
     pub fn from_capabilities(
         offered: Features,
         capabilities: Option<&RawValue>,
         era: ProtocolFamily,
     ) -> Self {
-        // Read for each modern request; most say nothing of it.
+        // Parsed for each stateless request; most have no declaration.
         let text = capabilities.map_or("", RawValue::get);
         if !can_contain_string(text.as_bytes(), "mgp") {
             return PLAIN;
         }
-        let said = Declaration::parse(capabilities, era);
+        let declared = Declaration::parse(capabilities, era);
         Self::intersect(
             offered,
-            said.as_ref().map(Option::as_ref).map_err(Clone::clone),
+            declared.as_ref().map(Option::as_ref).map_err(Clone::clone),
         )
     }
 
-    /// The same with no more than these parts.
+    /// Restricts the result to these features.
     pub fn restrict_to(&self, parts: Features) -> Self {
         match self {
             Self::Plain(why) => Self::Plain(why.clone()),
@@ -423,27 +422,27 @@ impl Negotiated {
         }
     }
 
-    /// Intersects what this side offers with what the other declared.
+    /// Intersects the features offered by this side with the declaration.
     pub(crate) fn intersect(
         offered: Features,
-        said: Result<Option<&Declaration>, DeclarationError>,
+        declared: Result<Option<&Declaration>, DeclarationError>,
     ) -> Self {
-        let said = match said {
-            Ok(Some(said)) => said,
+        let declared = match declared {
+            Ok(Some(declared)) => declared,
             Ok(None) => return Self::Plain(None),
             Err(why) => return Self::Plain(Some(why)),
         };
-        let features = offered & said.features;
+        let features = offered & declared.features;
         let common = |word: &&str| {
             let means = WORDS.iter().find(|(known, _)| known == word);
             means.is_some_and(|(_, means)| !(*means & features).is_empty())
         };
         Self::Active(Active {
-            version: said.version.min(MgpVersion::OURS),
+            version: declared.version.min(MgpVersion::OURS),
             features,
-            minor_differs: said.version.minor != MgpVersion::OURS.minor,
-            peer: said.clone(),
-            extension_names: said
+            minor_differs: declared.version.minor != MgpVersion::OURS.minor,
+            peer: declared.clone(),
+            extension_names: declared
                 .extension_names
                 .iter()
                 .copied()
@@ -452,7 +451,7 @@ impl Negotiated {
         })
     }
 
-    /// What may be said; nothing to a plain peer.
+    /// The common features; none without MGP.
     #[must_use]
     pub fn features(&self) -> Features {
         match self {
@@ -461,7 +460,7 @@ impl Negotiated {
         }
     }
 
-    /// The common ground; `None` with a plain peer.
+    /// The common features; `None` without MGP.
     #[must_use]
     pub fn as_active(&self) -> Option<&Active> {
         match self {
@@ -470,13 +469,13 @@ impl Negotiated {
         }
     }
 
-    /// True when any word of MGP may be said.
+    /// True if MGP is used.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.as_active().is_some()
     }
 
-    /// True when errors carry the codes and recovery fields of §14.
+    /// True if errors have the codes and recovery fields of §14.
     #[must_use]
     pub fn has_error_codes(&self) -> bool {
         self.features().contains(Features::ERROR_HANDLING)
@@ -500,49 +499,50 @@ impl DeclarationText<'_> {
 }
 
 impl Active {
-    /// True when the peer uses the names of later drafts for permissions: it is asked with
-    /// `mgp/permission/await` and told with `grant`, not with `request` and `response`.
+    /// True if the peer uses the names of later drafts for permissions: `mgp/permission/await` and `grant`,
+    /// in place of `request` and `response`.
     #[must_use]
     pub fn has_draft_permission_methods(&self) -> bool {
         self.extension_names.contains(&"permissions")
     }
 
-    /// The extensions in common, in the peer's own words.
+    /// The common extensions, with the peer's names.
     #[must_use]
     pub fn extension_names(&self) -> &[&'static str] {
         &self.extension_names
     }
 
-    /// The kernel's half toward a client that declared itself (§2.3), as a JSON object: the
-    /// intersection in the client's own words. Belongs where the client's own stood ([`Declaration::carrier`]).
+    /// Renders the kernel's answer to a client's declaration (§2.3), as a JSON object: the intersection
+    /// with the client's names. Its position is that of the client's declaration
+    /// ([`Declaration::carrier`]).
     #[must_use]
     pub fn render_answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
-        let said = DeclarationText {
+        let declared = DeclarationText {
             version: MgpVersion::OURS.to_string(),
             extensions: &self.extension_names,
             server_id,
             trust_level,
         };
-        said.to_json()
+        declared.to_json()
     }
 }
 
-/// What the kernel declares first, as a client and in `server/discover` (§2.2), as a JSON object:
-/// every word of both vocabularies that is offered whole.
+/// Renders the kernel's own declaration, as a client and in `server/discover` (§2.2), as a JSON object:
+/// every name of both vocabularies that is offered completely.
 #[must_use]
 pub(crate) fn render_offer(offered: Features) -> String {
     let words = WORDS.iter().filter(|(_, means)| offered.contains(*means));
     let words: Vec<_> = words.map(|(word, _)| *word).collect();
-    let said = DeclarationText {
+    let declared = DeclarationText {
         version: MgpVersion::OURS.to_string(),
         extensions: &words,
         server_id: None,
         trust_level: None,
     };
-    said.to_json()
+    declared.to_json()
 }
 
-/// A capabilities object with a declaration of MGP in it.
+/// Adds a declaration of MGP to a capabilities object.
 #[must_use]
 pub fn with_declaration(capabilities: &str, carrier: Carrier, declaration: &str) -> String {
     let mut splice = Splice::new(capabilities);
@@ -563,13 +563,13 @@ pub fn with_declaration(capabilities: &str, carrier: Carrier, declaration: &str)
         ),
     };
     match member(object, name) {
-        Some(said) => splice.replace(said, json),
+        Some(declared) => splice.replace(declared, json),
         None => splice.insert_member(object, name, &json),
     }
     splice.finish().into_owned()
 }
 
-/// The capabilities of a modern client without its declaration of MGP.
+/// Removes the declaration of MGP from the capabilities of a stateless client.
 #[must_use]
 pub fn without_declaration(capabilities: &str) -> String {
     let mut splice = Splice::new(capabilities);
@@ -579,26 +579,26 @@ pub fn without_declaration(capabilities: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// The capabilities of this side as a client, with what it offers of MGP: in all places of the legacy
-/// era, as some SDKs keep nothing but what is below `experimental`, others their extensions alone.
+/// Renders the capabilities of this side as a client, with its MGP offer: in all positions of the legacy
+/// protocol, because some SDKs drop all but `experimental`, others all but extensions.
 #[must_use]
 pub fn with_offer(capabilities: &str, era: ProtocolFamily, offered: Features) -> String {
     let offer = render_offer(offered);
-    let said = |capabilities: &str, carrier| with_declaration(capabilities, carrier, &offer);
+    let declared = |capabilities: &str, carrier| with_declaration(capabilities, carrier, &offer);
     match era {
-        ProtocolFamily::Legacy => said(
-            &said(
-                &said(capabilities, Carrier::Extension),
+        ProtocolFamily::Legacy => declared(
+            &declared(
+                &declared(capabilities, Carrier::Extension),
                 Carrier::Experimental,
             ),
             Carrier::Plain,
         ),
-        ProtocolFamily::Stateless => said(capabilities, Carrier::Extension),
+        ProtocolFamily::Stateless => declared(capabilities, Carrier::Extension),
     }
 }
 
-/// True when a peer's error to a word of MGP means that it does not know it: some SDKs check
-/// `params` before they look for the method.
+/// True if a peer's error to an MGP method means that it is not supported: some SDKs check `params` before
+/// they look for the method.
 #[must_use]
 pub fn is_unsupported_code(code: i64) -> bool {
     matches!(code, METHOD_NOT_FOUND | INVALID_PARAMS)

@@ -1,5 +1,5 @@
-//! `mgp/permission/*`: what a server needs, and what it was given (MGP §3). Version 0.2 says
-//! `request` and `response`, later drafts `await` and `grant`, of the same two things.
+//! `mgp/permission/*`: the permissions of servers (MGP §3). Version 0.2 uses `request` and `response`,
+//! later drafts `await` and `grant`, for the same two messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,31 +18,31 @@ methods! {
     "mgp/permission/revoke" => Revoke,
 }
 
-/// `mgp/permission/revoke`: the operator takes a permission back from a server. Answers [`Revoked`]
-/// when that is on disk and holds for every call that has not left.
+/// `mgp/permission/revoke`: the operator revokes a permission of a server. Answers [`Revoked`] when that is
+/// on disk and applies to every call that was not dispatched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revoke {
-    /// From which server.
+    /// The server.
     pub server: String,
-    /// Which; a short form is all it stands for.
+    /// The permission; a short form for all it stands for.
     pub permission: String,
 }
 
-/// Answer of `mgp/permission/revoke`.
+/// The answer to `mgp/permission/revoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoked {
-    /// From which server.
+    /// The server.
     pub server: String,
-    /// Which, by their full names.
+    /// The permissions, by their full names.
     pub permissions: Vec<String>,
-    /// Whether the server had any of it; it is denied from now on in any case.
+    /// True if the server had any of them; they are denied from now on in any case.
     pub had: bool,
-    /// Whether it is started again for that: its sandbox was opened by what was taken back.
+    /// True if the server is restarted, because its sandbox allowed the revoked permission.
     pub restarts: bool,
 }
 
-/// `mgp/permission/request` of 0.2. From a server it asks for a decision.
+/// `mgp/permission/request` of 0.2: a server's request for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request(pub Ask);
 
@@ -58,37 +58,37 @@ pub struct Response(pub Decision);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grant(pub Decision);
 
-/// What is asked for (§3.5).
+/// The requested permissions (§3.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Ties the decision to the question.
+    /// The id of the request.
     pub request_id: String,
-    /// In the spelling of the server.
+    /// The permissions, in the server's spelling.
     pub permissions: Vec<String>,
-    /// How it will be decided; only the kernel says it.
+    /// The policy of the decision; set by the kernel only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// The message for people.
+    /// The text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What was decided (§3.6).
+/// The decision (§3.6).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// The question it answers.
+    /// The id of the request.
     pub request_id: String,
-    /// By permission, in the spelling of the server.
+    /// By permission, in the server's spelling.
     pub grants: BTreeMap<String, PermissionDecision>,
-    /// Who decided.
+    /// The person who decided.
     #[serde(default)]
     pub approved_by: Option<String>,
-    /// When what was approved ends, RFC 3339; never when null.
+    /// When an approval expires, RFC 3339; never if null.
     #[serde(default)]
     pub expires_at: Option<String>,
 }
 
-/// One permission's decision: alone, or with a scope (later drafts, §3.7).
+/// The decision about one permission: plain, or with a scope (later drafts, §3.7).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PermissionDecision {
@@ -98,7 +98,7 @@ pub enum PermissionDecision {
     Scoped {
         /// The decision.
         decision: Verdict,
-        /// Bounds within which it holds, relayed as they are.
+        /// The scope of an approval, relayed unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<serde_json::Value>,
     },
@@ -117,38 +117,38 @@ impl PermissionDecision {
     }
 }
 
-/// A decision on one permission (§3.6).
+/// A decision about one permission (§3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It may.
     Approved,
-    /// Not decided yet; the question stays open.
+    /// Not decided yet; the request stays pending.
     Deferred,
     /// It may not.
     Denied,
 }
 
-/// How permission requests are decided (§3.3).
+/// The policy for permission requests (§3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// The operator is asked for each.
+    /// A person decides each request.
     Interactive,
     /// All are approved.
     AutoApprove,
-    /// All are denied that the configuration does not list.
+    /// Permissions that are not configured are denied.
     DenyAll,
-    /// Those the configuration lists are approved, and no other.
+    /// Only configured permissions are approved.
     ConfigOnly,
 }
 
-/// What a server may want to do (§3.2).
+/// A permission type (§3.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PermissionType {
-    /// One of the eleven of the document.
+    /// One of the eleven standard types.
     Standard(Standard),
-    /// Anything else, by its name: reverse-domain notation, or a name nobody knows.
+    /// A custom type: in reverse-domain notation, or an unknown name.
     Custom(Box<str>),
 }
 
@@ -159,7 +159,7 @@ macro_rules! standard {
         pub enum Standard { $($(#[$doc])* $variant,)* }
 
         impl Standard {
-            /// All of them, in the order of the document.
+            /// All types, in the order of the document.
             pub const ALL: [Self; 11] = [$(Self::$variant),*];
 
             /// The name on the wire.
@@ -168,7 +168,7 @@ macro_rules! standard {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What the document says of it.
+            /// The risk according to the document.
             #[must_use]
             pub const fn risk(self) -> RiskLevel {
                 match self { $(Self::$variant => RiskLevel::$risk,)* }
@@ -194,7 +194,7 @@ standard! {
     MemoryRead = "memory.read", Safe;
     /// Write memory and knowledge stores.
     MemoryWrite = "memory.write", Moderate;
-    /// Read what system this is.
+    /// Read system information.
     SystemInformation = "system.info", Safe;
     /// Use cameras.
     Camera = "camera", Dangerous;
@@ -202,7 +202,7 @@ standard! {
     Notification = "notification", Safe;
 }
 
-/// The short forms in the examples of §2.3 and §3.4, and what each of them means (A-03).
+/// The short forms in the examples of §2.3 and §3.4, with their permissions (A-03).
 const SHORT_FORMS: [(&str, &[Standard]); 3] = [
     ("shell", &[Standard::ShellExecute]),
     ("network", &[Standard::NetworkOutbound]),
@@ -213,8 +213,7 @@ const SHORT_FORMS: [(&str, &[Standard]); 3] = [
 ];
 
 impl PermissionType {
-    /// What a name means: one type, or several for a short form (A-03). A name nobody knows is a
-    /// custom type.
+    /// Parses a name: one type, or several for a short form (A-03). An unknown name is a custom type.
     #[must_use]
     pub fn parse_all(name: &str) -> Vec<Self> {
         if let Some((_, means)) = SHORT_FORMS.iter().find(|(short, _)| *short == name) {
@@ -224,13 +223,13 @@ impl PermissionType {
         vec![standard.map_or_else(|| Self::Custom(name.into()), Self::Standard)]
     }
 
-    /// The names of the standard types, short forms included.
+    /// The names of the standard types, including short forms.
     pub fn standard_names() -> impl Iterator<Item = &'static str> + Clone {
         let short = SHORT_FORMS.iter().map(|(short, _)| *short);
         Standard::ALL.into_iter().map(Standard::as_str).chain(short)
     }
 
-    /// The name on the wire, in full.
+    /// The full name on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -239,7 +238,7 @@ impl PermissionType {
         }
     }
 
-    /// Its risk: what nobody knows is dangerous (A-03).
+    /// Its risk: unknown types are dangerous (A-03).
     #[must_use]
     pub fn risk(&self) -> RiskLevel {
         match self {
@@ -255,11 +254,11 @@ impl fmt::Display for PermissionType {
     }
 }
 
-/// The answer a server gives to `mgp/permission/request`: a decision only when it has one of its
-/// own to tell, which counts for nothing here; what matters is that it knows the word.
+/// The answer of a server to `mgp/permission/request`: a decision of its own has no effect here; an answer
+/// shows that the server supports the method.
 #[derive(Debug, Deserialize)]
 pub struct Acknowledged<'a> {
-    /// The question it has taken up.
+    /// The id of the acknowledged request.
     #[serde(borrow, default)]
     pub request_id: Option<&'a RawValue>,
 }
@@ -271,7 +270,7 @@ mod tests {
 
     /// MGP-032: eleven types with the risks of the document.
     #[test]
-    fn the_eleven_types_have_their_risks() {
+    fn standard_types_have_their_risks() {
         let table: Vec<String> = Standard::ALL
             .iter()
             .map(|s| format!("{} {}", s.as_str(), s.risk().as_str()))
@@ -298,9 +297,9 @@ mod tests {
         }
     }
 
-    /// MGP-033, MGP-034, A-03: short forms mean what they stand for, what nobody knows is dangerous.
+    /// MGP-033, MGP-034, A-03: short forms are expanded, unknown types are dangerous.
     #[test]
-    fn short_and_custom_names_are_read() {
+    fn short_and_custom_names_are_parsed() {
         let names = |name| {
             let read = PermissionType::parse_all(name);
             read.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -350,7 +349,7 @@ mod tests {
 
     /// MGP-042: the three values, with and without a scope.
     #[test]
-    fn a_decision_is_read_with_and_without_scopes() {
+    fn decision_is_parsed_with_and_without_scopes() {
         let text = r#"{"request_id":"p","grants":{"shell.execute":{"decision":"approved",
             "scope":{"commands":["git"]}},"camera":"denied","notification":"deferred"},
             "approved_by":"admin","expires_at":"2026-03-01T00:00:00Z"}"#;

@@ -1,4 +1,4 @@
-//! `mgp/servers/*`: the servers under supervision. For the operator.
+//! `mgp/servers/*`: management of servers. For the operator.
 
 pub mod pins;
 
@@ -22,25 +22,25 @@ methods! {
 pub struct List;
 
 /// `mgp/servers/start`: starts a server and waits until it is connected or has failed. Progress
-/// notifications tell its states. Answers the [`Server`].
+/// notifications report its states. Answers the [`Server`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
     /// The server.
     pub id: String,
-    /// What it writes meanwhile comes as [`Log`].
+    /// Send its output meanwhile as [`Log`].
     #[serde(default)]
     pub log: bool,
 }
 
-/// `mgp/servers/wait`: waits until a server that is being started is connected or has failed, as
-/// [`Start`] does, and starts nothing itself. Answers the [`Server`].
+/// `mgp/servers/wait`: waits until a starting server is connected or has failed, like [`Start`], without
+/// starting it. Answers the [`Server`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// The server.
     pub id: String,
-    /// What it has written since it was started, and writes meanwhile, comes as [`Log`].
+    /// Send its output since the start, and meanwhile, as [`Log`].
     #[serde(default)]
     pub log: bool,
 }
@@ -53,36 +53,36 @@ pub struct Stop {
     pub id: String,
 }
 
-/// `mgp/servers/restart`: stop and start in one. Answers the [`Server`].
+/// `mgp/servers/restart`: stops and starts a server. Answers the [`Server`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restart {
     /// The server.
     pub id: String,
-    /// What it writes meanwhile comes as [`Log`].
+    /// Send its output meanwhile as [`Log`].
     #[serde(default)]
     pub log: bool,
-    /// Replace it without a gap: a second life is started beside it and takes over.
+    /// Replace it without downtime: a second instance is started beside it and takes over.
     #[serde(default)]
     pub rolling: bool,
 }
 
-/// `mgp/servers/logs`: what a server wrote to stderr; answers [`LogLines`]. With `follow` the answer
-/// comes only when the server is removed or the request is cancelled, and lines come as [`Log`].
+/// `mgp/servers/logs`: the stderr output of a server; answers [`LogLines`]. With `follow` the answer is
+/// sent when the server is removed or the request is cancelled, and lines are sent as [`Log`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
     /// The server.
     pub id: String,
-    /// At most this many of the last lines; 100 when absent.
+    /// The most lines, counted from the end; 100 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<usize>,
-    /// Go on with new lines as they come.
+    /// Follow new lines.
     #[serde(default)]
     pub follow: bool,
 }
 
-/// Answer of `mgp/servers/logs`.
+/// The answer to `mgp/servers/logs`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LogLines {
     /// Oldest first.
@@ -94,13 +94,13 @@ pub struct LogLines {
 pub struct LogLine {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// `server` (its stderr) or `kernel` (what the kernel noticed about it).
+    /// `server` (its stderr) or `kernel` (the kernel's messages about it).
     pub from: String,
     /// The text, control characters made visible.
     pub text: String,
 }
 
-/// `notifications/mgp.servers.log`: a new line while following, or while a start is waited for.
+/// `notifications/mgp.servers.log`: a new line while following, or while waiting for a start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Log {
     /// The server.
@@ -117,159 +117,157 @@ pub struct Server {
     /// MGP state (§11.2): `registered`, `connecting`, `connected`, `draining`, `disconnected`,
     /// `error`, `restarting`.
     pub state: String,
-    /// Why it is in this state.
+    /// The reason of this state.
     pub reason: Option<String>,
-    /// What it wrote to stderr that tells most of that: its newest line while it starts, the one that says
-    /// why after it ended. For the operator alone.
+    /// The most relevant line of its stderr: the newest one while it starts, the cause after it ended. For
+    /// the operator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
-    /// How it was found when it was last asked: `healthy`, `degraded` or `unhealthy`.
+    /// Its last known health: `healthy`, `degraded` or `unhealthy`.
     #[serde(default)]
     pub health: Option<String>,
-    /// How long it has been in this state, in milliseconds.
+    /// The duration of this state, in milliseconds.
     pub since_ms: u64,
-    /// When the kernel tries again, in milliseconds from now.
+    /// The time until the next retry, in milliseconds.
     pub next_try_ms: Option<u64>,
-    /// Restarts within the window.
+    /// The restarts within the window.
     pub restarts: u32,
-    /// Where it stands with a rolling restart that is under way or failed.
+    /// The stage of a rolling restart that is running or has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolling: Option<String>,
-    /// Who registered it, when that was while the kernel ran.
+    /// The agent that registered it at runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_by: Option<String>,
-    /// Its command line, as every user of the machine can read it, or its address.
+    /// Its command line, as visible to every user of the machine, or its address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
     /// `stdio`, `http` or `sse`.
     pub transport: String,
     /// Process id of a child.
     pub pid: Option<u32>,
-    /// What its processes use, those of its other instances apart; `None` while it has none.
+    /// The resources used by its processes, without those of its other instances; `None` without processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<ResourcesInUse>,
-    /// MCP versions spoken with it, such as `2026-07-28, 2025-11-25`: one of each era it knows.
+    /// The MCP versions it supports, such as `2026-07-28, 2025-11-25`: one of each protocol family.
     pub protocol_version: Option<String>,
-    /// `name version` as the server says.
+    /// The reported `name version`.
     pub server_info: Option<String>,
-    /// How many tools it offers.
+    /// The number of its tools.
     pub tools: u64,
-    /// How many resources and templates.
+    /// The number of its resources and templates.
     pub resources: u64,
-    /// How many prompts.
+    /// The number of its prompts.
     pub prompts: u64,
-    /// Calls under way.
+    /// The number of in-flight calls.
     pub in_flight: u64,
-    /// Calls that wait for their turn, because it asks without saying in which call.
+    /// The calls that wait for their turn, because its callbacks do not identify their calls.
     #[serde(default)]
     pub waiting_turn: u64,
-    /// Lines on stdout that were no messages.
+    /// The lines on stdout that were no messages.
     pub noise_lines: u64,
-    /// Messages dropped for their size.
+    /// The messages dropped for their size.
     pub oversized: u64,
-    /// Notifications that went to nobody: of MGP or MCPL where that was not agreed to, or of no call
-    /// that could be told.
+    /// Notifications without a receiver: of MGP or MCPL without negotiation, or of an unidentified call.
     #[serde(default)]
     pub dropped_notifications: u64,
-    /// What was odd about its lists, what was left out among it.
+    /// Problems of its lists, including omitted entries.
     pub rejected: Vec<String>,
-    /// What of it agents do not see, with the reason: lists that could not be had, and broken
-    /// definitions.
+    /// Its entries hidden from agents, with the reasons: unavailable lists, and malformed definitions.
     #[serde(default)]
     pub left_out: Vec<String>,
-    /// What of it had slips that were mended, with what was wrong.
+    /// Its definitions with repaired errors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repaired: Vec<String>,
-    /// MGP trust level in force: the operator's, or less where the server itself says less.
+    /// The effective trust level: the operator's, or a lower one requested by the server.
     pub trust_level: String,
-    /// What of MGP is spoken with it; `None` where that is plain MCP.
+    /// The negotiated MGP; `None` without MGP.
     pub mgp: Option<NegotiatedMgp>,
-    /// What holds a server that is trusted least; `None` for every other one.
+    /// The sandbox of a server with the lowest trust level; `None` for others.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
-    /// The instances that agents have for themselves, by agent.
+    /// The per-agent instances, by agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<Instance>,
-    /// The login that it wants of a person.
+    /// The pending login, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<PendingLogin>,
-    /// The permissions it needs, each with how it was decided.
+    /// The permissions it needs, each with its decision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<String>,
-    /// Its tools are not pinned: one that changes is taken as it is, in whatever feature set it names.
+    /// True if its tools are not pinned: changed definitions are accepted, in any feature set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpinned: bool,
-    /// Where its tools can be called that are one of several, itself among them, a line for each.
+    /// The replicas of its tools, itself included, one line for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,
 }
 
-/// A login that a server wants: nothing opens a browser before a person types the command.
+/// A login that a server needs: no browser is opened before a person types the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingLogin {
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
-    /// What to type.
+    /// The command to type.
     pub command: String,
-    /// Where to sign in instead, while that is open: an agent called, and the answer is waited for.
+    /// The URL to sign in at, while it is open: an agent called, and waits for the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The server takes no calls until then.
+    /// True if the server accepts no calls until then.
     pub parked: bool,
-    /// Its tokens are to be bound to a key (RFC 9449).
+    /// True if its tokens are to be bound to a key (RFC 9449).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,
-    /// The scopes it named, with spaces between them.
+    /// The requested scopes, separated by spaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Where it says its metadata is.
+    /// The URL of its metadata, as reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_metadata: Option<String>,
 }
 
-/// An instance of a server that one agent has for itself.
+/// A server instance of one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Whose it is.
+    /// The agent.
     pub agent: String,
-    /// The folder of its caller that it runs in.
+    /// The working folder of its caller, in which it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// MGP state, as of a server.
+    /// The MGP state, as for a server.
     pub state: String,
-    /// How long it has been in this state, in milliseconds.
+    /// The duration of this state, in milliseconds.
     pub since_ms: u64,
     /// Process id of a child.
     pub pid: Option<u32>,
-    /// What its processes use.
+    /// The resources used by its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<ResourcesInUse>,
-    /// Calls under way.
+    /// The number of in-flight calls.
     pub in_flight: u64,
 }
 
-/// The walls around a sandboxed server, in words. They are those of its last start.
+/// The sandbox of a server at its last start, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// What the system holds it to.
+    /// The enforced restrictions.
     pub enforced: Vec<String>,
-    /// What this machine cannot hold it to.
+    /// The restrictions that this machine cannot enforce.
     pub missing: Vec<String>,
-    /// What it was not given for a reason that can be changed.
+    /// Permissions that were not given for a changeable reason.
     pub notes: Vec<String>,
 }
 
-/// The MGP spoken with a server.
+/// The negotiated MGP of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NegotiatedMgp {
     /// The lower of both versions.
     pub version: String,
-    /// The extensions in common, in the server's own words.
+    /// The common extensions, with the server's names.
     pub extensions: Vec<String>,
-    /// What the server calls itself.
+    /// The server's own id.
     pub server_id: Option<String>,
-    /// The permissions the server says it needs.
+    /// The permissions that the server declares.
     pub permissions_required: Vec<String>,
-    /// The trust level the server claims, as it wrote it.
+    /// The trust level that the server requests, as written.
     pub trust_level: Option<String>,
 }

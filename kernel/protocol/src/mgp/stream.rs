@@ -1,5 +1,5 @@
-//! `mgp/stream/*`: results before the result, and what their reader says of them (MGP §12). Pace and gap
-//! are of later drafts.
+//! `mgp/stream/*`: partial results, and the messages of their reader (MGP §12). Pace and gap are of later
+//! drafts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,34 +20,34 @@ methods! {
 
 /// `mgp/stream/pace`: the name of [`Pace`] as a tool of the kernel (later drafts).
 pub const PACE_TOOL: &str = "mgp/stream/pace";
-/// Indices read of one `notifications/mgp.stream.gap`; later ones are not there.
+/// The most indices read from one `notifications/mgp.stream.gap`; further ones are ignored.
 pub const MISSING_MAX: usize = 256;
-/// The pace that takes back an earlier one: there is no word for none.
+/// The pace that removes an earlier limit: there is no value for none.
 pub const UNPACED: u32 = 1_000_000;
-/// The highest index of a chunk: readers whose numbers are of 64 bits with a fraction cannot tell a higher
-/// one from the next.
+/// The highest index of a chunk: readers that use 64-bit floating-point numbers cannot distinguish higher
+/// ones.
 pub const INDEX_MAX: u64 = (1 << 53) - 1;
 
-/// `notifications/mgp.stream.chunk`: a part of a result. As a server wrote it; all but the id is relayed
+/// `notifications/mgp.stream.chunk`: a part of a result, as sent by a server; all but the id is relayed
 /// verbatim.
 #[derive(Debug, Deserialize)]
 pub struct Chunk<'a> {
-    /// Which request it is of.
+    /// The request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// Its place, from 0.
+    /// The index, from 0.
     #[serde(borrow)]
     index: &'a RawValue,
-    /// The part itself.
+    /// The content.
     #[serde(borrow, default)]
     pub content: Option<&'a RawValue>,
-    /// Nothing comes after it.
+    /// True for the last chunk.
     #[serde(borrow, default)]
     done: Option<&'a RawValue>,
 }
 
 impl Chunk<'_> {
-    /// Its place; `None` when it says none that every reader counts alike: digits alone, up to
+    /// The index; `None` if it is not in a form that every reader parses alike: digits only, up to
     /// [`INDEX_MAX`].
     #[must_use]
     pub fn index(&self) -> Option<u64> {
@@ -55,14 +55,14 @@ impl Chunk<'_> {
         index.filter(|index| *index <= INDEX_MAX)
     }
 
-    /// True when nothing comes after it.
+    /// True for the last chunk.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.get() == "true")
     }
 }
 
-/// The text of a chunk's content; `None` where it is something else.
+/// The text of a chunk's content; `None` if it is no text.
 #[must_use]
 pub fn chunk_text(content: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
@@ -76,10 +76,10 @@ pub fn chunk_text(content: &str) -> Option<Cow<'_, str>> {
     (content.kind == "text").then_some(content.text)
 }
 
-/// `notifications/mgp.stream.progress`: how far a request is.
+/// `notifications/mgp.stream.progress`: the progress of a request.
 #[derive(Debug, Deserialize)]
 pub struct Progress<'a> {
-    /// Which request.
+    /// The request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
     /// From 0 to 1.
@@ -88,14 +88,13 @@ pub struct Progress<'a> {
     /// For people.
     #[serde(borrow, default)]
     pub message: Option<&'a RawValue>,
-    /// How long it takes still.
+    /// The estimated remaining time.
     #[serde(default)]
     pub estimated_remaining_ms: Option<AnyMember>,
 }
 
 impl Progress<'_> {
-    /// The share of the whole and its own words, which are passed on as they stand; `None` where it is
-    /// none between 0 and 1.
+    /// The fraction and its original text, which is relayed unchanged; `None` if it is not between 0 and 1.
     #[must_use]
     pub fn fraction(&self) -> Option<(f64, &str)> {
         let said = self.progress?.get();
@@ -104,29 +103,28 @@ impl Progress<'_> {
     }
 }
 
-/// The number of this JSON text; `None` for anything else, and for a number that readers cannot hold:
-/// written again it would be none.
+/// Parses a JSON number; `None` for anything else, and for a number that readers cannot represent.
 #[must_use]
 pub fn parse_number(json: &str) -> Option<f64> {
     let number: f64 = json.parse().ok()?;
     number.is_finite().then_some(number)
 }
 
-/// A message for people, as its JSON text; `None` where it is no text.
+/// A message for people, as its JSON text; `None` if it is no text.
 #[must_use]
 pub fn message_json(message: Option<&RawValue>) -> Option<&str> {
     let text = message.map(RawValue::get);
     text.filter(|text| text.starts_with('"'))
 }
 
-/// `params` of a `notifications/progress` for a plain client, all in JSON text.
+/// The `params` of a `notifications/progress` for a client without MGP, all in JSON text.
 #[must_use]
 pub fn mcp_progress_params(token: &str, share: &str, message: Option<&str>) -> String {
-    let message = message.map_or_else(String::new, |words| format!(r#","message":{words}"#));
+    let message = message.map_or_else(String::new, |text| format!(r#","message":{text}"#));
     format!(r#"{{"progressToken":{token},"progress":{share},"total":1{message}}}"#)
 }
 
-/// `params` of a `notifications/mgp.stream.progress` of the kernel's own; `message` is JSON text.
+/// The `params` of a `notifications/mgp.stream.progress` of the kernel; `message` is JSON text.
 #[must_use]
 pub fn progress_params(id: &str, progress: Option<f64>, message: Option<&str>) -> String {
     let number = |progress: f64| serde_json::to_string(&progress.clamp(0.0, 1.0)).ok();
@@ -143,13 +141,13 @@ pub fn progress_params(id: &str, progress: Option<f64>, message: Option<&str>) -
     out
 }
 
-/// `notifications/mgp.stream.pace`: how fast its reader takes chunks.
+/// `notifications/mgp.stream.pace`: the reader's maximum rate.
 #[derive(Debug, Deserialize)]
 pub struct Pace<'a> {
-    /// Which request.
+    /// The request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// 0: none until a positive pace.
+    /// 0 pauses until a positive pace.
     pub(crate) max_chunks_per_second: f64,
     /// For people.
     #[serde(default)]
@@ -157,7 +155,7 @@ pub struct Pace<'a> {
 }
 
 impl Pace<'_> {
-    /// Whole chunks a second; what is positive stays so.
+    /// The rate in whole chunks per second; positive values stay positive.
     #[must_use]
     pub fn rate(&self) -> u32 {
         match self.max_chunks_per_second {
@@ -167,23 +165,23 @@ impl Pace<'_> {
     }
 }
 
-/// `params` of the kernel's own pace toward a server.
+/// The `params` of the kernel's own pace for a server.
 #[must_use]
 pub fn pace_params(id: &str, rate: u32) -> String {
     format!(r#"{{"request_id":{id},"max_chunks_per_second":{rate},"reason":"client_busy"}}"#)
 }
 
-/// `notifications/mgp.stream.gap`: its reader misses chunks.
+/// `notifications/mgp.stream.gap`: the reader misses chunks.
 #[derive(Debug, Deserialize)]
 pub struct Gap<'a> {
-    /// Which request.
+    /// The request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// Their places.
+    /// Their indices.
     pub missing_indices: Vec<u64>,
 }
 
-/// `params` of the kernel's own gap toward a server.
+/// The `params` of the kernel's own gap for a server.
 #[must_use]
 pub fn gap_params(id: &str, missing: &[u64]) -> String {
     let missing: Vec<String> = missing.iter().map(u64::to_string).collect();
@@ -193,35 +191,35 @@ pub fn gap_params(id: &str, missing: &[u64]) -> String {
     )
 }
 
-/// `mgp/stream/cancel`: ends a request under way; answers [`Cancelled`].
+/// `mgp/stream/cancel`: cancels an in-flight request; answers [`Cancelled`].
 #[derive(Debug, Deserialize)]
 pub struct Cancel<'a> {
-    /// Which request.
+    /// The request.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// For people; one that is no text cancels all the same.
+    /// The reason, for people; a malformed one is ignored.
     #[serde(borrow, default)]
     pub reason: Option<&'a RawValue>,
 }
 
-/// `params` of a `mgp/stream/cancel` toward a server.
+/// The `params` of `mgp/stream/cancel` for a server.
 #[must_use]
 pub fn cancel_params(id: &str, reason: &str) -> String {
     format!(r#"{{"request_id":{id},"reason":{}}}"#, quote(reason))
 }
 
-/// Answer of `mgp/stream/cancel`.
+/// The answer to `mgp/stream/cancel`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Cancelled {
-    /// False: it was over, or never was (A-25).
+    /// False if the request had ended or is unknown (A-25).
     #[serde(default)]
     pub cancelled: bool,
-    /// What there was of its result.
+    /// The partial result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_result: Option<Box<RawValue>>,
 }
 
-/// True when `params` of a call ask for chunks (§12.3).
+/// True if `params` of a call request chunks (§12.3).
 #[must_use]
 pub fn has_stream_request(params: &str) -> bool {
     let own = |params| member(params, "_mgp").filter(|own: &&str| own.starts_with('{'));
@@ -229,7 +227,7 @@ pub fn has_stream_request(params: &str) -> bool {
         && own(params).and_then(|own| member(own, "stream")) == Some("true")
 }
 
-/// Takes the wish for chunks out of `params`, for a server that does not know it.
+/// Removes the request for chunks from `params`, for a server that does not support it.
 pub fn remove_stream_request(params: &str, splice: &mut Splice<'_>) {
     if !can_contain_string(params.as_bytes(), "_mgp") {
         return;
@@ -239,7 +237,7 @@ pub fn remove_stream_request(params: &str, splice: &mut Splice<'_>) {
     }
 }
 
-/// The member that asks for chunks, to be put into `params`; `None` when it was put into what is there.
+/// The member that requests chunks, to be added to `params`; `None` if it was added to an existing object.
 #[must_use]
 pub fn add_stream_request(
     params: &str,
@@ -256,7 +254,7 @@ pub fn add_stream_request(
     None
 }
 
-/// Where in `params` a part of it stands.
+/// The byte range of a part in `params`.
 #[must_use]
 pub fn byte_range(params: &str, part: &RawValue) -> Range<usize> {
     let start = part.get().as_ptr() as usize - params.as_ptr() as usize;
@@ -268,9 +266,9 @@ mod tests {
     use super::*;
     use crate::mcp::parse_params;
 
-    /// MGP-157: what a chunk says is read; what it says amiss makes it none, or stays with it.
+    /// MGP-157: valid members of a chunk are parsed; invalid ones reject the chunk, or are relayed.
     #[test]
-    fn a_chunk_is_read_as_the_document_has_it() {
+    fn chunk_is_parsed_as_in_the_document() {
         let text = r#"{"request_id":20,"index":3,"content":{"type":"text","text":"a\nb"},"done":true,"gap_unrecoverable":true}"#;
         let chunk: Chunk<'_> = parse_params(Some(text)).unwrap();
         assert_eq!(
@@ -304,9 +302,9 @@ mod tests {
         assert_eq!(chunk_text(r#"{"type":"image","text":"a"}"#), None);
     }
 
-    /// MGP-155: only `true` asks.
+    /// MGP-155: only `true` requests chunks.
     #[test]
-    fn a_call_asks_for_chunks_or_does_not() {
+    fn only_true_requests_chunks() {
         assert!(has_stream_request(
             r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#
         ));
@@ -320,9 +318,9 @@ mod tests {
         }
     }
 
-    /// MGP-154: the wish is put in for who knows it, and is taken out for who does not.
+    /// MGP-154: the request is added for servers that support it, and removed for others.
     #[test]
-    fn the_wish_is_put_in_and_taken_out() {
+    fn stream_request_is_added_and_removed() {
         let asked = |params: &str| {
             let mut splice = Splice::new(params);
             if let Some((name, value)) = add_stream_request(params, &mut splice) {
@@ -349,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_whole_and_stays_positive() {
+    fn pace_is_an_integer_and_stays_positive() {
         for (said, rate) in [
             ("0", 0),
             ("-3", 0),
@@ -363,13 +361,13 @@ mod tests {
         }
     }
 
-    /// MGP-162: a plain client reads the share in the server's own words, and only where it is one.
+    /// MGP-162: a client without MGP reads the fraction in its original text, if it is valid.
     #[test]
-    fn a_share_is_passed_on_as_it_stands_or_not_at_all() {
+    fn valid_fraction_is_relayed_unchanged() {
         let share = |progress: &str| {
             let text = format!(r#"{{"request_id":1,"progress":{progress}}}"#);
             let said: Progress<'_> = parse_params(Some(&text)).unwrap();
-            said.fraction().map(|(_, words)| words.to_owned())
+            said.fraction().map(|(_, text)| text.to_owned())
         };
         for fits in ["0", "0.5", "1.0", "1e-3", "0.30000000000000004", "0e0"] {
             assert_eq!(share(fits).as_deref(), Some(fits));
@@ -396,9 +394,9 @@ mod tests {
         );
     }
 
-    /// MGP-162: a share is between 0 and 1, and not there where nobody knows it.
+    /// MGP-162: a fraction is between 0 and 1, and absent if unknown.
     #[test]
-    fn progress_is_a_share_of_the_whole() {
+    fn progress_is_a_fraction() {
         assert_eq!(
             progress_params("\"a\"", Some(0.65), Some("\"13/20\"")),
             r#"{"request_id":"a","progress":0.65,"message":"13/20"}"#

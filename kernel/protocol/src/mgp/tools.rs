@@ -1,4 +1,4 @@
-//! `mgp/tools/*`: finding tools instead of reading all of them (MGP §16). As methods, and as tools of
+//! `mgp/tools/*`: tool search in place of reading all definitions (MGP §16). As methods, and as tools of
 //! the kernel ([`meta`]).
 
 pub mod meta;
@@ -23,27 +23,27 @@ methods! {
     "mgp/tools/call" => Call<'_>,
 }
 
-/// Results of a search that does not say how many it wants (§16.5).
+/// The default number of search results (§16.5).
 pub const DEFAULT_RESULTS: usize = 5;
 
-/// How tools are looked for (§16.4).
+/// The search strategy (§16.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
-    /// By words, forgiving slips in names.
+    /// By keywords, tolerating typos in names.
     Keyword,
     /// By meaning.
     Semantic,
-    /// By where they stand in the order of things.
+    /// By category.
     Category,
-    /// By words and meaning together: what is taken when nothing is said.
+    /// By keywords and meaning together: the default.
     Hybrid,
 }
 
 impl Strategy {
     const ALL: [Self; 4] = [Self::Keyword, Self::Semantic, Self::Category, Self::Hybrid];
 
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Strategy {
         }
     }
 
-    /// Reads the word.
+    /// Parses the value.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
@@ -66,12 +66,12 @@ impl Strategy {
 request! {
     /// `mgp/tools/discover`; answers [`DiscoverToolsResult`].
     Discover {
-        /// What the tool should do.
+        /// The wanted function.
         query: String,
-        /// How to look; by words and meaning together when absent.
+        /// The strategy; hybrid if absent.
         #[serde(default)]
         strategy: Option<Strategy>,
-        /// At most this many; [`DEFAULT_RESULTS`] when absent.
+        /// The most results; [`DEFAULT_RESULTS`] if absent.
         #[serde(default)]
         max_results: Option<usize>,
         /// The conditions that results must meet.
@@ -80,64 +80,63 @@ request! {
     }
 }
 
-/// What results must be: all of it.
+/// The conditions of results; all must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// In one of these, or below; any when there is none.
+    /// In one of these categories, or below; any if empty.
     #[serde(default)]
     pub categories: Vec<String>,
-    /// No riskier than that, by the kernel's own judgement.
+    /// The maximum risk, by the kernel's own level.
     #[serde(default)]
     pub risk_level_max: Option<RiskLevel>,
-    /// Of servers in this state; connected ones when absent.
+    /// The state of the server; connected if absent.
     #[serde(default)]
     pub status: Option<Status>,
 }
 
-/// Answer of `mgp/tools/discover` (§16.5).
+/// The answer to `mgp/tools/discover` (§16.5).
 #[derive(Debug, Serialize)]
 pub struct DiscoverToolsResult {
-    /// The best first.
+    /// The best match first.
     pub tools: Vec<ToolMatch>,
-    /// How many there were to choose from: those the caller may know of that pass the filter.
+    /// The number of searched tools: those visible to the caller that pass the filter.
     pub total_available: usize,
-    /// How it was searched.
+    /// The strategy used.
     pub search_strategy: Strategy,
-    /// The same, where another was asked for and could not be had.
+    /// The strategy used, if the requested one was not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback_strategy: Option<Strategy>,
-    /// How long it took.
+    /// The duration.
     pub query_time_ms: u64,
-    /// Results that were found, wanted, and would not have fitted into the context budget (§16.8).
+    /// The number of results omitted because of the context budget (§16.8).
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: usize,
-    /// What the asker should know: that nothing fits well, or that not all of the query was read.
+    /// A note for the caller: no good match, or a truncated query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A tool that was found, with all it takes to call it.
+/// A found tool, with all data for calling it.
 #[derive(Debug, Serialize)]
 pub struct ToolMatch {
-    /// Under which name it is called by who asked.
+    /// Its name for this caller.
     pub name: String,
     /// Its server.
     pub server_id: String,
-    /// `server:tool`, the same for everybody.
+    /// `server:tool`, the same for every caller.
     pub tool_id: String,
-    /// What its server says it does.
+    /// The server's description.
     pub description: String,
-    /// How well it fits, from 0 to 1; `None` for one that was asked for and not ranked.
+    /// The relevance, from 0 to 1; `None` for a tool that was requested and not ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevance_score: Option<f32>,
-    /// Whether it does what is looked for at all, as far as that can be told: of any tools one is the
-    /// best.
+    /// True if it is considered a match at all: some tool is always the best one.
     pub fits: bool,
-    /// The whole schema, as its server wrote it.
+    /// The whole schema, as sent by its server.
     #[serde(rename = "inputSchema")]
     pub input_schema: Box<RawValue>,
-    /// What its server says, with the kernel's own level beside it.
+    /// The server's declaration, with the kernel's own level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<Box<RawValue>>,
 }
@@ -145,13 +144,13 @@ pub struct ToolMatch {
 request! {
     /// `mgp/tools/request`; answers [`RequestResult`].
     Request {
-        /// What kind of need it is.
+        /// The kind of need.
         #[serde(default)]
         reason: Reason,
-        /// What the task is, in words.
+        /// The task, described in words.
         #[serde(default)]
         context: String,
-        /// What is needed.
+        /// The requirements.
         requirements: Requirements,
         /// The trace of the task, for the audit.
         #[serde(default)]
@@ -159,133 +158,133 @@ request! {
     }
 }
 
-/// Why an agent asks for tools: for the audit, it changes nothing.
+/// The reason of a request for tools: for the audit, without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// It cannot go on with what it has.
+    /// A capability is missing.
     #[default]
     CapabilityGap,
-    /// What it has is too slow (later drafts).
+    /// The available tools are too slow (later drafts).
     Performance,
-    /// It would rather have others (later drafts).
+    /// Other tools are preferred (later drafts).
     Preference,
 }
 
-/// What an agent needs (§16.6).
+/// The requirements of an agent (§16.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requirements {
-    /// What the tools should be able to do, one thing each.
+    /// The wanted capabilities.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// What they should take.
+    /// The input types.
     #[serde(default)]
     pub input_types: Vec<String>,
-    /// What they should give.
+    /// The output types.
     #[serde(default)]
     pub output_types: Vec<String>,
-    /// Of several that fit, the one no riskier than that.
+    /// The preferred maximum risk among several matches.
     #[serde(default)]
     pub preferred_risk_level: Option<RiskLevel>,
 }
 
-/// What came of a request (§16.6).
+/// The result of a request (§16.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fulfilment {
-    /// Tools for all of it, ready to be called.
+    /// Tools for all requirements, ready to be called.
     Fulfilled,
-    /// Tools for some of it.
+    /// Tools for some requirements.
     Partial,
-    /// None.
+    /// No tools.
     Unavailable,
-    /// There are tools, and a person has to allow them first.
+    /// There are tools that need a person's approval first.
     PendingApproval,
-    /// There are none, and the agent may make one.
+    /// There are none, and the agent may create one.
     Creating,
 }
 
-/// Answer of `mgp/tools/request`.
+/// The answer to `mgp/tools/request`.
 #[derive(Debug, Serialize)]
 pub struct RequestResult {
-    /// What came of it.
+    /// The result.
     pub status: Fulfilment,
-    /// With their whole schemas; they are in the session's cache now.
+    /// The loaded tools with their whole schemas; they are in the session's cache now.
     pub tools_loaded: Vec<ToolMatch>,
-    /// The capabilities no tool was found for.
+    /// The capabilities without a tool.
     pub tools_unavailable: Vec<String>,
-    /// The tools that wait for a person.
+    /// The tools that wait for an approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools_pending: Vec<PendingTool>,
-    /// How many tools the session holds now, pinned ones included.
+    /// The number of tools in the session, including pinned ones.
     pub session_tools_count: usize,
-    /// What the loaded tools cost.
+    /// The cost of the loaded tools.
     pub context_tokens_added: u64,
-    /// How to make what is not there.
+    /// Instructions for creating a missing tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
-    /// What else is worth saying, such as that there is no session.
+    /// A note, such as that there is no session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
 
-/// A tool that waits for a person.
+/// A tool that waits for an approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PendingTool {
-    /// Under which name it will be called.
+    /// Its future name for this caller.
     pub name: String,
     /// Its server.
     pub server_id: String,
-    /// What its server does not have yet.
+    /// The permissions its server lacks.
     pub permissions: Vec<String>,
 }
 
-/// How an agent makes the tool it misses (A-51).
+/// Instructions for creating a missing tool (A-51).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Creation {
-    /// In words.
+    /// The instructions.
     pub instructions: String,
-    /// Within which bounds.
+    /// The limits.
     pub constraints: Constraints,
 }
 
-/// The bounds of a tool that an agent makes.
+/// The limits of a tool created by an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Constraints {
-    /// What to register it with.
+    /// The method to register it.
     pub register_with: &'static str,
-    /// In what it may be written.
+    /// The allowed languages.
     pub languages: Vec<&'static str>,
-    /// How its code is judged (§7).
+    /// The code safety level (§7).
     pub code_safety_level: &'static str,
-    /// How far it is trusted.
+    /// Its trust level.
     pub trust_level: &'static str,
-    /// Most bytes of its code.
+    /// The most bytes of its code.
     pub max_code_size_bytes: usize,
-    /// It ends with the session.
+    /// True if it ends with the session.
     pub session_scoped: bool,
 }
 
 request! {
-    /// `mgp/tools/session`: what the session holds; answers [`SessionTools`].
+    /// `mgp/tools/session`: the tools of the session; answers [`SessionTools`].
     Session {}
 }
 
-/// Answer of `mgp/tools/session` (§16.7).
+/// The answer to `mgp/tools/session` (§16.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTools {
-    /// What is always in context.
+    /// The pinned tools, always in context.
     pub pinned: Vec<String>,
-    /// What was used or asked for, the latest first.
+    /// The used or requested tools, the latest first.
     pub cached: Vec<String>,
-    /// What both cost.
+    /// The cost of both.
     pub total_tokens: u64,
-    /// What all may cost.
+    /// The total budget.
     pub max_tokens: u64,
-    /// How that is divided.
+    /// The parts of the budget.
     pub tool_context_budget: Budget,
-    /// What else is worth saying, such as that there is no session.
+    /// A note, such as that there is no session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -294,13 +293,13 @@ pub struct SessionTools {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
-    /// All of it together.
+    /// The total.
     pub max_tokens: u64,
-    /// For what is pinned.
+    /// For pinned tools.
     pub pinned_reserve: u64,
     /// For the results of one search.
     pub discovery_reserve: u64,
-    /// For what is cached.
+    /// For cached tools.
     pub cache_limit: u64,
 }
 
@@ -315,8 +314,8 @@ impl Default for Budget {
     }
 }
 
-/// `mgp/tools/call`: calls a tool that was found, for clients that never read their list of tools
-/// again. It is a `tools/call` of that tool in everything, its checks and its answer.
+/// `mgp/tools/call`: calls a found tool, for clients that do not reload their list of tools. It is a
+/// `tools/call` of that tool in all respects, with its checks and its answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call<'a> {
@@ -348,9 +347,9 @@ mod tests {
     use crate::mcp::parse_params;
     use serde_json::json;
 
-    /// MGP-241: the example of §16.5, each member by itself, and what none of them is.
+    /// MGP-241: the example of §16.5, each member separately, and invalid ones.
     #[test]
-    fn a_search_is_read_as_the_document_writes_it() {
+    fn search_is_parsed_as_in_the_document() {
         let text = r#"{"query":"read file contents from disk","strategy":"semantic","max_results":5,
             "filter":{"categories":["filesystem"],"risk_level_max":"moderate","status":"connected"}}"#;
         let search: Discover = parse_params(Some(text)).unwrap();
@@ -362,7 +361,7 @@ mod tests {
         let short: Discover =
             parse_params(Some(r#"{"query":"x","_meta":{},"trace_id":"t"}"#)).unwrap();
         assert_eq!((short.strategy, short.filter), (None, Filter::default()));
-        for (bad, told) in [
+        for (bad, json) in [
             ("{}", "query"),
             (r#"{"query":"x","strategy":"magic"}"#, "hybrid"),
             (r#"{"query":"x","max_results":-1}"#, "invalid value"),
@@ -372,13 +371,13 @@ mod tests {
             ),
         ] {
             let error = parse_params::<Discover>(Some(bad)).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(json), "{error}");
         }
     }
 
-    /// MGP-242: the members of the document, and those beside them only where they say something.
+    /// MGP-242: the members of the document, and further ones only if they have a value.
     #[test]
-    fn an_answer_has_the_shape_of_the_document() {
+    fn answer_has_the_shape_of_the_document() {
         let raw = |text: &str| RawValue::from_string(text.into()).unwrap();
         let found = ToolMatch {
             name: "files__read_file".into(),
@@ -406,14 +405,14 @@ mod tests {
         );
         answer.fallback_strategy = Some(Strategy::Keyword);
         answer.left_out = 2;
-        let told = serde_json::to_value(&answer).unwrap();
-        assert_eq!(told["fallback_strategy"], "keyword");
-        assert_eq!(told["left_out"], 2);
+        let json = serde_json::to_value(&answer).unwrap();
+        assert_eq!(json["fallback_strategy"], "keyword");
+        assert_eq!(json["left_out"], 2);
     }
 
-    /// MGP-248: the example of §16.6, and the least a request can say.
+    /// MGP-248: the example of §16.6, and the minimal request.
     #[test]
-    fn a_request_for_tools_is_read_as_the_document_writes_it() {
+    fn tool_request_is_parsed_as_in_the_document() {
         let text = r#"{"reason":"capability_gap","context":"need statistics","requirements":{
             "capabilities":["data_analysis","statistics"],"input_types":["csv"],
             "output_types":["numeric"],"preferred_risk_level":"safe"},
@@ -431,9 +430,9 @@ mod tests {
         assert!(parse_params::<Request>(Some(r#"{"requirements":{"capability":"x"}}"#)).is_err());
     }
 
-    /// MGP-249..MGP-254: the five words, and what is not there is not said.
+    /// MGP-249..MGP-254: the five results; absent members are omitted.
     #[test]
-    fn what_came_of_a_request_is_one_of_five_words() {
+    fn fulfilment_has_five_values() {
         use Fulfilment::{Creating, Fulfilled, Partial, PendingApproval, Unavailable};
         let words = [Fulfilled, Partial, Unavailable, PendingApproval, Creating];
         assert_eq!(
@@ -463,9 +462,9 @@ mod tests {
         );
     }
 
-    /// MGP-263: the figures of §16.8.
+    /// MGP-263: the numbers of §16.8.
     #[test]
-    fn the_budget_has_the_figures_of_the_document() {
+    fn budget_has_the_numbers_of_the_document() {
         let budget = Budget::default();
         let text = r#"{"max_tokens":8000,"pinned_reserve":2000,"discovery_reserve":3000,"cache_limit":3000}"#;
         assert_eq!(serde_json::to_string(&budget).unwrap(), text);
@@ -473,9 +472,9 @@ mod tests {
         assert_eq!((some.max_tokens, some.cache_limit), (8000, 500));
     }
 
-    /// A call of what was found carries its arguments to the byte.
+    /// A call of a found tool has its arguments unchanged.
     #[test]
-    fn arguments_of_a_call_are_not_read() {
+    fn call_arguments_are_relayed_unparsed() {
         let text = r#"{"name":"a\u005fb","arguments":{"n":1.50}}"#;
         let call: Call<'_> = parse_params(Some(text)).unwrap();
         assert_eq!(call.name, "a_b");

@@ -1,4 +1,4 @@
-//! How what was done ended.
+//! The outcome of an action, for the audit log.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use super::Refusal;
 
-/// How it ended.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Outcome {
     /// It succeeded.
     Success,
-    /// With an error; [`Failure`] says whose.
+    /// It failed; [`Failure`] states where.
     Failure,
-    /// A validator or a bound kept it from being done.
+    /// A validator or a limit blocked it.
     Blocked,
-    /// Whoever asked may not.
+    /// The caller was not authorized.
     Denied,
-    /// Nobody knows: no answer came in time.
+    /// There was no answer before the deadline.
     Timeout,
-    /// Whoever asked took it back.
+    /// The caller cancelled it.
     Cancelled,
 }
 
-/// Where a failure lies: `details.failure`.
+/// The layer of a failure: `details.failure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// The server was not there, or went away: nothing was answered.
+    /// The server was unreachable or lost: there was no answer.
     Transport,
-    /// It answered with a JSON-RPC error, or against its own word.
+    /// It answered with a JSON-RPC error, or an invalid answer.
     Protocol,
-    /// The tool ran and says that it failed (`isError`).
+    /// The tool ran and reported a failure (`isError`).
     Tool,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Failure {
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Success,
         Self::Failure,
@@ -57,7 +57,7 @@ impl Outcome {
         Self::Cancelled,
     ];
 
-    /// In the words of a record.
+    /// The value in a record.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Outcome {
         }
     }
 
-    /// The same as labels of figures and options of commands have it.
+    /// The label in metrics and command options.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Outcome {
         }
     }
 
-    /// How a call ended that got a result; a result with `isError` is the tool's own failure.
+    /// The outcome of a call with a result; a result with `isError` is a failure of the tool.
     #[must_use]
     pub fn from_result(is_error: bool) -> (Self, Option<Failure>) {
         if is_error {
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    /// How a call ended that was refused.
+    /// The outcome of a refused call.
     #[must_use]
     pub fn from_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
         let spec = refusal.spec();

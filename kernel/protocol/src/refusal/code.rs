@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of error it is: the thousands of its code (MGP §14.2).
+/// The category of an error: the thousands of its code (MGP §14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -25,16 +25,16 @@ macro_rules! codes {
         pub enum Code { $($(#[$doc])* $code),* }
 
         impl Code {
-            /// All of them, in their order.
+            /// All codes, in order.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// As on the wire.
+            /// The number on the wire.
             #[must_use]
             pub fn number(self) -> i64 {
                 match self { $(Self::$code => $number),* }
             }
 
-            /// As in the document.
+            /// The name in the document.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$code => $name),* }
@@ -48,9 +48,9 @@ codes! {
     PermissionDenied = 1000 "PERMISSION_DENIED",
     /// The agent has no access to this tool.
     AccessDenied = 1001 "ACCESS_DENIED",
-    /// Nobody in particular asks.
+    /// The caller is not authenticated.
     AuthRequired = 1002 "AUTH_REQUIRED",
-    /// Credentials that were good once.
+    /// The credentials have expired.
     AuthExpired = 1003 "AUTH_EXPIRED",
     /// A validator of the kernel blocked the request.
     ValidationBlocked = 1010 "VALIDATION_BLOCKED",
@@ -64,32 +64,32 @@ codes! {
     ServerRestarting = 2002 "SERVER_RESTARTING",
     /// Too many requests.
     RateLimited = 3000 "RATE_LIMITED",
-    /// A bound of the kernel or of a server is reached.
+    /// A limit of the kernel or of a server is reached.
     ResourceExhausted = 3001 "RESOURCE_EXHAUSTED",
     /// A budget is used up.
     QuotaExceeded = 3002 "QUOTA_EXCEEDED",
-    /// It took too long.
+    /// The deadline passed.
     Timeout = 3003 "TIMEOUT",
-    /// The arguments do not fit the tool's schema.
+    /// The arguments do not match the tool's schema.
     InvalidToolArgs = 4000 "INVALID_TOOL_ARGS",
-    /// No such tool.
+    /// The tool does not exist.
     ToolNotFound = 4001 "TOOL_NOT_FOUND",
-    /// The tool is switched off.
+    /// The tool is disabled.
     ToolDisabled = 4002 "TOOL_DISABLED",
-    /// What the request names by its id is not there, or not any more (later drafts).
+    /// No object has the requested id, or no longer (later drafts).
     ResourceNotFound = 4004 "RESOURCE_NOT_FOUND",
-    /// There is a server of that name already (later drafts).
+    /// A server of that name exists already (later drafts).
     ServerExists = 4101 "SERVER_ALREADY_EXISTS",
-    /// A far end answered with an error, or against its own word.
+    /// An upstream answered with an error, or an invalid answer.
     UpstreamError = 5000 "UPSTREAM_ERROR",
-    /// A far end did not answer.
+    /// An upstream did not answer.
     UpstreamTimeout = 5001 "UPSTREAM_TIMEOUT",
-    /// A far end cannot be reached.
+    /// An upstream is unreachable.
     UpstreamUnavailable = 5002 "UPSTREAM_UNAVAILABLE",
 }
 
 impl Code {
-    /// Reads a number; `None` for one that is not in the document.
+    /// Parses a number; `None` for one that is not in the document.
     #[must_use]
     pub fn parse(number: i64) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| c.number() == number)

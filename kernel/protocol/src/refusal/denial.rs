@@ -1,5 +1,5 @@
-//! Refusals of those who watch: permissions, access, credentials, validators, limits. Each has a code
-//! of its own for an MGP caller (MGP §14.3); a plain one reads it in the codes of JSON-RPC.
+//! Denials by policy: permissions, access, credentials, validators, limits. Each has a code of its own for
+//! an MGP caller (MGP §14.3), and a JSON-RPC code for others.
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -9,113 +9,114 @@ use super::owner_refusal::OwnerRefusalCause;
 use super::spec::{BLOCKED, DENIED, INTERNAL, PARAMS, REQUEST, row};
 use super::{CallOutcome, RefusalReason, RefusalSpec};
 
-/// Why a request was kept from being done, though it could be understood.
+/// Why a valid request was denied.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Denial {
-    /// The tool needs a permission that its server was not given (MGP-043).
+    /// The tool needs a permission that its server does not have (MGP-043).
     #[error("Tool {tool} needs the permission {permission}, which has not been granted")]
     Permission {
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
         /// The permission's standard name.
         permission: String,
     },
-    /// A person had to say yes to the call first, and none did (MGP-054, MGP-057).
+    /// The call needed a person's confirmation, and got none (MGP-054, MGP-057).
     #[error("Tool {tool} was not called: {why}")]
     Unconfirmed {
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
-        /// What came of the question, in words.
+        /// The outcome of the confirmation, as text.
         why: String,
     },
-    /// The agent has no access to this tool. A plain caller reads what it reads of an unknown tool.
+    /// The agent has no access to this tool. A caller without MGP gets the same error as for an unknown
+    /// tool.
     #[error("Unknown tool: {tool}")]
     NotGranted {
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
-        /// What denies it, for the log: no caller reads it.
+        /// The rule that denies it, for the log: not sent to callers.
         rule: String,
     },
-    /// Nobody in particular asks, and this is not for everybody.
+    /// The caller is not authenticated, and authentication is required.
     #[error("Authentication is required: {0}")]
     NoCredentials(String),
-    /// Credentials that were good once.
+    /// The credentials have expired.
     #[error("The credentials have expired: {0}")]
     CredentialsExpired(String),
-    /// A validator kept the call in the kernel.
+    /// A validator rejected the call.
     #[error("Blocked by the validator {validator}: {reason}{}", render_hint(.hint.as_deref()))]
     Validator {
         /// Its name (MGP §4.5).
         validator: String,
         /// JSON pointer into the arguments.
         path: String,
-        /// The rule, as one word that does not change.
+        /// The stable identifier of the rule.
         rule: String,
-        /// What is wrong, in words; holds nothing of the argument that could be a secret.
+        /// The problem, as text, without parts of the argument that could be secret.
         reason: String,
-        /// What would pass.
+        /// The suggested fix.
         hint: Option<String>,
     },
-    /// Code that the safety framework does not let through (MGP §7).
+    /// The code check rejected code (MGP §7).
     #[error("Code validation failed: {}", .violations.join("; "))]
     UnsafeCode {
-        /// One sentence for each.
+        /// One sentence for each violation.
         violations: Vec<String>,
         /// JSON pointer to the code in the arguments.
         path: String,
-        /// The object of MGP §7.4: the violations, and hints by which to write it otherwise.
+        /// The object of MGP §7.4: the violations, and hints for fixing them.
         body: Box<RawValue>,
     },
-    /// A server that is not registered as it was asked for (MGP §15.4).
+    /// A rejected registration of a server (MGP §15.4).
     #[error("Server {server} is not registered: {reason} ({hint})")]
     Registration {
-        /// Under which name it was to be.
+        /// The requested id.
         server: String,
-        /// What kind of refusal it is.
+        /// The code of the refusal.
         code: Code,
-        /// The rule, as one word that does not change.
+        /// The stable identifier of the rule.
         rule: &'static str,
-        /// The member of the request it is about.
+        /// The member of the request.
         at: String,
-        /// What is wrong, in words.
+        /// The problem, as text.
         reason: String,
-        /// What to do instead.
+        /// The suggested fix.
         hint: &'static str,
     },
-    /// Too many requests in too short a time.
+    /// The rate limit was exceeded.
     #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
     RateLimited {
-        /// How many are allowed within the window.
+        /// The limit within the window.
         limit: u64,
         /// The window, in seconds.
         window_secs: u64,
-        /// How many there were.
+        /// The number of requests.
         current: u64,
-        /// When the next one is taken, in milliseconds from now.
+        /// The time until the next request is allowed, in milliseconds.
         retry_after_ms: u64,
     },
-    /// A budget is used up.
+    /// A budget is exhausted.
     #[error("Quota exceeded: {what}; at most {limit}")]
     OverQuota {
-        /// Of what, in words.
+        /// The budget, as text.
         what: String,
-        /// How much there was.
+        /// The limit.
         limit: u64,
     },
-    /// The tool is there and switched off.
+    /// The tool exists and is disabled.
     #[error("Tool {tool} is disabled: {reason}")]
     Disabled {
-        /// As the caller named it.
+        /// The caller's name of the tool.
         tool: String,
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
-    /// No event subscription of this connection: the same for one of another connection.
+    /// The subscription does not exist, or belongs to another connection.
     #[error(
         "Unknown subscription: {id}; it has ended, or is not of this connection: subscribe again with mgp/events/subscribe"
     )]
     NoSubscription {
-        /// As the caller named it.
+        /// The caller's id of it.
         id: String,
     },
 }
@@ -125,7 +126,7 @@ fn render_hint(hint: Option<&str>) -> String {
 }
 
 impl Denial {
-    /// Its row.
+    /// The row of this denial.
     #[rustfmt::skip]
     pub(super) fn spec(&self) -> RefusalSpec {
         use OwnerRefusalCause as Cause;
@@ -138,7 +139,7 @@ impl Denial {
             Self::Permission { .. } =>        row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Permission,   Cause::Denied),
             Self::Unconfirmed { .. } =>       row(INTERNAL, 200, Code::PermissionDenied,    DENIED,  Reason::Confirmation, Cause::Denied),
             Self::NotGranted { .. } =>        row(PARAMS,   200, Code::AccessDenied,        DENIED,  Reason::Access,       Cause::Denied),
-            // Only missing credentials are HTTP's own affair.
+            // Only missing credentials have an HTTP status of their own.
             Self::NoCredentials(_) =>         row(REQUEST,  401, Code::AuthRequired,        DENIED,  Reason::Credentials,  Cause::Denied),
             Self::CredentialsExpired(_) =>    row(REQUEST,  401, Code::AuthExpired,         DENIED,  Reason::Credentials,  Cause::Denied),
             Self::Validator { .. } =>         row(PARAMS,   200, Code::ValidationBlocked,   BLOCKED, Reason::Validator,    Cause::Blocked),
@@ -151,7 +152,7 @@ impl Denial {
         }
     }
 
-    /// What a model can mend, or must know before it goes on, as the text of a tool's result.
+    /// The message of a denial that a model can correct, or must know, as the text of a tool's result.
     pub(crate) fn model_message(&self) -> Option<String> {
         match self {
             Self::Validator { .. } | Self::Unconfirmed { .. } | Self::Registration { .. } => {
@@ -169,8 +170,8 @@ impl Denial {
         }
     }
 
-    /// For programs; `None` where the words say it all. A hidden tool's denial has none, as an unknown
-    /// tool has none.
+    /// The data for programs; `None` if the message is enough. The denial of a hidden tool has none, like
+    /// an unknown tool.
     pub(crate) fn data(&self) -> Option<serde_json::Value> {
         match self {
             Self::Permission { permission, .. } => Some(json!({"permission": permission})),

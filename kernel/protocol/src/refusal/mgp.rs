@@ -1,5 +1,5 @@
-//! A refusal as an MGP caller reads it: a code of MGP §14.3 and `data._mgp`, which says whether and how
-//! to try again. The same words are read where the kernel is the client.
+//! Renders refusals for an MGP caller: a code of MGP §14.3 and `data._mgp`, with retry information. The
+//! same types are parsed where the kernel is the client.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -10,25 +10,25 @@ use super::{Denial, Refusal, Rendered};
 use crate::dialect::Version;
 use crate::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS};
 
-/// How often a caller is told to try again at most. What lasts longer than that is not mended by waiting.
+/// The most retries suggested to a caller. A longer failure is not solved by waiting.
 pub(crate) const MAX_RETRIES: u32 = 3;
-/// What a caller is told to wait where the kernel knows of no better time, in milliseconds.
+/// The suggested delay in milliseconds, if no better one is known.
 pub(crate) const RETRY_AFTER_MS: u64 = 1_000;
 
-/// How the waits between tries grow (MGP §14.5).
+/// The growth of retry delays (MGP §14.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// Not at all: try again at once.
+    /// No delay.
     Immediate,
-    /// Each as long as the first.
+    /// A constant delay.
     FixedDelay,
-    /// Each twice the one before.
+    /// Each delay is twice the one before.
     ExponentialBackoff,
 }
 
 impl<'de> Deserialize<'de> for Strategy {
-    /// A strategy of a later version backs off: the one that does least harm.
+    /// An unknown strategy counts as exponential backoff: the least harmful one.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let word = String::deserialize(d)?;
         let known = [
@@ -43,49 +43,49 @@ impl<'de> Deserialize<'de> for Strategy {
 /// `data._mgp` of an error (MGP §14.5).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
-    /// What kind of error it is. A peer that leaves it out, or says another, is judged by its code.
+    /// The category. If missing or inconsistent, it is derived from the code.
     #[serde(
         default,
         deserialize_with = "known_category",
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) category: Option<Category>,
-    /// Whether trying again may help. Absent means no.
+    /// True if a retry may help. Absent means false.
     #[serde(default)]
     pub retryable: bool,
-    /// The least time to wait, in milliseconds.
+    /// The minimum delay, in milliseconds.
     #[serde(
         default,
         deserialize_with = "whole",
         skip_serializing_if = "Option::is_none"
     )]
     pub retry_after_ms: Option<u64>,
-    /// How the waits grow.
+    /// The growth of the delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_strategy: Option<Strategy>,
-    /// How often to try again at most.
+    /// The most retries.
     #[serde(
         default,
         deserialize_with = "whole",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_retries: Option<u64>,
-    /// Another tool to try when all is done, under the name its server knows it by.
+    /// A fallback tool, by its server's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_tool: Option<String>,
-    /// What the error's maker says about it.
+    /// Further details of the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<RawValue>>,
 }
 
-/// A category that is in the document; any other says nothing.
+/// Parses a known category; any other counts as absent.
 fn known_category<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Category>, D::Error> {
     let said = Option::<Box<RawValue>>::deserialize(d)?;
     Ok(said.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
 
-/// A number of JSON as a whole one: a fraction is taken up to the next, so that no wait gets shorter;
-/// what is negative or no number says nothing.
+/// Parses a JSON number as an integer: a fraction is rounded up, so that no delay gets shorter; negative
+/// and non-numeric values count as absent.
 fn whole<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<serde_json::Number>::deserialize(d)?;
     #[allow(
@@ -97,18 +97,18 @@ fn whole<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     Ok(number.and_then(|n| n.as_u64().or_else(|| n.as_f64().and_then(rounded))))
 }
 
-/// An error of a peer that speaks MGP.
+/// An error of an MGP peer.
 #[derive(Clone, Debug)]
 pub struct PeerError {
-    /// Its code, as it is.
+    /// Its code, unchanged.
     pub code: i64,
-    /// What it says about trying again.
+    /// Its retry information.
     pub recovery: Recovery,
 }
 
 impl PeerError {
-    /// Reads the `error` member of an answer; `None` for an error without a readable `data._mgp`, which
-    /// promises nothing and is not tried again.
+    /// Parses the `error` member of an answer; `None` for an error without a readable `data._mgp`, which is
+    /// not retried.
     #[must_use]
     pub fn parse(error: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
@@ -121,16 +121,16 @@ impl PeerError {
             #[serde(rename = "_mgp")]
             recovery: Recovery,
         }
-        let told: PeerErrorText = serde_json::from_str(error.get()).ok()?;
+        let parsed: PeerErrorText = serde_json::from_str(error.get()).ok()?;
         Some(Self {
-            code: told.code,
-            recovery: told.data.recovery,
+            code: parsed.code,
+            recovery: parsed.data.recovery,
         })
     }
 }
 
-/// A peer's MGP error for a caller that knows MCP only: a JSON-RPC code, and no `_mgp` (MGP-283).
-/// `None` when nothing in it is MGP's, so that it goes on as it is.
+/// Converts a peer's MGP error for a caller without MGP: a JSON-RPC code, and no `_mgp` (MGP-283). `None`
+/// if it contains no MGP, so that it is relayed unchanged.
 #[must_use]
 pub(crate) fn strip_mgp(error: &str) -> Option<String> {
     let mut object: ErrorObject = serde_json::from_str(error).ok()?;
@@ -153,14 +153,14 @@ pub(crate) fn strip_mgp(error: &str) -> Option<String> {
 }
 
 impl Refusal {
-    /// The MGP code; `None` for what JSON-RPC and MCP have words of their own for, and for a peer's error.
+    /// The MGP code; `None` if JSON-RPC or MCP has a code of its own, and for a peer's error.
     #[must_use]
     pub(crate) fn mgp_code(&self) -> Option<Code> {
         self.spec().mgp
     }
 
-    /// When the same request may do better, in milliseconds from now; `None` when it will not. What may
-    /// have taken effect already is never said to be worth another try.
+    /// The delay after which a retry may succeed; `None` if it will not. A request that may have taken
+    /// effect is never suggested for a retry.
     fn retry_hint(&self) -> Option<(u64, Strategy)> {
         let backoff = Strategy::ExponentialBackoff;
         if let Self::Unanswered(call) = self {
@@ -189,7 +189,7 @@ impl Refusal {
         unmade.then_some((RETRY_AFTER_MS, backoff))
     }
 
-    /// What an MGP caller is told about trying again; `None` where there is no MGP code.
+    /// The retry information for an MGP caller; `None` without an MGP code.
     #[must_use]
     pub(crate) fn recovery(&self) -> Option<Recovery> {
         let code = self.mgp_code()?;
@@ -212,8 +212,8 @@ impl Refusal {
         })
     }
 
-    /// Renders it for a caller that negotiated MGP: its code and `data._mgp` where MGP has one, else as
-    /// a plain caller of this version reads it. A peer's own error goes on as it is.
+    /// Renders it for an MGP caller: with its MGP code and `data._mgp` if MGP has one, otherwise as for
+    /// other callers. A peer's own error is relayed unchanged.
     #[must_use]
     pub(crate) fn render_mgp(&self, version: Version) -> Rendered {
         let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
@@ -223,7 +223,7 @@ impl Refusal {
             return self.render(version);
         };
         let mut message = self.to_string();
-        // An MGP caller is told by the code that it is denied; the words shall not say otherwise.
+        // An MGP caller sees the denial by the code; the message must be consistent with that.
         if let Self::Denied(denial) = self
             && let Denial::NotGranted { tool, .. } = denial.as_ref()
         {

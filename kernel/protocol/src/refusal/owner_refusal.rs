@@ -1,4 +1,4 @@
-//! What the kernel of another node refused of a call of one of its servers.
+//! A refusal by the kernel of another node for a call of one of its servers.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -8,32 +8,33 @@ use super::{CallOutcome, Rendered};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerRefusalCause {
-    /// The agent is not let in there. Another owner of the same may let it in.
+    /// The agent has no access. Another owner of the same server may allow it.
     Closed,
-    /// There is no such tool, prompt or resource for the agent.
+    /// The tool, prompt or resource does not exist for the agent.
     NotFound,
     /// Policy or a person denied it.
     Denied,
     /// A validator or a limit blocked it, or it is malformed.
     Blocked,
-    /// The server is away, busy, or went away.
+    /// The server is unreachable, busy, or was lost.
     Unavailable,
-    /// Nothing came in time.
+    /// The deadline passed.
     TimedOut,
-    /// Anything else, also causes of later versions.
+    /// Any other cause, including those of later versions.
     #[serde(other)]
     Failed,
 }
 
-/// A call that the owner's kernel refused. Only what stands here decides anything; the answer is for the agent.
+/// A call that the owner's kernel refused. Decisions are based on these members only; the answer is for the
+/// agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRefusal {
-    /// Why.
+    /// The cause.
     pub cause: OwnerRefusalCause,
-    /// Whether the call took effect. A word of a later version says nothing.
+    /// Whether the call took effect. An unknown value counts as unknown.
     #[serde(deserialize_with = "known_or_unknown")]
     pub outcome: CallOutcome,
-    /// What the agent is answered.
+    /// The answer for the agent.
     pub answer: OwnerAnswer,
 }
 
@@ -43,7 +44,7 @@ pub struct OwnerRefusal {
 pub enum OwnerAnswer {
     /// The `error` member.
     Error(String),
-    /// The `result` member: a failure that the model can mend.
+    /// The `result` member: a failure that the model can correct.
     Result(String),
 }
 
@@ -55,7 +56,7 @@ fn known_or_unknown<'de, D: Deserializer<'de>>(d: D) -> Result<CallOutcome, D::E
 }
 
 impl OwnerRefusalCause {
-    /// For people, after "the node".
+    /// The description for people, after "the node".
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -78,7 +79,7 @@ impl OwnerRefusal {
         text
     }
 
-    /// The error for the agent; `None` where it is answered with a result.
+    /// The error for the agent; `None` if the answer is a result.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match &self.answer {

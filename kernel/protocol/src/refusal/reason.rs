@@ -2,7 +2,8 @@
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident $label:literal),* $(,)?) => {
-        /// One reason. It comes from the type of the refusal, not from its message, which may repeat what was sent.
+        /// One reason. It is derived from the type of the refusal, not from its message, which may contain
+        /// input of the caller.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RefusalReason { $($(#[$doc])* $reason),* }
 
@@ -75,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_its_index_and_a_label_of_its_own() {
+    fn reasons_have_distinct_indices_and_labels() {
         let all = RefusalReason::ALL;
-        let places = all.map(|reason| reason as usize);
-        assert!(places.into_iter().eq(0..all.len()), "{places:?}");
-        let mut words = all.map(RefusalReason::as_str).to_vec();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), all.len());
+        let indices = all.map(|reason| reason as usize);
+        assert!(indices.into_iter().eq(0..all.len()), "{indices:?}");
+        let mut labels = all.map(RefusalReason::as_str).to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), all.len());
     }
 }

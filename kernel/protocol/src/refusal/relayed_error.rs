@@ -1,5 +1,5 @@
-//! Errors that the other end of a request answered with, as the kernel passes them on. Who wrote one is told by the
-//! variant of the refusal: nothing that stands in it decides anything.
+//! Errors of the other end of a request, as relayed by the kernel. The origin is determined by the variant
+//! of the refusal, never by the contents.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use super::{HEADER_MISMATCH, MISSING_CAPABILITY, Refusal, UNSUPPORTED_VERSION};
 use crate::jsonrpc::METHOD_NOT_FOUND;
 
 impl Refusal {
-    /// The error object that the other end answered with, as JSON text; `None` for the kernel's own refusals.
+    /// The error object of the other end, as JSON text; `None` for the kernel's own refusals.
     #[must_use]
     pub fn relayed_error(&self) -> Option<&str> {
         if let Self::Peer(error) | Self::Unattributed(error) = self {
@@ -19,14 +19,14 @@ impl Refusal {
         None
     }
 
-    /// True where the other end answered, and with an error.
+    /// True if the other end answered with an error.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Peer(_) | Self::Owner(_) | Self::Unattributed(_))
     }
 }
 
-/// The HTTP status a peer's error would have had, had the kernel said it.
+/// The HTTP status of a peer's error, as if it were the kernel's.
 pub(super) fn peer_http_status(error: &str) -> u16 {
     #[derive(Deserialize)]
     struct OnlyCode {
@@ -47,9 +47,9 @@ mod tests {
     use crate::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
     use crate::refusal::{CallOutcome, Rendered};
 
-    /// The agent reads the same, whoever wrote it: without words of MGP where it speaks none.
+    /// The agent receives the same for any origin: without MGP members if it does not support MGP.
     #[test]
-    fn a_relayed_error_is_rendered_alike_whoever_wrote_it() {
+    fn relayed_error_is_rendered_alike_for_any_origin() {
         let text = r#"{"code":2000,"message":"m","data":{"_mgp":{"retryable":true},"x":1}}"#;
         let raw = RawValue::from_string(text.to_owned()).unwrap();
         let owner = OwnerRefusal {

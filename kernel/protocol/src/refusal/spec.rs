@@ -1,4 +1,4 @@
-//! What is derived from the kind of a refusal, as one row for each: whoever reports, counts or retries reads it here.
+//! The properties of each kind of refusal, one row each, for rendering, metrics and retries.
 
 use super::audit_outcome::{Failure, Outcome};
 use super::code::Code;
@@ -19,15 +19,15 @@ pub struct RefusalSpec {
     pub http_status: Option<u16>,
     /// The code for an MGP caller.
     pub mgp: Option<Code>,
-    /// How the call ended, in the audit log.
+    /// The outcome of the call, in the audit log.
     pub outcome: Outcome,
-    /// Where the failure lies, in the audit log.
+    /// The layer of the failure, in the audit log.
     pub failure: Option<Failure>,
     /// The label of metrics and spans.
     pub reason: RefusalReason,
-    /// What another node is told, when this node owns the server.
+    /// The cause for another node, if this node owns the server.
     pub owner_cause: OwnerRefusalCause,
-    /// Whether the call took effect: unknown where it was sent, or that cannot be ruled out.
+    /// Whether the call took effect: unknown if it was sent, or that cannot be ruled out.
     pub call_outcome: CallOutcome,
 }
 
@@ -38,7 +38,7 @@ pub struct JsonRpcCode {
     stateless: i64,
 }
 
-/// How a call ended, and where the failure lies.
+/// The outcome of a call, and the layer of a failure.
 pub(super) type Ended = (Outcome, Option<Failure>);
 
 pub(super) const BLOCKED: Ended = (Outcome::Blocked, None);
@@ -60,11 +60,11 @@ const RESOURCE: JsonRpcCode = JsonRpcCode {
     stateless: INVALID_PARAMS,
 };
 
-/// A code as a legacy caller reads it, which knows only those of JSON-RPC.
+/// The code for a legacy caller, which supports only those of JSON-RPC.
 pub(crate) const fn legacy_code(code: i64) -> i64 {
     match code {
         HEADER_MISMATCH | MISSING_CAPABILITY => INVALID_REQUEST,
-        // What legacy servers answer to an `initialize` they cannot serve.
+        // The answer of legacy servers to an unsupported `initialize`.
         UNSUPPORTED_VERSION => INVALID_PARAMS,
         code => code,
     }
@@ -110,7 +110,7 @@ pub(super) fn row(
     }
 }
 
-/// An error that is relayed: the other end answered with it.
+/// The row of a relayed error.
 pub(super) fn relayed_row(
     (outcome, failure): Ended,
     reason: RefusalReason,
@@ -140,7 +140,7 @@ fn code_for_state(state: &str) -> Code {
 }
 
 impl Refusal {
-    /// Its row. A call that its server did not answer has that of its cause, with the outcome that is known.
+    /// The row of this refusal. An unanswered call has that of its cause, with the known outcome.
     #[rustfmt::skip]
     #[must_use]
     pub fn spec(&self) -> RefusalSpec {
@@ -156,7 +156,7 @@ impl Refusal {
             Self::HeaderMismatch(_) =>                  row(HEADER,     400,  None,                           BLOCKED,   Reason::BadRequest,   Cause::Blocked,     NotExecuted),
             Self::MissingCapability { .. } =>           row(CAPABILITY, 400,  None,                           BLOCKED,   Reason::BadRequest,   Cause::Blocked,     NotExecuted),
             Self::UnsupportedVersion { .. } =>          row(VERSION,    400,  None,                           BLOCKED,   Reason::BadRequest,   Cause::Blocked,     NotExecuted),
-            // Its `requestState` belongs to a call that was made earlier.
+            // Its `requestState` belongs to an earlier call.
             Self::Expired(_) =>                         row(PARAMS,     200,  None,                           PROTOCOL,  Reason::Unknown,      Cause::Failed,      Unknown),
             Self::BadRequest(_) =>                      row(REQUEST,    400,  None,                           BLOCKED,   Reason::BadRequest,   Cause::Blocked,     NotExecuted),
             Self::UnknownTool(_) =>                     row(PARAMS,     200,  Some(Mgp::ToolNotFound),        BLOCKED,   Reason::Unknown,      Cause::NotFound,    NotExecuted),
@@ -180,7 +180,7 @@ impl Refusal {
             Self::Undelivered { .. } =>                 row(INTERNAL,   200,  Some(Mgp::ResourceExhausted),   PROTOCOL,  Reason::Overloaded,   Cause::Failed,      Done),
             Self::Forbidden(_) =>                       row(INTERNAL,   200,  Some(Mgp::PermissionDenied),    DENIED,    Reason::Forbidden,    Cause::Denied,      NotExecuted),
             Self::ClosedByOwner(_) =>                   row(INTERNAL,   200,  Some(Mgp::PermissionDenied),    DENIED,    Reason::Forbidden,    Cause::Closed,      NotExecuted),
-            // MGP has no code for a request taken back, and says it as one whose time is over.
+            // MGP has no code for a cancelled request, so the timeout code is used.
             Self::Cancelled =>                          row(INTERNAL,   200,  Some(Mgp::Timeout),             CANCELLED, Reason::Cancelled,    Cause::Failed,      Unknown),
             Self::Internal(_) =>                        row(INTERNAL,   200,  None,                           PROTOCOL,  Reason::Internal,     Cause::Failed,      Unknown),
             Self::Peer(_) =>                        relayed_row(PROTOCOL, Reason::PeerError, Cause::Failed, Done),
@@ -193,7 +193,7 @@ impl Refusal {
 }
 
 impl OwnerRefusal {
-    /// Its row. What was made was neither blocked nor denied.
+    /// The row of this refusal. An executed call was neither blocked nor denied.
     #[rustfmt::skip]
     pub(super) fn spec(&self) -> RefusalSpec {
         use OwnerRefusalCause as Cause;

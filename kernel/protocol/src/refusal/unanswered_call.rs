@@ -1,5 +1,4 @@
-//! What is known of a call that got no answer of its server's: whether it was executed, and the id to ask
-//! about it later.
+//! A call without an answer of its server: its outcome, and the id for querying it later.
 
 use std::fmt;
 
@@ -12,16 +11,16 @@ use super::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
-    /// It reached no server: it may be made again.
+    /// It reached no server: it may be repeated.
     NotExecuted,
     /// Its server answered it.
     Done,
-    /// It was sent, and nobody can say what became of it.
+    /// It was sent, and its outcome is unknown.
     Unknown,
 }
 
 impl CallOutcome {
-    /// As on the wire.
+    /// The value on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,19 +41,19 @@ impl fmt::Display for CallOutcome {
     }
 }
 
-/// A call of a tool that ended without its server's answer.
+/// A tool call that ended without its server's answer.
 #[derive(Clone, Debug)]
 pub struct UnansweredCall {
-    /// What kept the answer from coming.
+    /// The cause.
     pub refusal: Refusal,
-    /// What became of the call.
+    /// The outcome of the call.
     pub outcome: CallOutcome,
-    /// Its trace, by which it stands in the audit log.
+    /// Its trace, which identifies it in the audit log.
     pub call_id: Box<str>,
 }
 
 impl UnansweredCall {
-    /// `data` of the error: what the refusal says, whether the call took effect, and its id under this name.
+    /// The `data` of the error: that of the refusal, the outcome of the call, and its id under this name.
     pub(super) fn data(&self, id: &str) -> Value {
         let mut data = self.refusal.data().unwrap_or_else(|| json!({}));
         data["outcome"] = self.outcome.as_str().into();
@@ -66,7 +65,7 @@ impl UnansweredCall {
 impl fmt::Display for UnansweredCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (why, id) = (&self.refusal, &self.call_id);
-        // These two say it themselves.
+        // These two state it themselves.
         match (why, self.outcome) {
             (Refusal::ServerLost { .. } | Refusal::InvalidAnswer { .. }, CallOutcome::Unknown) => {
                 write!(f, "{why}")?;
@@ -107,7 +106,7 @@ mod tests {
         }
     }
 
-    fn held_up() -> Refusal {
+    fn queue_timeout() -> Refusal {
         Refusal::QueueTimeout {
             server: ServerId::new("it"),
             after_ms: 7,
@@ -121,38 +120,44 @@ mod tests {
         }
     }
 
-    /// A plain caller reads it in the words and in `data`, and no word of MGP's.
+    /// A caller without MGP receives it in the message and in `data`, without MGP members.
     #[test]
-    fn a_plain_caller_reads_what_became_of_its_call() {
-        let said = error(unanswered(lost(), CallOutcome::Unknown).render(Version::V2025_11_25));
-        let words = said["message"].as_str().unwrap();
-        assert_eq!(words.matches("is unknown").count(), 1, "{words}");
-        assert!(words.ends_with(&format!("`mgp calls show {ID}` tells what is known of it")));
+    fn caller_without_mgp_receives_the_call_outcome() {
+        let rendered = error(unanswered(lost(), CallOutcome::Unknown).render(Version::V2025_11_25));
+        let message = rendered["message"].as_str().unwrap();
+        assert_eq!(message.matches("is unknown").count(), 1, "{message}");
+        assert!(message.ends_with(&format!("`mgp calls show {ID}` tells what is known of it")));
         let data = json!({"server": "it", "reason": "exited", "outcome": "unknown", "callId": ID});
-        assert_eq!((&said["code"], &said["data"]), (&json!(-32603), &data));
-        let said =
-            error(unanswered(held_up(), CallOutcome::NotExecuted).render(Version::STATELESS));
-        let words = said["message"].as_str().unwrap();
-        assert!(words.ends_with("; the call was not executed"), "{words}");
-        assert_eq!(said["data"]["outcome"], "not_executed");
+        assert_eq!(
+            (&rendered["code"], &rendered["data"]),
+            (&json!(-32603), &data)
+        );
+        let rendered =
+            error(unanswered(queue_timeout(), CallOutcome::NotExecuted).render(Version::STATELESS));
+        let message = rendered["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("; the call was not executed"),
+            "{message}"
+        );
+        assert_eq!(rendered["data"]["outcome"], "not_executed");
     }
 
-    /// An MGP caller reads it in `_mgp.details`, beside the code and the advice of what kept the answer.
+    /// An MGP caller receives it in `_mgp.details`, beside the code and the retry information of the cause.
     #[test]
-    fn an_mgp_caller_reads_what_became_of_its_call_in_the_details() {
+    fn mgp_caller_receives_the_call_outcome_in_details() {
         for (why, outcome, code, retryable) in [
             (lost(), CallOutcome::Unknown, 5002, false),
-            (held_up(), CallOutcome::NotExecuted, 3003, true),
+            (queue_timeout(), CallOutcome::NotExecuted, 3003, true),
         ] {
-            let said = error(unanswered(why, outcome).render_mgp(Version::STATELESS));
-            let mgp = &said["data"]["_mgp"];
+            let rendered = error(unanswered(why, outcome).render_mgp(Version::STATELESS));
+            let mgp = &rendered["data"]["_mgp"];
             assert_eq!(
-                (&said["code"], &mgp["retryable"]),
+                (&rendered["code"], &mgp["retryable"]),
                 (&json!(code), &json!(retryable))
             );
             assert_eq!(mgp["details"]["outcome"], outcome.as_str());
             assert_eq!(mgp["details"]["call_id"], ID);
-            assert!(mgp["details"].get("callId").is_none(), "{said}");
+            assert!(mgp["details"].get("callId").is_none(), "{rendered}");
         }
     }
 }

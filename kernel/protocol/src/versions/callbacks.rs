@@ -1,6 +1,5 @@
-//! What a server asks its caller: a request of its own in the legacy era, an entry of
-//! `inputRequests` in the modern one. Answers of legacy clients are right in `inputResponses` as
-//! they are.
+//! Converts callbacks of a server: requests in the legacy protocol, entries of `inputRequests` in the
+//! stateless one. Answers of legacy clients are valid in `inputResponses` unchanged.
 
 use std::borrow::Cow;
 
@@ -18,8 +17,8 @@ use crate::mcp::sampling::CreateMessage;
 use crate::mcp::{Method as _, elicitation, roots};
 use crate::refusal::URL_ELICITATION_REQUIRED;
 
-/// Params of a question for a legacy client of version `to`; `None` when that version cannot be asked
-/// so. `elicitation_id` names a URL elicitation that has no name yet; it should be unique.
+/// The params of a callback for a legacy client of version `to`; `None` if that version does not support
+/// it. `elicitation_id` names a URL elicitation without an id; it should be unique.
 #[must_use]
 pub fn to_legacy_callback<'a>(
     method: &str,
@@ -52,7 +51,7 @@ fn to_legacy_elicitation<'a>(params: &'a str, to: Version, id: &str) -> Option<C
     }
 }
 
-/// A form of 2025-06-18: no `mode`, and a choice has its titles in `enumNames`.
+/// Converts a form to 2025-06-18: no `mode`, and titles of options in `enumNames`.
 fn to_simple_form(mut all: Vec<Member<'_>>) -> Option<String> {
     all.retain(|part| part.name != "mode");
     if let Some(schema) = all.iter_mut().find(|part| part.name == "requestedSchema") {
@@ -70,7 +69,7 @@ fn to_simple_form(mut all: Vec<Member<'_>>) -> Option<String> {
     Some(join_members(&all))
 }
 
-/// A field of 2025-06-18; `None` for a choice of several, which it does not have.
+/// Converts a field to 2025-06-18; `None` for a multiple choice, which that version lacks.
 fn to_simple_field(schema: &str) -> Option<Cow<'_, str>> {
     let mut all = split_members(schema)?;
     if last_value(&all, "type") == Some(r#""array""#) {
@@ -93,7 +92,8 @@ fn to_simple_field(schema: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(join_members(&all)))
 }
 
-/// Before 2025-11-25 a message has one block and there are no tools; before 2025-03-26 no audio.
+/// Converts sampling params: before 2025-11-25 a message has one block and there are no tools; before
+/// 2025-03-26 no audio.
 fn to_legacy_sampling(params: &str, to: Version) -> Option<Cow<'_, str>> {
     if to >= Version::V2025_11_25 {
         return Some(Cow::Borrowed(params));
@@ -123,7 +123,7 @@ fn to_legacy_sampling(params: &str, to: Version) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A message, or a sampling result, whose `content` is one block that the version has.
+/// Converts a message, or a sampling result, to a single `content` block supported by the version.
 fn to_single_block(message: &str, to: Version) -> Option<Cow<'_, str>> {
     let mut all = split_members(message)?;
     let Some(content) = all.iter_mut().find(|part| part.name == "content") else {
@@ -147,8 +147,8 @@ fn to_single_block(message: &str, to: Version) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(join_members(&all)))
 }
 
-/// Params of a legacy server's question for `inputRequests`: without the elicitation's id, the wish
-/// for a task and what belongs to the server's own request; the rest stays.
+/// The params of a legacy server's callback for `inputRequests`: without the elicitation's id, the task
+/// request and the metadata of the server's own request; all else stays.
 #[must_use]
 pub fn to_stateless_callback(params: &str) -> Cow<'_, str> {
     if !can_mention(params, &["elicitationId", "task", "progressToken"]) {
@@ -166,7 +166,7 @@ pub fn to_stateless_callback(params: &str) -> Cow<'_, str> {
     Cow::Borrowed(params)
 }
 
-/// Params of a question without the name of the call it belongs to: that is between its server and the
+/// Removes the id of the related call from a callback's params: it is only between its server and the
 /// kernel.
 #[must_use]
 pub fn strip_related_call(params: &str) -> Cow<'_, str> {
@@ -183,8 +183,8 @@ pub fn strip_related_call(params: &str) -> Cow<'_, str> {
     }
 }
 
-/// A client's answer to a question, for a legacy server of version `to`: a sampled message in one
-/// block where the version has no more. `None` when the version has no words for it.
+/// A client's answer to a callback, for a legacy server of version `to`: a sampled message in one block if
+/// the version requires it. `None` if the version cannot express it.
 #[must_use]
 pub fn to_legacy_callback_result<'a>(
     method: &str,
@@ -197,7 +197,7 @@ pub fn to_legacy_callback_result<'a>(
     Some(Cow::Borrowed(result))
 }
 
-/// The questions in a legacy server's [`URL_ELICITATION_REQUIRED`] error object: params of
+/// The callbacks in a legacy server's [`URL_ELICITATION_REQUIRED`] error object: params of
 /// `elicitation/create`, each for one entry of `inputRequests`. `None` for any other error.
 #[must_use]
 pub fn url_callbacks(error: &str) -> Option<Vec<String>> {
@@ -212,11 +212,11 @@ pub fn url_callbacks(error: &str) -> Option<Vec<String>> {
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let said: UrlError<'_> = lookalike::from_object(error).ok()?;
-    if said.code != URL_ELICITATION_REQUIRED {
+    let parsed: UrlError<'_> = lookalike::from_object(error).ok()?;
+    if parsed.code != URL_ELICITATION_REQUIRED {
         return None;
     }
-    let asked: Option<Vec<String>> = said
+    let asked: Option<Vec<String>> = parsed
         .data
         .elicitations
         .iter()
@@ -242,38 +242,38 @@ mod tests {
     const ASK: &str = "elicitation/create";
     const SAMPLE: &str = "sampling/createMessage";
 
-    fn asked(method: &str, params: &str, to: Version) -> Option<String> {
+    fn converted(method: &str, params: &str, to: Version) -> Option<String> {
         to_legacy_callback(method, Some(params), to, "e1").map(Cow::into_owned)
     }
 
-    /// MCP 2025-11-25 needs an id that 2026-07-28 no longer has.
+    /// MCP 2025-11-25 requires an id that 2026-07-28 no longer has.
     #[test]
-    fn a_url_is_asked_for_where_the_version_has_it() {
+    fn url_elicitation_is_converted_for_versions_that_support_it() {
         let url = r#"{"mode":"url","message":"m","url":"https://a"}"#;
         assert_eq!(
-            asked(ASK, url, Version::V2025_11_25).unwrap(),
+            converted(ASK, url, Version::V2025_11_25).unwrap(),
             r#"{"elicitationId":"e1","mode":"url","message":"m","url":"https://a"}"#
         );
-        assert_eq!(asked(ASK, url, Version::V2025_06_18), None);
+        assert_eq!(converted(ASK, url, Version::V2025_06_18), None);
         let named = r#"{"mode":"url","elicitationId":"mine"}"#;
-        assert_eq!(asked(ASK, named, Version::V2025_11_25).unwrap(), named);
+        assert_eq!(converted(ASK, named, Version::V2025_11_25).unwrap(), named);
     }
 
     #[test]
-    fn titled_choices_become_names_of_an_enum() {
+    fn titled_choices_become_enum_names() {
         let form = r#"{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"C","oneOf":[{"const":"r","title":"Red"},{"const":"g"}]},"n":{"type":"number","minimum":1.0}},"required":["c"]}}"#;
         assert_eq!(
-            asked(ASK, form, Version::V2025_06_18).unwrap(),
+            converted(ASK, form, Version::V2025_06_18).unwrap(),
             r#"{"message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"C","enum":["r","g"],"enumNames":["Red","g"]},"n":{"type":"number","minimum":1.0}},"required":["c"]}}"#
         );
-        assert_eq!(asked(ASK, form, Version::V2025_11_25).unwrap(), form);
-        assert_eq!(asked(ASK, form, Version::V2025_03_26), None);
+        assert_eq!(converted(ASK, form, Version::V2025_11_25).unwrap(), form);
+        assert_eq!(converted(ASK, form, Version::V2025_03_26), None);
         let several = r#"{"requestedSchema":{"properties":{"c":{"type":"array","items":{}}}}}"#;
-        assert_eq!(asked(ASK, several, Version::V2025_06_18), None);
+        assert_eq!(converted(ASK, several, Version::V2025_06_18), None);
     }
 
     #[test]
-    fn sampling_is_asked_in_one_block_of_older_clients() {
+    fn sampling_messages_have_one_block_for_older_clients() {
         let text = r#"{"type":"text","text":"t"}"#;
         let with = |content: &str, rest: &str| {
             format!(r#"{{"messages":[{{"role":"user","content":{content}}}],"maxTokens":1{rest}}}"#)
@@ -284,17 +284,17 @@ mod tests {
         let audio = with(r#"{"type":"audio"}"#, "");
         let tools = with(text, r#","tools":[{}]"#);
         let old = Version::V2024_11_05;
-        assert_eq!(asked(SAMPLE, &one, old).as_ref(), Some(&one));
-        assert_eq!(asked(SAMPLE, &listed, old).as_ref(), Some(&one));
+        assert_eq!(converted(SAMPLE, &one, old).as_ref(), Some(&one));
+        assert_eq!(converted(SAMPLE, &listed, old).as_ref(), Some(&one));
         for params in [&two, &audio, &tools] {
-            assert_eq!(asked(SAMPLE, params, old), None, "{params}");
+            assert_eq!(converted(SAMPLE, params, old), None, "{params}");
             assert_eq!(
-                asked(SAMPLE, params, Version::V2025_11_25).as_ref(),
+                converted(SAMPLE, params, Version::V2025_11_25).as_ref(),
                 Some(params)
             );
         }
         assert_eq!(
-            asked(SAMPLE, &audio, Version::V2025_03_26).as_ref(),
+            converted(SAMPLE, &audio, Version::V2025_03_26).as_ref(),
             Some(&audio)
         );
         assert_eq!(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampled_message_fits_its_server() {
+    fn sampled_message_is_converted_for_its_server() {
         let listed = r#"{"role":"assistant","model":"m","content":[{"type":"text","text":"t"}]}"#;
         let answer = |to| to_legacy_callback_result(SAMPLE, listed, to).unwrap();
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_question_loses_what_is_its_servers_own() {
+    fn legacy_callback_loses_its_servers_metadata() {
         let url = r#"{"mode":"url","elicitationId":"e","url":"u","task":{"ttl":1},"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{},"k":2}}"#;
         assert_eq!(
             to_stateless_callback(url),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn required_urls_are_questions() {
+    fn required_urls_become_callbacks() {
         let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"u","message":"go"},{"url":"v"}]}}"#;
         assert_eq!(
             url_callbacks(error).unwrap(),

@@ -1,5 +1,4 @@
-//! Converts content blocks for versions that lack some kinds: nothing of a block is lost, it only takes
-//! another form.
+//! Converts content blocks for versions that lack some kinds, without losing data.
 
 use mgp_json::{quote, unquote};
 use serde::Deserialize;
@@ -8,12 +7,12 @@ use serde_json::value::RawValue;
 use super::object::{Member, join_array, join_members, join_object, last_value, split_members};
 use crate::dialect::Version;
 
-/// True when the version has every block that results may hold.
+/// True if the version has all kinds of blocks.
 pub(super) fn has_all_blocks(version: Version) -> bool {
     version >= Version::V2025_06_18
 }
 
-/// Blocks, or messages that hold them, for this version; `None` when they fit as they are.
+/// Converts blocks, or messages with blocks, for this version; `None` if no change is needed.
 pub(super) fn to_version(blocks: &str, to: Version) -> Option<String> {
     if has_all_blocks(to) {
         return None;
@@ -33,7 +32,7 @@ pub(super) fn to_version(blocks: &str, to: Version) -> Option<String> {
     ))
 }
 
-/// The elements of an array; `None` when it is none.
+/// The elements of an array; `None` if it is no array.
 pub(super) fn parse_elements(json: &str) -> Option<Vec<&str>> {
     #[derive(Deserialize)]
     struct Elements<'a>(#[serde(borrow)] Vec<&'a RawValue>);
@@ -41,7 +40,7 @@ pub(super) fn parse_elements(json: &str) -> Option<Vec<&str>> {
     Some(all.into_iter().map(RawValue::get).collect())
 }
 
-/// A prompt's message: its `content` is one block.
+/// Converts a prompt's message: its `content` is one block.
 fn convert_message(json: &str, at: usize, to: Version) -> Option<String> {
     let mut all = split_members(json)?;
     let content = all.iter_mut().find(|part| part.name == "content")?;
@@ -50,7 +49,7 @@ fn convert_message(json: &str, at: usize, to: Version) -> Option<String> {
     Some(join_members(&all))
 }
 
-/// One block in another form; `None` when the version has it.
+/// Converts one block; `None` if the version has its kind.
 fn convert_block(json: &str, at: usize, to: Version) -> Option<String> {
     let all = split_members(json)?;
     let kind = unquote(last_value(&all, "type")?)?;
@@ -63,7 +62,7 @@ fn convert_block(json: &str, at: usize, to: Version) -> Option<String> {
     }
 }
 
-/// Audio as an embedded resource: the same bytes under the same type.
+/// Converts audio to an embedded resource with the same bytes and type.
 fn audio_as_resource(audio: &[Member<'_>], at: usize) -> Option<String> {
     let kind = last_value(audio, "mimeType").unwrap_or(r#""audio/*""#);
     let data = last_value(audio, "data")?;
@@ -73,13 +72,15 @@ fn audio_as_resource(audio: &[Member<'_>], at: usize) -> Option<String> {
     Some(replace_members(audio, &["type", "mimeType", "data"], &new))
 }
 
-/// A link as a text that names the resource.
+/// Converts a link to a text that names the resource.
 fn link_as_text(link: &[Member<'_>]) -> Option<String> {
-    let said = |name: &str| last_value(link, name).and_then(unquote);
-    let name = said("title").or_else(|| said("name")).unwrap_or_default();
-    let uri = said("uri")?;
-    let kind = said("mimeType").map(|kind| format!(" ({kind})"));
-    let more = said("description").map(|more| format!("\n{more}"));
+    let text_of = |name: &str| last_value(link, name).and_then(unquote);
+    let name = text_of("title")
+        .or_else(|| text_of("name"))
+        .unwrap_or_default();
+    let uri = text_of("uri")?;
+    let kind = text_of("mimeType").map(|kind| format!(" ({kind})"));
+    let more = text_of("description").map(|more| format!("\n{more}"));
     let line = format!(
         "{name}{}: {uri}{}",
         kind.unwrap_or_default(),
@@ -99,7 +100,7 @@ fn link_as_text(link: &[Member<'_>]) -> Option<String> {
     Some(replace_members(link, &used, &new))
 }
 
-/// A block with `new` for the members that are `used` up; annotations and `_meta` stay.
+/// Replaces the `used` members of a block by `new`; annotations and `_meta` stay.
 fn replace_members(block: &[Member<'_>], used: &[&str], new: &str) -> String {
     let kept = block.iter().filter(|part| !used.contains(&&*part.name));
     join_object([new].into_iter().chain(kept.map(|part| &*part.text)))
@@ -114,7 +115,7 @@ mod tests {
     const LINK: &str = r#"{"type":"resource_link","uri":"a://b","name":"n","description":"d"}"#;
 
     #[test]
-    fn blocks_take_a_form_the_version_has() {
+    fn blocks_are_converted_for_the_version() {
         let text = r#"{"type":"text","text":"audio" }"#;
         let blocks = format!("[{text}, {AUDIO},{LINK}]");
         let audio = r#"{"type":"resource","resource":{"uri":"mgp:audio/1","mimeType":"audio/wav","blob":"AA=="},"annotations":{"priority":1.0}}"#;
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_messages_too() {
+    fn blocks_of_messages_are_converted() {
         let messages = format!(r#"[{{"role":"user", "content":{LINK}}}]"#);
         assert_eq!(
             to_version(&messages, Version::V2024_11_05).unwrap(),

@@ -1,4 +1,4 @@
-//! A peer's error for a caller of the other era.
+//! Converts a peer's error for a caller of the other protocol.
 
 use std::borrow::Cow;
 
@@ -22,11 +22,12 @@ struct ErrorText<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// The error object of a peer met in the era `from`, for a caller of version `to` that asked
-/// `method`: another code where the eras differ, all else as it is. Within an era nothing changes.
+/// Converts the error object of a peer with the protocol `from`, for a caller of version `to` that
+/// requested `method`: another code if the protocols differ, all else unchanged. Within a protocol nothing
+/// changes.
 ///
-/// [`URL_ELICITATION_REQUIRED`] should not come here on its way to a modern caller: it is a question
-///. If it does, it becomes -32602.
+/// [`URL_ELICITATION_REQUIRED`] should be converted to a callback before; otherwise it becomes -32602 for a
+/// stateless caller.
 #[must_use]
 pub fn convert_error<'a>(
     error: &'a RawValue,
@@ -38,19 +39,19 @@ pub fn convert_error<'a>(
     if from == to.family() {
         return Cow::Borrowed(text);
     }
-    let Ok(said) = lookalike::from_object::<ErrorText<'_>>(text) else {
+    let Ok(parsed) = lookalike::from_object::<ErrorText<'_>>(text) else {
         return Cow::Borrowed(text);
     };
-    let Ok(code) = said.code.get().parse::<i64>() else {
+    let Ok(code) = parsed.code.get().parse::<i64>() else {
         return Cow::Borrowed(text);
     };
     let other = match from {
         ProtocolFamily::Legacy => to_stateless_code(code),
-        ProtocolFamily::Stateless => to_legacy_code(code, method, said.data),
+        ProtocolFamily::Stateless => to_legacy_code(code, method, parsed.data),
     };
     let mut splice = Splice::new(text);
     if other != code {
-        splice.replace(said.code.get(), other.to_string());
+        splice.replace(parsed.code.get(), other.to_string());
     }
     splice.finish()
 }
@@ -58,7 +59,7 @@ pub fn convert_error<'a>(
 fn to_stateless_code(code: i64) -> i64 {
     match code {
         RESOURCE_NOT_FOUND | URL_ELICITATION_REQUIRED => INVALID_PARAMS,
-        // A legacy server means something of its own by these; its caller would read the protocol's.
+        // A legacy server has its own meaning of these codes; its caller would read the protocol's.
         HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => INTERNAL_ERROR,
         code => code,
     }
@@ -76,27 +77,27 @@ fn to_legacy_code(code: i64, method: &str, data: Option<&RawValue>) -> i64 {
 mod tests {
     use super::*;
 
-    fn said(error: &str, from: ProtocolFamily, to: Version, method: &str) -> String {
+    fn converted(error: &str, from: ProtocolFamily, to: Version, method: &str) -> String {
         let raw: &RawValue = serde_json::from_str(error).unwrap();
         convert_error(raw, from, to, method).into_owned()
     }
 
-    /// MCP-089: each era has its own code for a resource nobody knows; `data.uri` goes along.
+    /// MCP-089: each protocol has its own code for an unknown resource; `data.uri` is kept.
     #[test]
-    fn a_missing_resource_has_the_code_of_the_callers_era() {
+    fn unknown_resource_has_the_code_of_the_callers_protocol() {
         let old = r#"{"code": -32002,"message":"no","data":{"uri":"a://b"}}"#;
         let new = r#"{"code": -32602,"message":"no","data":{"uri":"a://b"}}"#;
         let read = "resources/read";
         assert_eq!(
-            said(old, ProtocolFamily::Legacy, Version::STATELESS, read),
+            converted(old, ProtocolFamily::Legacy, Version::STATELESS, read),
             new
         );
         assert_eq!(
-            said(new, ProtocolFamily::Stateless, Version::V2024_11_05, read),
+            converted(new, ProtocolFamily::Stateless, Version::V2024_11_05, read),
             old
         );
         assert_eq!(
-            said(
+            converted(
                 new,
                 ProtocolFamily::Stateless,
                 Version::V2024_11_05,
@@ -106,16 +107,16 @@ mod tests {
         );
         let bare = r#"{"code":-32602,"message":"no"}"#;
         assert_eq!(
-            said(bare, ProtocolFamily::Stateless, Version::V2024_11_05, read),
+            converted(bare, ProtocolFamily::Stateless, Version::V2024_11_05, read),
             bare
         );
     }
 
     #[test]
-    fn reserved_codes_do_not_cross_eras() {
+    fn reserved_codes_do_not_cross_protocols() {
         let error = |code: i64| format!(r#"{{"message":"m","code":{code}}}"#);
         let cross = |code: i64, from: ProtocolFamily, to: Version| {
-            said(&error(code), from, to, "tools/call")
+            converted(&error(code), from, to, "tools/call")
         };
         let legacy = Version::V2025_11_25;
         for (code, other) in [
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn within_an_era_an_error_keeps_its_bytes() {
+    fn error_is_unchanged_within_a_protocol() {
         for (from, to) in [
             (ProtocolFamily::Legacy, Version::V2024_11_05),
             (ProtocolFamily::Stateless, Version::STATELESS),
@@ -145,7 +146,7 @@ mod tests {
                 r#"{"code":-32042}"#,
                 r#"{"code":-32020}"#,
             ] {
-                assert_eq!(said(text, from, to, "resources/read"), text);
+                assert_eq!(converted(text, from, to, "resources/read"), text);
             }
         }
     }

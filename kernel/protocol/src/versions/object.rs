@@ -1,4 +1,4 @@
-//! Splits an object into members and joins it again; each member keeps its bytes.
+//! Splits an object into members and joins them again; unchanged members keep their bytes.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use mgp_json::{members, quote};
 pub(super) struct Member<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) value: &'a str,
-    /// Name and value as they stand, or in new words.
+    /// The text of name and value, original or replaced.
     pub(super) text: Cow<'a, str>,
 }
 
@@ -23,13 +23,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Puts `json` in the place of the value.
+    /// Replaces the value by `json`.
     pub(super) fn replace(&mut self, json: &str) {
         self.text = Cow::Owned(format!("{}:{json}", quote(&self.name)));
     }
 }
 
-/// The members of an object in their order; `None` when it is no object.
+/// The members of an object in order; `None` if it is no object.
 pub(super) fn split_members(object: &str) -> Option<Vec<Member<'_>>> {
     let members = members(object)?;
     let mut at = object.find('{')? + 1;
@@ -48,17 +48,17 @@ pub(super) fn split_members(object: &str) -> Option<Vec<Member<'_>>> {
     Some(parts.collect())
 }
 
-/// The last member of this name: of two with one name most readers take the last.
+/// The last member of this name: most parsers use the last of duplicates.
 pub(super) fn last_value<'a>(parts: &[Member<'a>], name: &str) -> Option<&'a str> {
     parts.iter().rev().find(|p| p.name == name).map(|p| p.value)
 }
 
-/// An object of these members.
+/// Renders an object of these members.
 pub(super) fn join_object<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     join_list('{', texts, '}')
 }
 
-/// An array of these elements.
+/// Renders an array of these elements.
 pub(super) fn join_array<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     join_list('[', texts, ']')
 }
@@ -75,20 +75,19 @@ fn join_list<'t>(open: char, texts: impl IntoIterator<Item = &'t str>, close: ch
     out
 }
 
-/// An object of these parts.
+/// Renders an object of these members.
 pub(super) fn join_members(parts: &[Member<'_>]) -> String {
     join_object(parts.iter().map(|p| &*p.text))
 }
 
-/// True when one of the words may be in the text as a member's name.
+/// True if the text may contain one of the words as a member's name.
 pub(super) fn can_mention(text: &str, words: &[&str]) -> bool {
     words
         .iter()
         .any(|word| mgp_json::can_contain_string(text.as_bytes(), word))
 }
 
-/// An object without the members of these names. What becomes empty by that is `None`; what needs
-/// no change is borrowed.
+/// Removes the members of these names. `None` if the object becomes empty; borrowed if nothing changes.
 pub(super) fn remove_members<'a>(object: &'a str, names: &[&str]) -> Option<Cow<'a, str>> {
     let Some(mut all) = split_members(object) else {
         return Some(Cow::Borrowed(object));
@@ -101,8 +100,8 @@ pub(super) fn remove_members<'a>(object: &'a str, names: &[&str]) -> Option<Cow<
     (!all.is_empty()).then(|| Cow::Owned(join_members(&all)))
 }
 
-/// Takes members out of `_meta` among these parts, and `_meta` with its last one. True when
-/// something was taken.
+/// Removes members of `_meta` among these members, and an empty `_meta` itself. True if something was
+/// removed.
 pub(super) fn strip_meta(all: &mut Vec<Member<'_>>, names: &[&str]) -> bool {
     let mut changed = false;
     all.retain_mut(|part| {
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_the_members_own_text() {
+    fn members_keep_their_text() {
         let text = " { \"a\" : 1.0e2 ,\n \"b\\u0063\":{\"x\":[1, 2]}, \"d\":\"e,\" } ";
         let all = split_members(text).unwrap();
         let texts: Vec<&str> = all.iter().map(|p| &*p.text).collect();
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_empty_goes_away() {
+    fn empty_objects_are_removed() {
         assert_eq!(remove_members(r#"{"a":1}"#, &["a"]), None);
         assert_eq!(remove_members("{}", &["a"]).unwrap(), "{}");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Params of a request: a modern one carries its caller, a legacy one does not.
+//! Converts the params of a request: a stateless one carries its caller's metadata, a legacy one does not.
 
 use std::borrow::Cow;
 
@@ -10,29 +10,29 @@ use super::object::{
 use crate::dialect::Version;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 
-/// What each modern request says of its caller.
+/// The keys of the caller's metadata in each stateless request.
 const CALLER_KEYS: [&str; 4] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
 ];
-/// What a modern retry carries.
+/// The members of a stateless retry.
 const RETRY_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
 
-/// Who asks, as a modern request says it.
+/// The caller's metadata for a stateless request.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerMeta<'a> {
     /// An `Implementation` object, as JSON text.
     pub client_info: &'a str,
     /// A `ClientCapabilities` object, as JSON text.
     pub capabilities: &'a str,
-    /// The least severe log level wanted, a bare word; `None` wants no log.
+    /// The lowest log level, a bare word; `None` for no log.
     pub log_level: Option<&'a str>,
 }
 
-/// A legacy caller's params for a modern server: with the stamp in `_meta`, whose other members stay,
-/// the progress token among them. What the caller itself wrote under the stamp's keys goes away.
+/// Converts a legacy caller's params for a stateless server: adds the caller's metadata to `_meta`, whose
+/// other members stay, including the progress token. The caller's own values of these keys are removed.
 #[must_use]
 pub fn to_stateless_params(params: Option<&str>, stamp: &CallerMeta<'_>) -> String {
     let text = params.filter(|text| *text != "null").unwrap_or("{}");
@@ -45,24 +45,25 @@ pub fn to_stateless_params(params: Option<&str>, stamp: &CallerMeta<'_>) -> Stri
     meta.retain(|part| !CALLER_KEYS.contains(&&*part.name));
     let version = quote(Version::STATELESS.as_str());
     let level = stamp.log_level.map(quote);
-    let mut said = vec![
+    let mut stamped = vec![
         Member::new(PROTOCOL_VERSION, &version),
         Member::new(CLIENT_INFO, stamp.client_info),
         Member::new(CLIENT_CAPABILITIES, stamp.capabilities),
     ];
-    said.extend(level.as_deref().map(|level| Member::new(LOG_LEVEL, level)));
-    let said = said.iter().chain(&meta);
-    let meta = join_object(said.map(|part| &*part.text));
+    stamped.extend(level.as_deref().map(|level| Member::new(LOG_LEVEL, level)));
+    let stamped = stamped.iter().chain(&meta);
+    let meta = join_object(stamped.map(|part| &*part.text));
     let meta = Member::new("_meta", &meta);
     let rest = all.iter().filter(|part| part.name != "_meta");
     join_object([&meta].into_iter().chain(rest).map(|part| &*part.text))
 }
 
-/// A modern caller's params for a legacy server: without what says who asks and what a retry carries.
+/// Converts a stateless caller's params for a legacy server: removes the caller's metadata and the retry
+/// members.
 #[must_use]
 pub fn to_legacy_params(params: &str) -> Cow<'_, str> {
     let [responses, state] = RETRY_MEMBERS;
-    // The prefix of all keys of the caller; a slash may be written escaped.
+    // The prefix of all metadata keys; a slash may be escaped.
     if !can_mention(params, &["io.modelcontextprotocol", responses, state]) {
         return Cow::Borrowed(params);
     }
@@ -92,7 +93,7 @@ mod tests {
     };
 
     #[test]
-    fn a_legacy_request_gets_its_caller() {
+    fn legacy_request_gets_caller_metadata() {
         let params = r#"{"name":"t","arguments":{"n":1.00},"_meta":{"progressToken":1e3,"io.modelcontextprotocol/clientInfo":{"name":"liar"},"traceparent":"x"}}"#;
         assert_eq!(
             to_stateless_params(Some(params), &STAMP),
@@ -108,8 +109,8 @@ mod tests {
             log_level: None,
             ..STAMP
         };
-        let said: Value = serde_json::from_str(&to_stateless_params(None, &bare)).unwrap();
-        assert_eq!(said["_meta"].as_object().unwrap().len(), 3);
+        let stamped: Value = serde_json::from_str(&to_stateless_params(None, &bare)).unwrap();
+        assert_eq!(stamped["_meta"].as_object().unwrap().len(), 3);
         assert_eq!(
             to_stateless_params(Some("null"), &bare),
             to_stateless_params(None, &bare)
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_loses_what_legacy_servers_do_not_know() {
+    fn stateless_request_loses_its_metadata() {
         let params = r#"{"_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28","progressToken": 7},"name":"t","inputResponses":{},"requestState":"s","arguments":{"requestState":1.0}}"#;
         assert_eq!(
             to_legacy_params(params),
@@ -146,9 +147,9 @@ mod tests {
     }
 
     proptest! {
-        /// To a modern server and back: the request is what it was.
+        /// To a stateless server and back: the request is unchanged.
         #[test]
-        fn there_and_back_is_the_same_request(arguments in json(), meta in json(), token in json()) {
+        fn request_round_trips(arguments in json(), meta in json(), token in json()) {
             let mut params = json!({"name": "t", "arguments": arguments});
             if meta.as_object().is_some_and(|meta| !meta.is_empty()) {
                 params["_meta"] = meta;
@@ -161,9 +162,9 @@ mod tests {
             prop_assert_eq!(back, params);
         }
 
-        /// No text breaks a conversion.
+        /// No text panics a conversion.
         #[test]
-        fn any_text_is_survived(text in "[\\[\\]{}\",:0-9a \\\\u_]{0,24}") {
+        fn no_text_panics_a_conversion(text in "[\\[\\]{}\",:0-9a \\\\u_]{0,24}") {
             let _ = to_stateless_params(Some(&text), &STAMP);
             let _ = to_legacy_params(&text);
         }

@@ -1,4 +1,5 @@
-//! Converts results: a modern one has a type and a lifetime, and its structured content may be any value.
+//! Converts results: a stateless one has a type and a lifetime, and its structured content may be any
+//! value.
 
 use std::borrow::Cow;
 
@@ -11,21 +12,21 @@ use super::object::{
 use crate::dialect::{ProtocolFamily, Version};
 use crate::mcp::meta::SERVER_INFO;
 
-/// What only modern results have.
+/// The members of stateless results only.
 const STATELESS_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 const STRUCTURED: &str = "structuredContent";
 
-/// What a modern result has beside what a legacy server answered.
+/// The members to add to a legacy server's result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatelessExtras<'a> {
-    /// `ttlMs` in milliseconds and `cacheScope` (`public` or `private`), for the methods that have
-    /// them. Not put into results that are not complete.
+    /// `ttlMs` in milliseconds and `cacheScope` (`public` or `private`), for methods that have them. Not
+    /// added to incomplete results.
     pub caching: Option<(u64, &'a str)>,
     /// An `Implementation` object, as JSON text.
     pub server_info: Option<&'a str>,
 }
 
-/// A legacy server's result for a modern caller. What is already there stays.
+/// Converts a legacy server's result for a stateless caller. Existing members stay.
 #[must_use]
 pub fn to_stateless_result(result: &str, extra: StatelessExtras<'_>) -> String {
     let trimmed = result.trim();
@@ -68,8 +69,8 @@ fn server_info_meta(info: &str) -> String {
     format!("{{{}:{info}}}", quote(SERVER_INFO))
 }
 
-/// A result for a legacy caller of version `to`: without what that version does not know, with its
-/// content in blocks that the version has. A modern caller gets it unchanged.
+/// Converts a result for a legacy caller of version `to`: without unknown members, with content blocks of
+/// that version. Unchanged for a stateless caller.
 #[must_use]
 pub fn to_legacy_result(result: &str, to: Version) -> Cow<'_, str> {
     let [kind, ttl, scope] = STATELESS_MEMBERS;
@@ -102,10 +103,10 @@ pub fn to_legacy_result(result: &str, to: Version) -> Cow<'_, str> {
     Cow::Borrowed(result)
 }
 
-/// The part of [`SERVER_INFO`] that no way of escaping a slash changes.
+/// The part of [`SERVER_INFO`] that is the same in any escaping.
 const SERVER_INFO_WORD: &str = "serverInfo";
 
-/// Legacy structures are objects. Another one goes away; its text remains in the content.
+/// Removes a structure that is no object, as legacy ones must be; its text remains in the content.
 fn strip_non_object_structure(all: &mut Vec<Member<'_>>) -> bool {
     let Some(structure) = last_value(all, STRUCTURED).filter(|json| !json.starts_with('{')) else {
         return false;
@@ -120,8 +121,8 @@ fn strip_non_object_structure(all: &mut Vec<Member<'_>>) -> bool {
     true
 }
 
-/// A tool's definition for a legacy caller: an `outputSchema` whose root is no object goes away, for
-/// so does the structure it describes.
+/// Converts a tool's definition for a legacy caller: removes an `outputSchema` whose root is no object,
+/// like the structure it describes.
 #[must_use]
 pub fn to_legacy_tool(definition: &str) -> Cow<'_, str> {
     if !can_mention(definition, &["outputSchema"]) {
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_legacy_result_gets_what_modern_ones_have() {
+    fn legacy_result_gets_stateless_members() {
         let extra = StatelessExtras {
             caching: Some((0, "private")),
             server_info: Some(r#"{"name":"s"}"#),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_result_loses_what_legacy_callers_do_not_know() {
+    fn stateless_result_loses_unknown_members() {
         let result = r#"{"resultType":"complete","content":[{"type":"text","text":"resultType"}],"ttlMs":0,"cacheScope":"private","structuredContent":{"n":1.0},"_meta":{"io.modelcontextprotocol\/serverInfo":{"name":"s"},"k":1}}"#;
         assert_eq!(
             to_legacy_result(result, Version::V2025_11_25),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structure_that_is_no_object_stays_as_text() {
+    fn non_object_structure_remains_as_text() {
         let bare = r#"{"structuredContent":[1.0,"a"]}"#;
         assert_eq!(
             to_legacy_result(bare, Version::V2025_06_18),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_fits_keeps_its_bytes() {
+    fn valid_result_is_unchanged() {
         for result in [
             r#"{ "content":[{"type":"resource_link"},{"type":"audio"}] , "structuredContent":{} }"#,
             r#"{"content":[{"type":"text","text":"ttlMs \u00e9"}]}"#,
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_callers_see_output_schemas_of_objects_only() {
+    fn legacy_callers_receive_object_output_schemas_only() {
         let object = r#"{"name":"t","outputSchema":{"type":"object"}}"#;
         assert_eq!(to_legacy_tool(object), object);
         for schema in [r#"{"type":"array"}"#, "true", r#"{"anyOf":[]}"#] {

@@ -1,4 +1,4 @@
-//! JavaScript: resolves its names, and finds what is blocked.
+//! The JavaScript check: resolves names, and finds blocked constructs.
 
 mod strict;
 mod writes;
@@ -16,25 +16,25 @@ use super::rules::{RuleViolation, contains_word};
 use super::scan::Scan;
 use super::syntax_tree::{children, field, strip_parentheses, walk};
 
-/// What nodes are there for.
+/// The query that assigns roles to nodes.
 pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
     let language = tree_sitter_javascript::LANGUAGE.into();
     let query = include_str!("javascript/roles.scm");
     Query::new(&language, query).expect("the query is one of the grammar")
 });
 
-/// JavaScript code under judgement.
+/// A check of JavaScript code.
 struct JavaScript<'r, 's, 't> {
     scan: &'r mut Scan<'s, 't>,
-    /// What imported names stand for.
+    /// The imports that each name may refer to.
     imports: HashMap<String, Vec<Import>>,
-    /// Names that the code makes.
+    /// Names that the code defines.
     defined_names: HashSet<String>,
-    /// What was read last, without comments.
+    /// The last token, without comments.
     last_token: Option<Node<'t>>,
 }
 
-/// Judges the code.
+/// Checks the code.
 pub(super) fn check<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut javascript = JavaScript {
         scan,
@@ -134,8 +134,8 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    /// What reads as a regular expression or as operators here can be a division or a comment where it
-    /// runs, and the code in it be hidden.
+    /// Reports a slash that this parser reads as a regular expression or an operator, and that a runtime
+    /// may read as a division or a comment, which would hide the code in it.
     fn check_ambiguous_slash(&mut self, node: Node<'t>) {
         let from_here = self
             .scan
@@ -164,7 +164,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    /// Can a value end here, so that `/` divides it?
+    /// True if a value can end here, so that `/` divides it.
     fn can_be_dividend(&self, last: Node<'t>) -> bool {
         let text = self.scan.text(last);
         let word =
@@ -178,7 +178,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         self.scan.text(node).to_owned()
     }
 
-    /// A text that is written out, without escapes.
+    /// The value of a literal string without escapes.
     fn string_literal(&self, node: Node<'_>) -> Option<String> {
         let text = self.scan.text(strip_parentheses(node));
         let inner = text.get(1..text.len().saturating_sub(1))?;
@@ -190,7 +190,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         (plain && !inner.contains('\\')).then(|| inner.to_owned())
     }
 
-    /// Members in a row, for each thing that the name they begin at may stand for.
+    /// Resolves a chain of members, for each value that its first name may refer to.
     fn resolve_paths(&self, node: Node<'t>) -> Vec<Path> {
         let (mut names, mut at) = (Vec::new(), strip_parentheses(node));
         while names.len() < MAX_CHAIN {
@@ -248,7 +248,8 @@ impl<'t> JavaScript<'_, '_, 't> {
         self.scan.report_all(node, broken)
     }
 
-    /// `typeof eval`, `x instanceof Function`, `Function.prototype.call`: asking about it does nothing.
+    /// True if the node is only inspected: `typeof eval`, `x instanceof Function`,
+    /// `Function.prototype.call`.
     fn is_inspection_only(&self, node: Node<'t>, above: &[Node<'t>]) -> bool {
         let Some(parent) = above
             .last()
@@ -276,7 +277,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    /// The constructor of a function makes functions of text.
+    /// Reports the constructor of a function, which creates functions from text.
     fn check_constructor(&mut self, node: Node<'t>, above: &[Node<'t>]) -> bool {
         let path = self.resolve_paths(node).pop();
         if path.and_then(|mut p| p.names.pop()).as_deref() != Some("constructor") {
@@ -339,7 +340,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    /// The module that is named here.
+    /// Checks the module that is imported here.
     fn check_module_source(&mut self, source: Node<'t>) -> bool {
         let Some(name) = self.string_literal(source) else {
             let hint = "name the module in an import statement".to_owned();

@@ -1,23 +1,23 @@
-//! The lists for each language: what is blocked beside the lists of the specification.
+//! The block lists of each language, in addition to those of the specification.
 
 pub(super) mod javascript;
 pub(super) mod python;
 
 use super::Language;
 
-/// What a language can do that must not be done. Words stand with spaces between them.
+/// The dangerous names of a language, separated by spaces.
 pub(super) struct LanguageLists {
-    /// Modules that reach what is blocked, with the reason.
+    /// Modules that give access to blocked functions, with the reason.
     pub(super) modules: &'static [(&'static str, &'static str)],
-    /// Paths that are dangerous wherever they end; one name alone is a global.
+    /// Dangerous paths, matched at their end; a single name is a global.
     pub(super) paths: &'static str,
-    /// Members that are dangerous on anything.
+    /// Members that are dangerous on any value.
     pub(super) members: &'static str,
-    /// At `readonly`: members that write, on anything.
+    /// At `readonly`: members that write, on any value.
     pub(super) writing_members: &'static str,
     /// At `readonly`: members of modules that write.
     pub(super) writing_paths: &'static str,
-    /// From `strict` on: members that lead to what is blocked, on anything.
+    /// From `strict` on: members that give access to blocked objects, on any value.
     pub(super) escape_members: &'static str,
     /// From `strict` on: names of the language that do.
     pub(super) escape_names: &'static str,

@@ -1,31 +1,31 @@
-//! What code names: a root and the members taken of it, and what an import binds.
+//! Paths in code: a root and a chain of members, and the bindings of imports.
 
-/// Members in a row that are followed to where they begin. What goes on from there is a value's.
+/// The longest chain of members that is resolved to its root. A longer one starts at a value.
 pub(super) const MAX_CHAIN: usize = 16;
 
-/// Where a path begins.
+/// The root of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
-    /// At an imported module.
+    /// An imported module.
     Module,
-    /// At a name.
+    /// A global name.
     Global,
-    /// At any other value.
+    /// Any other value.
     Value,
 }
 
-/// `os.path.join`: members in a row, and where they begin.
+/// A chain of members like `os.path.join`, and its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) root: Root,
-    /// As it is imported; empty when it begins elsewhere.
+    /// The imported module; empty for other roots.
     pub(super) module: String,
-    /// Behind it; the first is the name itself for [`Root::Global`].
+    /// The members; for [`Root::Global`] the first one is the name itself.
     pub(super) names: Vec<String>,
 }
 
 impl Path {
-    /// All names in a row.
+    /// The module and the members.
     pub(super) fn all_names(&self) -> Vec<String> {
         let module = self.module.split(['.', '/']).filter(|n| !n.is_empty());
         module
@@ -35,10 +35,10 @@ impl Path {
     }
 }
 
-/// What an imported name stands for.
+/// The module or member that an imported name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Import {
     pub(super) module: String,
-    /// What was taken from it; `None`: itself.
+    /// The imported member; `None` for the module itself.
     pub(super) member: Option<String>,
 }

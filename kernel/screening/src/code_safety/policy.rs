@@ -1,29 +1,29 @@
-//! How strictly code is judged: what a server declares, the floor its operator sets, and what both
-//! come to (MGP §7.2, §7.3, A-24).
+//! The strictness of code checks: the declaration of a server, the operator's floor, and the policy that
+//! results (MGP §7.2, §7.3, A-24).
 
 use serde_json::Value;
 
 use super::Language;
 
-/// Bytes of code when neither side says so, from the example of MGP §7.3.
+/// The default limit of code bytes, from the example of MGP §7.3.
 pub const DEFAULT_CODE_BYTES: usize = 10_000;
-/// Imports that are blocked whatever a server declares.
+/// Imports that are always blocked.
 pub const BLOCKED_IMPORTS: [&str; 4] = ["subprocess", "shutil", "socket", "ctypes"];
-/// Patterns that are blocked whatever a server declares.
+/// Patterns that are always blocked.
 pub const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
 /// Imports that are allowed when a server declares none.
 pub const ALLOWED_IMPORTS: [&str; 6] = ["asyncio", "json", "httpx", "os", "datetime", "typing"];
 
-/// What is looked at (MGP §7.2). Later is stricter.
+/// The level of checks (MGP §7.2), in increasing strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// No checks.
     Unrestricted,
     /// Blocked imports and patterns.
     Standard,
-    /// Allowed imports only, blocked patterns, size. A lint, no boundary.
+    /// Allowed imports only, blocked patterns, size. A lint, not a boundary.
     Strict,
-    /// All of strict, and nothing that writes.
+    /// As `strict`, and nothing that writes.
     Readonly,
 }
 
@@ -53,7 +53,7 @@ impl Level {
     }
 }
 
-/// `security.code_safety` of a tool, as far as it can be read.
+/// The parsed `security.code_safety` of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declaration {
     /// `level`; an unknown one is the strictest.
@@ -68,12 +68,12 @@ pub struct Declaration {
     pub blocked_patterns: Vec<String>,
     /// `allowed_imports`; an unreadable one allows nothing.
     pub allowed_imports: Option<Vec<String>>,
-    /// What could not be read, for the log. Each was taken in its strictest sense.
+    /// Members that could not be parsed, for the log. Each was taken in its strictest sense.
     pub parse_errors: Vec<String>,
 }
 
 impl Declaration {
-    /// Reads the declaration of a tool; a member that is absent or null is not declared.
+    /// Parses the declaration of a tool; a member that is absent or null is not declared.
     #[must_use]
     pub fn parse(declared: &Value) -> Self {
         let mut out = Self::default();
@@ -136,18 +136,18 @@ fn parse_word_list(list: &Value) -> Option<Vec<String>> {
     words.collect()
 }
 
-/// What the operator insists on for a server.
+/// The operator's minimum for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Floor {
-    /// No looser level than this.
+    /// The minimum level.
     pub level: Level,
     /// The level of a tool that declares none.
     pub undeclared: Level,
-    /// No more bytes than this.
+    /// The maximum size in bytes.
     pub max_code_size_bytes: Option<usize>,
-    /// Blocked beside what the server blocks.
+    /// Blocked in addition to the server's list.
     pub blocked_imports: Vec<String>,
-    /// Blocked beside what the server blocks.
+    /// Blocked in addition to the server's list.
     pub blocked_patterns: Vec<String>,
     /// If set, a server's own list only narrows it.
     pub allowed_imports: Option<Vec<String>>,
@@ -167,7 +167,7 @@ impl Default for Floor {
 }
 
 impl Floor {
-    /// For a server of trust level `sandboxed`: strict at least (MGP §15.4).
+    /// The floor for a server of trust level `sandboxed`: at least `strict` (MGP §15.4).
     #[must_use]
     pub fn for_sandboxed_server() -> Self {
         Self {
@@ -177,35 +177,35 @@ impl Floor {
     }
 }
 
-/// What code is held against.
+/// The policy that code is checked against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodePolicy {
-    /// How strictly.
+    /// The level.
     pub level: Level,
-    /// As declared; code of a language without a parser is refused above `unrestricted`.
+    /// The declared language; code of a language without a parser is rejected above `unrestricted`.
     pub language: String,
-    /// Inclusive. At `standard` only what was declared counts.
+    /// Inclusive. At `standard` only a declared limit applies.
     pub max_code_size_bytes: Option<usize>,
-    /// The size to name in hints.
+    /// The limit named in hints.
     pub hint_code_bytes: usize,
-    /// Modules, and all below them.
+    /// Modules, including their submodules.
     pub blocked_imports: Vec<String>,
     /// `name(`, `dotted.name`, `.member`, or any other text.
     pub blocked_patterns: Vec<String>,
-    /// Modules, and all below them, from `strict` on. What is blocked stays blocked.
+    /// Modules and submodules that may be imported from `strict` on. Blocked ones stay blocked.
     pub allowed_imports: Vec<String>,
 }
 
 impl CodePolicy {
-    /// Puts a declaration on a floor. Defaults and floor are added to what the server blocks; it can
-    /// narrow them and never weaken them.
+    /// Combines a declaration with a floor. Defaults and floor are added to the server's block lists; a
+    /// server can add restrictions and never remove them.
     #[must_use]
     pub fn new(declared: &Declaration, floor: &Floor) -> Self {
         let level = declared.level.unwrap_or(floor.undeclared).max(floor.level);
         Self::with_level(level, declared, floor)
     }
 
-    /// The same at a level that somebody else decided on.
+    /// Combines them at a given level.
     #[must_use]
     pub fn with_level(level: Level, declared: &Declaration, floor: &Floor) -> Self {
         let narrowest = [declared.max_code_size_bytes, floor.max_code_size_bytes];
@@ -251,11 +251,11 @@ fn union(defaults: &[&str], lists: &[&Vec<String>]) -> Vec<String> {
 
 fn allowed_imports(declared: &Declaration, floor: &Floor) -> Vec<String> {
     match (&declared.allowed_imports, &floor.allowed_imports) {
-        (Some(theirs), Some(ours)) => {
-            let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
-            theirs
+        (Some(declared_list), Some(floor_list)) => {
+            let floor_list: Vec<&str> = floor_list.iter().map(String::as_str).collect();
+            declared_list
                 .iter()
-                .filter(|m| is_module_in(m, &ours))
+                .filter(|m| is_module_in(m, &floor_list))
                 .cloned()
                 .collect()
         }
@@ -264,7 +264,7 @@ fn allowed_imports(declared: &Declaration, floor: &Floor) -> Vec<String> {
     }
 }
 
-/// Is the module one of these, or below one? `.` and `/` part a module's path.
+/// True if the module is one of these, or a submodule of one. `.` and `/` separate the parts of a path.
 pub(super) fn is_module_in<S: AsRef<str>>(module: &str, list: &[S]) -> bool {
     list.iter().map(AsRef::as_ref).any(|entry| {
         module.strip_prefix(entry).is_some_and(|rest| {

@@ -1,4 +1,4 @@
-//! Python: resolves its names, and finds what is blocked.
+//! The Python check: resolves names, and finds blocked constructs.
 
 mod writes;
 
@@ -16,23 +16,23 @@ use super::rules::{RuleViolation, contains_word, escape_violation};
 use super::scan::Scan;
 use super::syntax_tree::{children, field, strip_parentheses, walk};
 
-/// What nodes are there for.
+/// The query that assigns roles to nodes.
 pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
     let language = tree_sitter_python::LANGUAGE.into();
     Query::new(&language, include_str!("python/roles.scm"))
         .expect("the query is one of the grammar")
 });
 
-/// Python code under judgement.
+/// A check of Python code.
 struct Python<'r, 's, 't> {
     scan: &'r mut Scan<'s, 't>,
-    /// What imported names stand for.
+    /// The imports that each name may refer to.
     imports: HashMap<String, Vec<Import>>,
-    /// Names that the code makes.
+    /// Names that the code defines.
     defined_names: HashSet<String>,
 }
 
-/// Judges the code.
+/// Checks the code.
 pub(super) fn check<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut python = Python {
         scan,
@@ -50,7 +50,7 @@ pub(super) fn check<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
 }
 
 impl<'t> Python<'_, '_, 't> {
-    /// Learns what the node makes.
+    /// Collects the bindings that the node makes.
     fn collect_bindings(&mut self, node: Node<'t>) {
         match node.kind() {
             "identifier" => {
@@ -83,7 +83,7 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    /// Names, members and imported names by which code gets at what is blocked.
+    /// The rules of `strict`: names, members and imported names that give access to blocked objects.
     fn check_strict(&mut self, node: Node<'t>, above: &[Node<'t>]) {
         let broken: Vec<RuleViolation> = match node.kind() {
             "identifier" if self.scan.roles.role(node).is_none() => {
@@ -96,7 +96,7 @@ impl<'t> Python<'_, '_, 't> {
                 }
             }
             "attribute" => self.member_violations(&self.resolve_paths(node)),
-            // A class of the code's own may have any members under the name of a plain one.
+            // A class of the code itself may have any members, under an unqualified name.
             "class_pattern" if node.named_child_count() > 1 => {
                 let name = node
                     .named_child(0)
@@ -112,13 +112,13 @@ impl<'t> Python<'_, '_, 't> {
                 );
                 own.then_some(broken).into_iter().collect()
             }
-            // Texts that name a way around: fields of a format, annotations, names of members.
+            // Strings that name a way around the lists: format fields, annotations, names of members.
             "string_content" => {
                 let text = self.scan.text(node);
                 let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                let way = words
+                let member = words
                     .find(|word| word.starts_with('_') && self.scan.rules.is_blocked_member(word));
-                way.map(escape_violation).into_iter().collect()
+                member.map(escape_violation).into_iter().collect()
             }
             "dotted_name" if is_pattern(node, above) => {
                 self.member_violations(&self.resolve_paths(node))
@@ -157,7 +157,7 @@ impl<'t> Python<'_, '_, 't> {
         broken.collect()
     }
 
-    /// A name as Python compares it: `ｅｖａｌ` is `eval`.
+    /// A name in normal form (NFKC), as Python compares it: `ｅｖａｌ` is `eval`.
     fn normalized_name(&self, node: Node<'_>) -> String {
         let text = self.scan.text(node);
         if text.is_ascii() {
@@ -167,7 +167,7 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    /// A dotted name without the spaces that may stand in it.
+    /// A dotted name without the spaces that it may contain.
     fn dotted_name(&self, node: Node<'_>) -> String {
         match node.kind() {
             "dotted_name" => {
@@ -181,7 +181,7 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    /// What an import statement makes, each name with what it stands for.
+    /// The bindings of an import statement: each name with its import.
     fn import_bindings(&self, node: Node<'t>) -> Vec<(String, Import)> {
         let from = field(node, "module_name").map(|m| self.dotted_name(m));
         let mut out = Vec::new();
@@ -210,7 +210,7 @@ impl<'t> Python<'_, '_, 't> {
         names.filter(|n| Some(*n) != module).collect()
     }
 
-    /// Members in a row, for each thing that the name they begin at may stand for.
+    /// Resolves a chain of members, for each value that its first name may refer to.
     fn resolve_paths(&self, node: Node<'t>) -> Vec<Path> {
         if node.kind() == "dotted_name" {
             let names = children(node).into_iter().map(|n| self.normalized_name(n));
@@ -258,7 +258,7 @@ impl<'t> Python<'_, '_, 't> {
         imports.iter().map(path).collect()
     }
 
-    /// Reports what is blocked of a name or a member; whether that was anything.
+    /// Reports a blocked name or member; true if it reported one.
     fn report_blocked(&mut self, node: Node<'t>) -> bool {
         let paths = self.resolve_paths(node);
         let broken: Vec<RuleViolation> = paths
@@ -296,7 +296,7 @@ impl<'t> Python<'_, '_, 't> {
         self.scan.report_all(node, broken)
     }
 
-    /// Modules and members that are named by a text.
+    /// Checks modules and members that are named by a string.
     fn check_call(&mut self, node: Node<'t>) -> bool {
         let Some(function) = field(node, "function") else {
             return false;
@@ -331,7 +331,7 @@ impl<'t> Python<'_, '_, 't> {
         self.scan.report_all(node, broken)
     }
 
-    /// A text that is written out, without escapes.
+    /// The value of a literal string without escapes.
     fn string_literal(&self, node: Node<'t>) -> Option<String> {
         let node = strip_parentheses(node);
         if node.kind() == "concatenated_string" {
@@ -359,7 +359,7 @@ fn computed_import() -> RuleViolation {
     (CodeRule::DynamicImport, construct, hint)
 }
 
-/// Members in a row that a `case` compares with.
+/// True for a chain of members that a `case` compares with.
 fn is_pattern(node: Node<'_>, above: &[Node<'_>]) -> bool {
     let imports = [
         "import_statement",

@@ -1,29 +1,29 @@
-//! Why a piece of code is rejected, in the form of MGP §7.4.
+//! The rejection of a piece of code, in the form of MGP §7.4.
 
 use serde_json::{Value, json};
 
 use super::policy::CodePolicy;
 
-/// Findings in one rejection. The first ones are enough to mend the code by; the rest are counted.
+/// The most findings in one rejection. The first ones are enough to fix the code; the others are counted.
 pub const MAX_FINDINGS: usize = 50;
 
-/// Bytes of a construct that are repeated to the caller.
+/// The most bytes of a construct that are returned to the caller.
 const MAX_CONSTRUCT: usize = 120;
 
-/// What a verdict is worth, told with each.
+/// The limits of the check, stated in each rejection.
 const NOTE: &str =
     "This check is a lint. The boundary is the sandbox of the server that runs the code.";
 
-/// Which rule was broken.
+/// The violated rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CodeRule {
-    /// An import that is on the block list, or one that does the same under another name.
+    /// A blocked import, or one that is equivalent.
     BlockedImport,
     /// From `strict` on: an import that is not on the allow list.
     ImportNotAllowed,
     /// An import whose module is only known when the code runs.
     DynamicImport,
-    /// A pattern of the block list, or a construct that does the same under another name.
+    /// A blocked pattern, or an equivalent construct.
     BlockedPattern,
     /// From `strict` on: a construct that is used to get around the lists.
     Construct,
@@ -33,13 +33,13 @@ pub enum CodeRule {
     Write,
     /// Characters that make code look like other code than it is.
     HiddenText,
-    /// Not code of the language, as far as its parser knows.
+    /// The parser does not accept the code as code of the language.
     Syntax,
     /// No parser for the language.
     UnknownLanguage,
     /// More bytes than allowed.
     TooLarge,
-    /// More than the kernel is willing to read.
+    /// Above the limits of the parser.
     TooComplex,
 }
 
@@ -81,12 +81,12 @@ impl CodeRule {
     }
 }
 
-/// One thing that is wrong.
+/// One violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeFinding {
     /// Which rule it breaks.
     pub rule: CodeRule,
-    /// What breaks it: a module, a pattern, or the code itself.
+    /// The construct that violates the rule: a module, a pattern, or the code itself.
     pub(crate) construct: String,
     /// From 1.
     pub line: usize,
@@ -104,13 +104,13 @@ impl CodeFinding {
     }
 }
 
-/// Why code does not leave the kernel.
+/// The rejection of code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Code validation failed: {}", self.violations().join(", "))]
 pub struct Rejection {
-    /// In order of their places, at most [`MAX_FINDINGS`].
+    /// Ordered by position, at most [`MAX_FINDINGS`].
     pub findings: Vec<CodeFinding>,
-    /// How many more there were.
+    /// The number of further findings.
     pub(crate) omitted: usize,
     blocked_imports: Vec<String>,
     allowed_imports: Vec<String>,
@@ -128,7 +128,7 @@ impl Rejection {
         })
     }
 
-    /// Each violation once, in words.
+    /// Each violation once, as text.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
@@ -143,8 +143,8 @@ impl Rejection {
         out
     }
 
-    /// The body of MGP §7.4, and beside it `findings` with places, rules and hints, and what the verdict
-    /// is worth.
+    /// The body of MGP §7.4, and in addition `findings` with positions, rules and hints, and the limits of
+    /// the check.
     #[must_use]
     pub fn body(&self) -> Value {
         let findings: Vec<Value> = self
@@ -172,7 +172,7 @@ impl Rejection {
     }
 }
 
-/// Gathers findings: the same thing at the same place once.
+/// Collects findings, each construct at a position once.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     list: Vec<CodeFinding>,
@@ -180,12 +180,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Whether more are only counted.
+    /// True if further findings are only counted.
     pub(super) fn is_full(&self) -> bool {
         self.list.len() == MAX_FINDINGS
     }
 
-    /// One more than are told.
+    /// Counts a finding above the limit.
     pub(super) fn count_omitted(&mut self) {
         self.omitted += 1;
     }

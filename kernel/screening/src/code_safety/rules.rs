@@ -1,5 +1,4 @@
-//! Holds imports, paths and texts against a policy. What does the same as a blocked thing under another
-//! name is blocked with it.
+//! Checks imports, paths and strings against a policy. Equivalents of a blocked name are blocked with it.
 
 use super::Language;
 use super::lists::LanguageLists;
@@ -7,22 +6,22 @@ use super::path::{Path, Root};
 use super::policy::{CodePolicy, Level, is_module_in};
 use super::rejection::CodeRule;
 
-/// A rule that was broken: which, by what, and what to do instead.
+/// A violated rule: the rule, the construct, and the hint.
 pub(super) type RuleViolation = (CodeRule, String, String);
 
-/// Is the word one of these?
+/// True if the word is in the list.
 pub(super) fn contains_word(words: &str, wanted: &str) -> bool {
     words.split_ascii_whitespace().any(|word| word == wanted)
 }
 
-/// A blocked pattern, read as what it means.
+/// A parsed blocked pattern.
 #[derive(Debug)]
 enum Pattern {
     /// `eval(`, `os.system`: a name or the end of a path.
     Path(Vec<String>),
-    /// `.system(`: a member of anything.
+    /// `.system(`: a member of any value.
     Member(String),
-    /// Any other text: looked for in the code without its comments.
+    /// Any other text, searched in the code without comments.
     Text(String),
 }
 
@@ -45,12 +44,12 @@ impl Pattern {
     }
 }
 
-/// Without white space at all, so that spacing hides nothing.
+/// Removes all white space, so that spacing hides nothing.
 pub(super) fn strip_whitespace(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// A policy, made ready for one language.
+/// A policy, prepared for one language.
 pub(super) struct LanguageRules<'p> {
     policy: &'p CodePolicy,
     lists: &'static LanguageLists,
@@ -75,7 +74,7 @@ impl<'p> LanguageRules<'p> {
         self.policy.level
     }
 
-    /// May the module be imported? `names` are those that are taken from it.
+    /// Checks an import. `names` are the imported members.
     pub(super) fn check_import(&self, module: &str, names: &[String]) -> Option<RuleViolation> {
         let whole = names.iter().map(|n| format!("{module}.{n}"));
         for path in std::iter::once(module.to_owned()).chain(whole) {
@@ -124,7 +123,7 @@ impl<'p> LanguageRules<'p> {
         self.policy.allowed_imports.join(", ")
     }
 
-    /// Is this very path dangerous? A longer one was judged where its dangerous part ended.
+    /// Checks exactly this path. A longer one was checked at the end of its dangerous part.
     pub(super) fn check_path(&self, path: &Path) -> Option<RuleViolation> {
         let (root, names) = (path.root, path.all_names());
         let last = names.last()?;
@@ -152,7 +151,7 @@ impl<'p> LanguageRules<'p> {
         self.check_nested_module(root, &names)
     }
 
-    /// A blocked module, reached as a member of another one.
+    /// A blocked module, accessed as a member of another one.
     fn check_nested_module(&self, root: Root, names: &[String]) -> Option<RuleViolation> {
         let last = names.last()?.trim_start_matches('_');
         let blocked = self.policy.blocked_imports.iter().any(|m| m == last);
@@ -162,7 +161,7 @@ impl<'p> LanguageRules<'p> {
         })
     }
 
-    /// From `strict` on: members by which code gets at what is blocked; at `readonly`, those that write.
+    /// From `strict` on: members that give access to blocked objects; at `readonly`, those that write.
     pub(super) fn check_member(&self, path: &Path) -> Option<RuleViolation> {
         let last = path.names.last()?;
         let names = path.all_names();
@@ -179,17 +178,17 @@ impl<'p> LanguageRules<'p> {
         (self.policy.level >= Level::Readonly && writes).then(|| write_violation(&names.join(".")))
     }
 
-    /// Is this the name of a member that is blocked on anything?
+    /// True for a member that is blocked on any value.
     pub(super) fn is_blocked_member(&self, member: &str) -> bool {
         contains_word(self.lists.members, member)
     }
 
-    /// From `strict` on: a name of the language by which code gets at what is blocked.
+    /// From `strict` on: a name of the language that gives access to blocked objects.
     pub(super) fn check_name(&self, name: &str) -> Option<RuleViolation> {
         contains_word(self.lists.escape_names, name).then(|| escape_violation(name))
     }
 
-    /// Patterns that are neither names nor paths, in text without white space.
+    /// Matches patterns that are neither names nor paths, in text without white space.
     pub(super) fn match_text(
         &self,
         squeezed: &str,
@@ -212,14 +211,14 @@ pub(super) fn escape_violation(name: &str) -> RuleViolation {
     (CodeRule::BlockedPattern, name.to_owned(), hint.to_owned())
 }
 
-/// A write at `readonly`.
+/// The violation of a write at `readonly`.
 pub(super) fn write_violation(construct: &str) -> RuleViolation {
     let hint = "code at this level may only read".to_owned();
     (CodeRule::Write, construct.to_owned(), hint)
 }
 
-/// Does the path end in this one? A single name only matches a global of that name. Modules such as
-/// `_os` are the ones without the underscore.
+/// True if the path ends with this one. A single name only matches a global of that name. Modules such as
+/// `_os` count as those without the underscore.
 fn ends_with_path<'a>(
     root: Root,
     names: &[String],

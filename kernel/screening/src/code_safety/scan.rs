@@ -1,4 +1,4 @@
-//! One piece of code being judged: the role of its nodes, and the findings.
+//! The state of one check: the roles of nodes, and the findings.
 
 use tree_sitter::Node;
 
@@ -7,7 +7,7 @@ use super::rejection::{CodeFinding, CodeRule, Findings};
 use super::rules::{LanguageRules, RuleViolation};
 use super::syntax_tree::Roles;
 
-/// What both languages share.
+/// The state shared by both languages.
 pub(super) struct Scan<'s, 't> {
     pub(super) source: &'s str,
     pub(super) rules: LanguageRules<'s>,
@@ -25,7 +25,7 @@ impl<'s> Scan<'s, '_> {
     }
 
     pub(super) fn report(&mut self, node: Node<'_>, (rule, construct, hint): RuleViolation) {
-        // To find a place costs as much as there is before it.
+        // Finding a position costs as much as the code before it.
         if self.findings.is_full() {
             return self.findings.count_omitted();
         }
@@ -39,7 +39,7 @@ impl<'s> Scan<'s, '_> {
         });
     }
 
-    /// Reports what there is; whether that was anything.
+    /// Reports all violations; true if there were any.
     pub(super) fn report_all(
         &mut self,
         node: Node<'_>,
@@ -53,7 +53,7 @@ impl<'s> Scan<'s, '_> {
         any
     }
 
-    /// What the query refuses as it stands.
+    /// Reports the nodes that the query itself rejects.
     pub(super) fn report_refused(&mut self) {
         for refused in std::mem::take(&mut self.roles.refused) {
             let rule = match refused.min_level {

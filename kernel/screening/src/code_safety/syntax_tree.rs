@@ -1,4 +1,4 @@
-//! The syntax tree: parsed within bounds, walked without recursion.
+//! The syntax tree: parsed within limits, walked without recursion.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -7,14 +7,14 @@ use tree_sitter::{Node, ParseOptions, Parser, Query, QueryCursor, StreamingItera
 
 use super::Language;
 
-/// Nodes of a tree. Code of [`super::MAX_CODE_BYTES`] has about half as many; it bounds the time.
+/// The most nodes of a tree. Code of [`super::MAX_CODE_BYTES`] has about half as many; it bounds the time.
 pub(super) const MAX_NODES: usize = 200_000;
 /// Maximum nesting depth of nodes. Code written by hand stays below 100.
 pub(super) const MAX_DEPTH: usize = 600;
-/// How often the parser may report progress, which it does every 100 steps. Sound code of
-/// [`super::MAX_CODE_BYTES`] takes a tenth of it; only the search for a way around errors takes more.
+/// The most progress reports of the parser, one every 100 steps. Valid code of [`super::MAX_CODE_BYTES`]
+/// takes a tenth of it; only error recovery takes more.
 const MAX_PROGRESS: usize = 40_000;
-/// Matches of a query that may be open at once. Its patterns are a few nodes deep: code has a dozen.
+/// The most open matches of a query. Its patterns are a few nodes deep: code has a dozen.
 const MAX_OPEN: u32 = 4_096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum ParseError {
     Syntax(usize),
 }
 
-/// Parses the whole code, or says from where it cannot be read.
+/// Parses the whole code, or returns the position of the first syntax error.
 pub(super) fn parse(language: Language, code: &str) -> Result<Tree, ParseError> {
     let mut parser = Parser::new();
     let grammar = match language {
@@ -65,49 +65,49 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, ParseError> 
     }
 }
 
-/// What the nodes of a tree are there for, by a query.
+/// The roles of the nodes of a tree, assigned by a query.
 #[derive(Debug, Default)]
 pub(super) struct Roles<'t> {
     by_node: HashMap<usize, &'static str>,
-    /// Nodes that are refused as they stand: from which level on, what is said of them.
+    /// Nodes that the query itself rejects, with the minimum level and the reason.
     pub(super) refused: Vec<RefusedNode<'t>>,
 }
 
-/// A node that is refused as it stands.
+/// A node that the query itself rejects.
 #[derive(Debug)]
 pub(super) struct RefusedNode<'t> {
     pub(super) node: Node<'t>,
-    /// `strict`: from that level on; `always`; `hidden`: always, as a text that misleads.
+    /// `strict`: from that level on; `always`; `hidden`: always, as misleading text.
     pub(super) min_level: &'static str,
     pub(super) construct: &'static str,
     pub(super) hint: &'static str,
 }
 
 impl<'t> Roles<'t> {
-    /// Runs the query. `None`: the code is too complex for it.
+    /// Runs the query. `None`: the code is too complex.
     pub(super) fn from_query(query: &'static Query, tree: &'t Tree, source: &str) -> Option<Self> {
         let mut out = Self::default();
         let mut cursor = QueryCursor::new();
         cursor.set_match_limit(MAX_OPEN);
         let mut matches = cursor.matches(query, tree.root_node(), source.as_bytes());
         while let Some(found) = matches.next() {
-            let said = |key: &str| {
+            let property = |key: &str| {
                 let settings = query.property_settings(found.pattern_index).iter();
                 let mut settings = settings.filter(|setting| &*setting.key == key);
                 settings.next().and_then(|setting| setting.value.as_deref())
             };
             for capture in found.captures {
                 let role = query.capture_names()[capture.index as usize];
-                match said("hint") {
+                match property("hint") {
                     _ if role.starts_with('_') => {}
                     Some(hint) => out.refused.push(RefusedNode {
                         node: capture.node,
                         min_level: role,
-                        construct: said("construct").unwrap_or_default(),
+                        construct: property("construct").unwrap_or_default(),
                         hint,
                     }),
                     None => {
-                        // The first word counts: patterns around a node come before those of it.
+                        // The first role counts: patterns around a node come before those of the node.
                         out.by_node.entry(capture.node.id()).or_insert(role);
                     }
                 }
@@ -117,14 +117,14 @@ impl<'t> Roles<'t> {
         (!cursor.did_exceed_match_limit()).then_some(out)
     }
 
-    /// What the node is there for; `None`: it is read.
+    /// The role of the node; `None`: it is read.
     pub(super) fn role(&self, node: Node<'_>) -> Option<&'static str> {
         self.by_node.get(&node.id()).copied()
     }
 }
 
-/// Visits each node before those in it, with the nodes above it, the nearest last. Stops when the
-/// visitor says `false`, and says so.
+/// Visits each node before its children, with its ancestors, the nearest last. Stops when the visitor
+/// returns `false`, and returns that.
 pub(super) fn walk<'t>(
     root: Node<'t>,
     mut visit: impl FnMut(Node<'t>, &[Node<'t>]) -> bool,
@@ -149,14 +149,14 @@ pub(super) fn walk<'t>(
     }
 }
 
-/// The named nodes right below, without comments.
+/// The named children, without comments.
 pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
     let named = node.named_children(&mut cursor);
     named.filter(|n| !n.is_extra() || n.is_error()).collect()
 }
 
-/// The node in this field.
+/// The child in this field.
 pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     node.child_by_field_name(name)
 }

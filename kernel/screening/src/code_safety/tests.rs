@@ -1,4 +1,4 @@
-//! The rows of MGP §7, one story each.
+//! Tests of the rows of MGP §7.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,16 +15,16 @@ fn violations(declared: &serde_json::Value, code: &str) -> Vec<String> {
     check(&policy(declared), code).map_or_else(|r| r.violations(), |()| Vec::new())
 }
 
-/// MGP-105: nothing is looked at, in any language.
+/// MGP-105: nothing is checked, in any language.
 #[test]
-fn unrestricted_code_passes_unread() {
+fn unrestricted_code_is_not_checked() {
     let declared = json!({"level": "unrestricted", "language": "cobol", "max_code_size_bytes": 1});
     assert!(violations(&declared, "import subprocess; (").is_empty());
 }
 
-/// MGP-106, MGP-113: both block lists hold, and everything is said at once.
+/// MGP-106, MGP-113: both block lists apply, and all violations are reported at once.
 #[test]
-fn standard_code_is_held_against_both_block_lists() {
+fn standard_checks_both_block_lists() {
     let code = "import subprocess\nx = 1\ny = eval('x')\nimport numpy\n";
     let found = violations(&json!({"level": "standard"}), code);
     assert_eq!(
@@ -46,9 +46,9 @@ fn standard_code_is_held_against_both_block_lists() {
     assert!(violations(&own, "# print( rm -rf\nfingerprint(x)\ncommit(y)\n").is_empty());
 }
 
-/// MGP-107: from here on only what is listed may be imported.
+/// MGP-107: from `strict` on only listed modules may be imported.
 #[test]
-fn strict_code_imports_only_what_is_allowed() {
+fn strict_allows_only_listed_imports() {
     let strict = json!({"level": "strict"});
     assert!(violations(&strict, "import json, os.path\nfrom datetime import date\n").is_empty());
     assert_eq!(
@@ -82,9 +82,9 @@ fn strict_code_imports_only_what_is_allowed() {
     );
 }
 
-/// MGP-107: `strict` is a lint. It finds what names a way around the lists, and does not follow values.
+/// MGP-107: `strict` is a lint. It finds written-out ways around the lists, and does not follow values.
 #[test]
-fn strict_finds_ways_around_that_are_written_out() {
+fn strict_finds_written_out_evasions() {
     let python = json!({"level": "strict"});
     for code in [
         "class int(F): pass\nmatch f:\n    case int(n): pass",
@@ -151,9 +151,9 @@ fn the_size_limit_is_inclusive() {
     assert_eq!(violations(&json!({}), &of(MAX_CODE_BYTES + 1)).len(), 1);
 }
 
-/// MGP-108: what writes is refused, what reads is not.
+/// MGP-108: constructs that write are rejected, those that read are not.
 #[test]
-fn readonly_code_does_not_write() {
+fn readonly_rejects_writes() {
     let python =
         json!({"level": "readonly", "allowed_imports": ["os", "io", "httpx", "pathlib", "json"]});
     for code in [
@@ -228,9 +228,9 @@ fn readonly_code_does_not_write() {
     }
 }
 
-/// MGP-109, A-24: a declaration is read; what cannot be read counts as its strictest.
+/// MGP-109, A-24: a declaration is parsed; unreadable members count as their strictest value.
 #[test]
-fn a_declaration_is_read_and_fails_closed() {
+fn declaration_is_parsed_and_fails_closed() {
     let read = Declaration::parse(&json!({
         "level": "strict", "language": "python", "max_code_size_bytes": 5, "blocked_imports": ["a"],
         "blocked_patterns": ["b("], "allowed_imports": ["c"], "unknown": 1
@@ -303,7 +303,7 @@ fn the_lists_of_the_specification_are_the_defaults() {
 
 /// A-24: a server narrows what its operator set and cannot widen it.
 #[test]
-fn a_server_cannot_weaken_the_floor() {
+fn server_cannot_weaken_the_floor() {
     let floor = Floor {
         level: Level::Strict,
         max_code_size_bytes: Some(100),
@@ -325,12 +325,12 @@ fn a_server_cannot_weaken_the_floor() {
         assert!(check(&policy, code).is_err(), "{code}");
     }
     assert!(check(&policy, "import xml.sax.handler").is_ok());
-    // What is blocked stays blocked when it is allowed as well.
+    // A blocked import stays blocked when it is allowed as well.
     let both = json!({"level": "strict", "allowed_imports": ["subprocess", "pty"]});
     assert_eq!(violations(&both, "import subprocess, pty").len(), 2);
 }
 
-/// MGP-227: code for a sandboxed server is judged strictly, whatever it declares.
+/// MGP-227: code for a sandboxed server is checked strictly, whatever it declares.
 #[test]
 fn sandboxed_servers_are_strict_at_least() {
     let level = |declared: serde_json::Value| {
@@ -345,9 +345,9 @@ fn sandboxed_servers_are_strict_at_least() {
     assert_eq!(level(json!({"level": "readonly"})), Level::Readonly);
 }
 
-/// MGP-112, MGP-114: the body is that of the specification, with places and hints beside it.
+/// MGP-112, MGP-114: the body is that of the specification, with positions and hints in addition.
 #[test]
-fn a_rejection_has_the_shape_of_the_specification() {
+fn rejection_has_the_shape_of_the_specification() {
     let declared = json!({"blocked_imports": ["yaml"], "max_code_size_bytes": 500});
     let rejection = check(
         &policy(&declared),
@@ -389,9 +389,9 @@ fn a_rejection_has_the_shape_of_the_specification() {
     );
 }
 
-/// MGP-104, MGP-061: code that no parser can read is refused above the lowest level.
+/// MGP-104, MGP-061: code that no parser can read is rejected above the lowest level.
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn unparsable_code_is_rejected() {
     for level in ["standard", "strict", "readonly"] {
         let ruby = json!({"level": level, "language": "ruby"});
         assert_eq!(violations(&ruby, "puts 1"), ["Unknown language: 'ruby'"]);
@@ -402,9 +402,9 @@ fn what_cannot_be_read_is_refused() {
     }
 }
 
-/// MGP-107: code that is nested without end, or made to keep the judge busy, is refused in good time.
+/// MGP-107: deeply nested code, or code that keeps the parser busy, is rejected in bounded time.
 #[test]
-fn reading_is_bounded() {
+fn parsing_is_bounded() {
     let js = json!({"language": "javascript"});
     for code in [
         "(".repeat(100_000),
@@ -427,9 +427,9 @@ fn reading_is_bounded() {
 }
 
 proptest! {
-    /// MGP-104: no text makes the judge fall over, and what it says is about a place in the code.
+    /// MGP-104: no text makes the check panic, and findings have a position in the code.
     #[test]
-    fn any_text_is_judged(code in r#"[a-z_.'"()\[\]{}:=,+\\ \n\r\t#/`$é𝐞0-9-]{0,80}"#, js: bool, pick in 0..4usize) {
+    fn any_text_is_checked(code in r#"[a-z_.'"()\[\]{}:=,+\\ \n\r\t#/`$é𝐞0-9-]{0,80}"#, js: bool, pick in 0..4usize) {
         let level = ["unrestricted", "standard", "strict", "readonly"][pick];
         let declared = json!({"level": level, "language": if js { "js" } else { "py" }});
         if let Err(rejection) = check(&policy(&declared), &code) {

@@ -1,10 +1,10 @@
-//! Which hosts are this machine, its networks or its cloud's metadata.
+//! Hosts and addresses of this machine, its networks or its cloud's metadata.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use url::Host;
 
-/// Endings of names that resolve inside: RFC 6761, 6762, 8375, and what networks use in practice.
+/// Suffixes of names that resolve to internal hosts: RFC 6761, 6762, 8375, and common practice.
 const INNER_ENDINGS: [&str; 19] = [
     "localhost",
     "localdomain",
@@ -55,7 +55,7 @@ const LOOPBACK_DOMAINS: [&str; 24] = [
     "vcap.io",
 ];
 
-/// Names that are known to lead inside.
+/// Names that are known to be internal.
 const INNER_NAMES: [&str; 9] = [
     "localhost4",
     "localhost6",
@@ -82,7 +82,7 @@ const METADATA_NAMES: [&str; 10] = [
     "metadata.oraclecloud.com",
 ];
 
-/// Services whose names carry the address they resolve to.
+/// Services whose names contain the address they resolve to.
 const ADDRESS_CARRYING_DOMAINS: [&str; 16] = [
     "nip.io",
     "sslip.io",
@@ -102,7 +102,7 @@ const ADDRESS_CARRYING_DOMAINS: [&str; 16] = [
     "plex.direct",
 ];
 
-/// Why a host must not be reached; `None` if nothing is known against it.
+/// The reason why a host is internal; `None` if it is not known to be.
 pub(super) fn internal_host_reason(host: &Host<String>) -> Option<&'static str> {
     match host {
         Host::Ipv4(ip) => internal_v4_reason(*ip),
@@ -111,7 +111,7 @@ pub(super) fn internal_host_reason(host: &Host<String>) -> Option<&'static str> 
     }
 }
 
-/// Names, in any case, with or without the dot at the end.
+/// The reason why a name is internal; in any case, with or without the dot at the end.
 pub(super) fn internal_name_reason(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     if METADATA_NAMES.contains(&name.as_str()) {
@@ -141,7 +141,7 @@ pub(super) fn internal_name_reason(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The address in a name like `app.10-0-0-1.nip.io`; a name without a clear one is not trusted.
+/// The reason for an address in a name like `app.10-0-0-1.nip.io`; a name without a clear one is internal.
 fn embedded_address_reason(labels: &str) -> Option<&'static str> {
     let labels = labels.trim_matches('.');
     let last = labels.rsplit('.').next().unwrap_or_default();
@@ -163,7 +163,7 @@ fn embedded_address_reason(labels: &str) -> Option<&'static str> {
     }
 }
 
-/// Blocks of the IANA registry that are not reachable from everywhere, and metadata addresses.
+/// The reason for blocks of the IANA registry that are not globally reachable, and metadata addresses.
 pub(super) fn internal_v4_reason(ip: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, _] = ip.octets();
     match (a, b, c) {
@@ -184,7 +184,7 @@ pub(super) fn internal_v4_reason(ip: Ipv4Addr) -> Option<&'static str> {
     }
 }
 
-/// As above, with every form in which an IPv4 address stands in one of IPv6.
+/// The reason for IPv6 blocks, including every form that embeds an IPv4 address.
 pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
     let s = ip.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
@@ -204,7 +204,7 @@ pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
         }
         [0x64, 0xff9b, 1, ..] => Some("a private network (64:ff9b:1::/48)"),
         [0x2002, h, l, ..] => internal_v4_reason(v4(h, l)),
-        // Teredo: the client's address stands inverted at the end.
+        // Teredo: the inverted client address is at the end.
         [0x2001, 0, sh, sl, _, _, h, l] => {
             internal_v4_reason(v4(!h, !l)).or_else(|| internal_v4_reason(v4(sh, sl)))
         }
@@ -220,8 +220,8 @@ pub(super) fn internal_v6_reason(ip: Ipv6Addr) -> Option<&'static str> {
     }
 }
 
-/// Every IPv4 address that some parser sees in a host of up to four numbers: hexadecimal, octal or
-/// zero-led decimal, the last number filling the rest, too large ones cut to a byte.
+/// Every IPv4 address that some parser reads from a host of up to four numbers: hexadecimal, octal or
+/// decimal with leading zeros, the last number filling the rest, too large ones reduced to a byte.
 pub(super) fn possible_v4_addresses(host: &str) -> Vec<Ipv4Addr> {
     let host = host.trim_end_matches('.');
     let parts: Vec<&str> = host.split('.').collect();
@@ -276,9 +276,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// MGP-060: every block, at both of its ends.
+    /// MGP-060: every block is checked at both ends.
     #[test]
-    fn private_blocks_end_where_they_end() {
+    fn private_blocks_have_exact_ends() {
         for (first, last) in [
             ("0.0.0.0", "0.255.255.255"),
             ("10.0.0.0", "10.255.255.255"),
@@ -323,9 +323,9 @@ mod tests {
     }
 
     proptest! {
-        /// MGP-060: a private address is found in every form of it.
+        /// MGP-060: a private address is found in each of its forms.
         #[test]
-        fn no_notation_hides_an_address(
+        fn private_address_is_found_in_any_notation(
             ip in (0u32..=u32::MAX).prop_map(|n| Ipv4Addr::from(0x7f00_0000 | n & 0xff_ffff))
         ) {
             let n = ip.to_bits();

@@ -1,7 +1,7 @@
-//! The arguments of a call as a flat list of texts.
+//! Parses the arguments of a call to a flat list of texts.
 //!
-//! Keys that stand twice are both in it, which a map of values would hide: servers differ in which
-//! one they take. JSON inside of a string is opened too.
+//! Duplicate keys are both in it, because servers differ in which one they use. JSON inside strings is
+//! parsed too.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,11 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use super::ArgumentFinding;
 use super::roles::{self, Role};
 
-/// Most texts in one call. Real calls have some tens; more is refused, not passed unseen.
+/// The most texts in one call. Real calls have some tens; more is rejected, not passed unchecked.
 const LEAVES_MAX: usize = 20_000;
-/// Most commands in one call: each is held against all other texts of the call.
+/// The most commands in one call: each is compared with all other texts of the call.
 const COMMANDS_MAX: usize = 256;
-/// Deepest JSON inside of strings inside of JSON.
+/// The maximum nesting of JSON inside strings.
 const NESTED_MAX: usize = 4;
 
 /// One text, or a number as text.
@@ -25,17 +25,17 @@ const NESTED_MAX: usize = 4;
 pub(super) struct Leaf {
     /// JSON pointer.
     pub(super) path: Rc<str>,
-    /// Pointer to the object or array that the text stands in.
+    /// Pointer to the object or array that contains the text.
     pub(super) parent: Rc<str>,
     /// Pointer to the nearest object.
     pub(super) object: Rc<str>,
     /// The nearest key above it.
     pub(super) key: Rc<str>,
-    /// What the key makes of it.
+    /// The role implied by the key.
     pub(super) role: Role,
-    /// As JSON has it, unescaped.
+    /// The unescaped text.
     pub(super) text: String,
-    /// What it is besides a text.
+    /// Its kind.
     pub(super) kind: ArgumentKind,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum ArgumentKind {
     /// An element of an array of texts.
     Element,
     Number,
-    /// The key of an object, itself a text the server reads.
+    /// The key of an object, which is itself text that the server reads.
     Key,
 }
 
@@ -55,8 +55,8 @@ pub(super) struct CallArguments {
 }
 
 impl CallArguments {
-    /// The texts in the arguments; `declared` are names from the tool's schema that say what an argument
-    /// is. One that is not declared but that some servers take for such a one is judged as that.
+    /// Parses the texts in the arguments; `declared` are names from the tool's schema that determine roles.
+    /// A similar name that some servers read as a declared one has its role.
     pub(super) fn parse(text: &str, declared: &[String]) -> Result<Self, ArgumentFinding> {
         let mut args = Self::default();
         args.parse_nested(text, &ArgumentPosition::default(), declared)
@@ -72,7 +72,7 @@ impl CallArguments {
             if depth < NESTED_MAX && nested {
                 let leaf = args.leaves[at].clone();
                 let before = args.leaves.len();
-                let place = ArgumentPosition {
+                let position = ArgumentPosition {
                     path: leaf.path,
                     parent: leaf.parent,
                     object: leaf.object,
@@ -80,8 +80,8 @@ impl CallArguments {
                     role: leaf.role,
                     kind: leaf.kind,
                 };
-                // A text that only looks like JSON is judged as the text it is.
-                if args.parse_nested(&leaf.text, &place, declared).is_err() {
+                // A text that only looks like JSON is checked as text.
+                if args.parse_nested(&leaf.text, &position, declared).is_err() {
                     args.leaves.truncate(before);
                 }
                 depths.resize(args.leaves.len(), depth + 1);
@@ -102,20 +102,20 @@ impl CallArguments {
     fn parse_nested(
         &mut self,
         text: &str,
-        place: &ArgumentPosition,
+        position: &ArgumentPosition,
         declared: &[String],
     ) -> Result<(), serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         LeafVisitor {
             out: &mut self.leaves,
-            position: place,
+            position,
             declared,
         }
         .deserialize(&mut reader)?;
         reader.end()
     }
 
-    /// Texts that `take` picks; the elements of one array as lines of one text.
+    /// Joins the texts that `take` selects; the elements of one array are lines of one text.
     pub(super) fn join_texts(&self, take: impl Fn(&Leaf) -> bool) -> Vec<(String, String)> {
         let mut out: Vec<(String, String)> = Vec::new();
         for leaf in self.leaves.iter().filter(|l| take(l)) {
@@ -195,7 +195,7 @@ impl ArgumentPosition {
     }
 
     fn member(&self, key: &str, declared: &[String]) -> Self {
-        let meant = canonical_key(key, declared);
+        let canonical = canonical_key(key, declared);
         let escaped = if key.contains(['~', '/']) {
             key.replace('~', "~0").replace('/', "~1").into()
         } else {
@@ -205,8 +205,8 @@ impl ArgumentPosition {
             path: [&self.path, "/", &escaped].concat().into(),
             parent: self.path.clone(),
             object: self.path.clone(),
-            key: meant.into(),
-            role: roles::role_for_key(meant),
+            key: canonical.into(),
+            role: roles::role_for_key(canonical),
             kind: ArgumentKind::Text,
         }
     }
@@ -281,10 +281,10 @@ impl<'de> Visitor<'de> for LeafVisitor<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let mut at = 0;
         loop {
-            let place = self.position.element(at);
+            let position = self.position.element(at);
             let walk = LeafVisitor {
                 out: &mut *self.out,
-                position: &place,
+                position: &position,
                 declared: self.declared,
             };
             if seq.next_element_seed(walk)?.is_none() {
@@ -296,14 +296,14 @@ impl<'de> Visitor<'de> for LeafVisitor<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            let place = self.position.member(&key, self.declared);
-            let mut named = place.new_leaf(key, ArgumentKind::Key);
+            let position = self.position.member(&key, self.declared);
+            let mut named = position.new_leaf(key, ArgumentKind::Key);
             named.key = self.position.key.clone();
             named.role = self.position.role;
             self.out.push(named);
             let walk = LeafVisitor {
                 out: &mut *self.out,
-                position: &place,
+                position: &position,
                 declared: self.declared,
             };
             map.next_value_seed(walk)?;

@@ -1,4 +1,4 @@
-//! How one command is judged for what it is asked for: by the table of programs, then by its dangers.
+//! Checks one command for its purpose: first by the table of programs, then by the dangerous commands.
 
 use super::programs::{self, CommandPurpose, program_name, table_key};
 use super::{ArgumentFinding, dangerous_commands};
@@ -8,7 +8,7 @@ const READ_HINT: &str =
 const RUN_HINT: &str = "run a known program with its plain options; what starts other programs, \
     interpreters among them, is for the operator";
 
-/// Why one command is not run for this purpose.
+/// The reason why one command is rejected for this purpose.
 pub(super) fn check(words: &[String], purpose: CommandPurpose) -> Option<ArgumentFinding> {
     let mut words: Vec<String> = words.iter().filter(|w| !w.is_empty()).cloned().collect();
     let name = table_key(words.first()?);
@@ -65,8 +65,8 @@ fn group_reason(group: &str) -> &'static str {
     }
 }
 
-/// A program that the table does not have: one that neither is told to run or destroy something nor
-/// stands somewhere in the folder.
+/// Checks a program that is not in the table: rejected if its words run or destroy something, or if it is
+/// below the folder.
 fn check_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let found = |rule, reason| Some(ArgumentFinding::new(rule, reason, RUN_HINT));
     if first.contains(['/', '\\']) {
@@ -100,7 +100,7 @@ fn check_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFin
     None
 }
 
-/// Whether a word of a command is a shell, an interpreter or another program that is never run.
+/// True if a word of a command is a shell, an interpreter or another program that is never run.
 fn is_forbidden_program(word: &str) -> bool {
     let name = program_name(word.split_whitespace().next().unwrap_or_default());
     let groups = ["shell", "interpreter", "danger"];
@@ -119,9 +119,9 @@ mod tests {
         check(&commands::split_words(line).unwrap(), purpose).map(|f| f.rule)
     }
 
-    /// MGP-058: what the table has, it lets pass with its options and with no others.
+    /// MGP-058: a program of the table runs with its listed options and with no others.
     #[test]
-    fn a_known_program_runs_with_its_listed_options_only() {
+    fn known_program_runs_with_its_listed_options_only() {
         for (line, passes) in [
             ("tar -xzf a.tgz", true),
             ("tar xzf a.tgz", true),
@@ -155,9 +155,10 @@ mod tests {
         }
     }
 
-    /// MGP-058, MGP-059: what the table does not have reads nothing for anybody, and runs plainly.
+    /// MGP-058, MGP-059: a program outside the table does not count as reading, and runs only without
+    /// suspicious words.
     #[test]
-    fn an_unknown_program_runs_plainly_and_never_reads() {
+    fn unknown_program_runs_plainly_and_never_counts_as_reading() {
         for (line, runs) in [
             ("mytool check src", true),
             ("mytool -c config.toml", true),

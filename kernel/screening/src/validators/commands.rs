@@ -1,18 +1,18 @@
-//! Words of a command line, as a POSIX shell would cut them, and what it would do besides.
+//! Splits a command line into words like a POSIX shell, and rejects other shell syntax.
 
 use super::ArgumentFinding;
 
-/// Most words of one command that are looked at; a longer one is refused.
+/// The most words of one command; a longer one is rejected.
 const WORDS_MAX: usize = 4_096;
 
-/// How far the end of a brace is looked for, in characters.
+/// How far the end of a brace is searched, in characters.
 const BRACES_MAX: usize = 64;
 
-/// Cuts one plain command into words.
+/// Splits one plain command into words.
 ///
-/// Refused is every character that would make a shell do more than run one program: they are not
-/// needed for it, and whether the server has a shell is not known. Inside single quotes all is
-/// text; inside double quotes all but substitution.
+/// Every character that would make a shell do more than run one program is rejected: it is not needed, and
+/// whether the server uses a shell is unknown. Inside single quotes all is text; inside double quotes all
+/// but substitution.
 pub(super) fn split_words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
     let mut commands = split_pipeline(line)?;
     match commands.len() {
@@ -21,7 +21,7 @@ pub(super) fn split_words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
     }
 }
 
-/// The commands of a line that nothing but `|` joins, each cut into its words.
+/// Splits a line into the commands of a pipeline with `|`, each split into words.
 pub(super) fn split_pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> {
     let mut lexer = Lexer::default();
     let mut commands = Vec::new();
@@ -120,12 +120,12 @@ impl Lexer {
     }
 }
 
-/// Whether a shell replaces what a dollar sign begins.
+/// True if a shell expands the text after a dollar sign.
 fn is_expansion(next: Option<char>) -> bool {
     next.is_some_and(|c| c.is_ascii_alphanumeric() || "_({'\"[@*#?$!-".contains(c))
 }
 
-/// `{a,b}` and `{1..3}`, but not `{}`; one without an end in sight counts, too.
+/// True for `{a,b}` and `{1..3}`, but not `{}`; also without an end in range.
 fn is_brace_expansion(rest: impl Iterator<Item = char>) -> bool {
     let mut inner = String::new();
     for c in rest.take(BRACES_MAX) {
@@ -145,16 +145,16 @@ fn shell_syntax_finding(what: &str, why: &str) -> ArgumentFinding {
     )
 }
 
-/// What ends a command where no quotes hold.
+/// The characters that end a command outside quotes.
 const ENDS: [char; 10] = [';', '&', '|', '\n', '\r', '`', '(', ')', '{', '}'];
 
-/// The parts of a text that would be commands of their own, were its quotes not to hold.
+/// The parts of a text that would be separate commands if its quotes were ignored.
 pub(super) fn split_unquoted(text: &str) -> impl Iterator<Item = Vec<String>> {
     let words = text.split(ENDS).map(split_bare_words);
     words.filter(|words| !words.is_empty())
 }
 
-/// The first such part at or behind a place, and where it begins; `None` when there is none.
+/// The first such part at or after a position, and its start; `None` when there is none.
 pub(super) fn first_unquoted_part(text: &str, from: usize) -> Option<(usize, Vec<String>)> {
     let mut begins = from;
     for part in text.get(from..)?.split(ENDS) {
@@ -162,7 +162,7 @@ pub(super) fn first_unquoted_part(text: &str, from: usize) -> Option<(usize, Vec
         if !words.is_empty() {
             return Some((begins, words));
         }
-        // What ends a part is one byte.
+        // Separators are one byte.
         begins += part.len() + 1;
     }
     None
@@ -178,9 +178,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// MGP-058: quotes make text of metacharacters, as far as a shell agrees.
+    /// MGP-058: quoted metacharacters are text, as far as a shell agrees.
     #[test]
-    fn one_plain_command_is_cut_into_its_words() {
+    fn plain_command_is_split_into_words() {
         let cut = |line| split_words(line).map(|w| w.join("|"));
         assert_eq!(
             cut("grep -n 'a;b|c' \"x y\" z").unwrap(),
@@ -214,9 +214,9 @@ mod tests {
     }
 
     proptest! {
-        /// MGP-058: quoting a text makes one word of it.
+        /// MGP-058: a quoted text is one word.
         #[test]
-        fn a_quoted_text_is_one_word(text in "[ -~&&[^']]{0,30}") {
+        fn quoted_text_is_one_word(text in "[ -~&&[^']]{0,30}") {
             prop_assert_eq!(split_words(&format!("echo '{text}'")).unwrap(), ["echo".to_owned(), text]);
         }
     }

@@ -1,10 +1,10 @@
-//! Programs, and arguments of programs, that destroy data, take control or reach the network: what
-//! gives a text away as an injected command, and what a server is not started with.
+//! Programs and arguments that destroy data, take control or reach the network: they indicate an injected
+//! command, and no server may be started with them.
 
 use super::ArgumentFinding;
 use super::programs::{self, program_name};
 
-/// Programs that run what a word of theirs says, and the words that make them.
+/// Programs that run code from an argument, with the options for that.
 const INLINE: [(&str, &[&str]); 24] = [
     ("sh", &["-c"]),
     ("bash", &["-c", "-i"]),
@@ -38,13 +38,13 @@ const INLINE: [(&str, &[&str]); 24] = [
     ("ex", &["-c"]),
 ];
 
-/// Programs that only start the one named after them.
+/// Programs that only start the program in their arguments.
 const WRAPPERS: [&str; 13] = [
     "env", "nohup", "nice", "ionice", "time", "timeout", "stdbuf", "setsid", "busybox", "toybox",
     "command", "builtin", "then",
 ];
 
-/// Options that make an honest program run another one or send a file away.
+/// Options that make a harmless program run another one or send a file away.
 const OPTIONS: [&str; 15] = [
     "-oproxycommand",
     "--upload-pack",
@@ -65,7 +65,7 @@ const OPTIONS: [&str; 15] = [
 
 const HINT: &str = "leave this out; deleting whole folders, starting shells and changing the system are for the operator";
 
-/// The rule that one command breaks.
+/// The rule that one command violates.
 pub(super) fn check(words: &[String]) -> Option<ArgumentFinding> {
     let words = drop_empty_words(words);
     let (first, rest) = words.split_first()?;
@@ -94,13 +94,13 @@ pub(super) fn check(words: &[String]) -> Option<ArgumentFinding> {
         .or_else(|| check_options(&program, rest))
 }
 
-/// Programs that start the one that stands somewhere among their words.
+/// Programs that start a program anywhere among their arguments.
 const LAUNCHERS: [&str; 16] = [
     "flock", "chronic", "npx", "pnpx", "bunx", "npm", "pnpm", "yarn", "unbuffer", "ltrace",
     "taskset", "numactl", "chrt", "ssh", "docker", "kubectl",
 ];
 
-/// A recursive delete behind a program that starts others: `flock x rm -rf a`, `npx rimraf a`.
+/// Finds a recursive delete after a program that starts others: `flock x rm -rf a`, `npx rimraf a`.
 fn check_launched_delete(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     if !LAUNCHERS.contains(&program) {
         return None;
@@ -146,14 +146,14 @@ fn check_inline(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
         .then(|| ArgumentFinding::new("shell", "a shell is opened", HINT))
 }
 
-/// Whether a word like `-rf` has this letter; `--force` has none.
+/// True if a word like `-rf` has this letter; `--force` has none.
 fn has_clustered_letter(word: &str, letter: &str) -> bool {
     word.strip_prefix('-')
         .is_some_and(|rest| !rest.starts_with('-') && rest.split(letter).count() > 1)
 }
 
 fn has_option(rest: &[String], long: &str, letters: &str) -> bool {
-    // Long options may be cut short as long as they stay clear.
+    // Long options may be abbreviated as long as they are unambiguous.
     let cut = |w: &str| w.len() > 4 && long.starts_with(w);
     rest.iter().any(|w| {
         cut(w)
@@ -163,7 +163,7 @@ fn has_option(rest: &[String], long: &str, letters: &str) -> bool {
     })
 }
 
-/// Deletes more than one file, or is used to get out.
+/// Finds commands that delete more than one file, or escape the sandbox.
 pub(super) fn check_destructive(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let any = |set: &[&str]| {
         rest.iter()
@@ -253,7 +253,7 @@ fn check_options(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new("option", reason, HINT))
 }
 
-/// Words by which one program starts others.
+/// True for options by which one program starts others.
 fn is_launch_option(program: &str, word: &str) -> bool {
     let lower = word.to_lowercase();
     match program {
@@ -289,9 +289,9 @@ mod tests {
         check(&commands::split_words(line).unwrap()).map(|f| f.rule)
     }
 
-    /// MGP-058: recursive delete in all its spellings.
+    /// MGP-058: a recursive delete is found in all its spellings.
     #[test]
-    fn deleting_whole_folders_is_found_however_it_is_spelled() {
+    fn recursive_delete_is_found_in_any_spelling() {
         for line in [
             "rm -rf /",
             "rm -r -f x",

@@ -1,26 +1,26 @@
-//! Texts that cannot break any rule, recognised at the speed of reading them: nearly all texts.
+//! Fast recognition of texts that cannot violate any rule: nearly all texts.
 //!
-//! A text is quiet when it has none of the characters that the rules of a validator look for, at the
-//! places where they look for them. What is not quiet is judged; so a rule that looks for something
-//! else has to be told of here.
+//! A text passes if it has none of the characters that the rules of a validator look for, at the positions
+//! where they look for them. All other texts are checked; a rule that looks for another character has to be
+//! added here.
 
-/// Bytes looked at together.
+/// Bytes checked together.
 const STRIDE: usize = 32;
-/// Longest label of a host's name (RFC 1035 §2.3.4).
+/// The longest label of a host name (RFC 1035 §2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// Letters, digits, spaces and commas mean nothing to any rule.
+/// True for letters, digits, spaces and commas, which no rule looks for.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() | (byte == b' ') | (byte == b',')
 }
 
-/// True when each byte is plain, or is let pass by `passes`, which is told the bytes before and after
-/// it; the text begins and ends with a space, so to speak.
+/// True if each byte is plain, or accepted by `passes`, which gets the bytes before and after it; the text
+/// counts as surrounded by spaces.
 fn all_bytes(text: &str, passes: impl Fn(u8, u8, u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let at = |index: Option<usize>| index.and_then(|i| bytes.get(i)).copied().unwrap_or(b' ');
     bytes.chunks(STRIDE).enumerate().all(|(nth, chunk)| {
-        // Without branches, so that it is done for many bytes at once.
+        // Branch-free, so that many bytes are checked at once.
         let plain = chunk.iter().fold(true, |all, byte| all & is_plain(*byte));
         plain
             || chunk.iter().enumerate().all(|(within, byte)| {
@@ -30,13 +30,13 @@ fn all_bytes(text: &str, passes: impl Fn(u8, u8, u8) -> bool) -> bool {
     })
 }
 
-/// Marks of running text.
+/// True for punctuation of prose.
 fn is_punctuation(byte: u8) -> bool {
     matches!(byte, b'_' | b'\'' | b'"' | b'!' | b'(' | b')' | b'+' | b'*')
 }
 
-/// True for a text of no special role that `sandbox` has nothing against: nothing in it parts or
-/// redirects commands, is an option, a path, a variable or an escape.
+/// True for a text without a special role that no rule of `sandbox` matches: it has no separators,
+/// redirections, options, paths, variables or escapes.
 pub(super) fn is_safe_for_sandbox(text: &str) -> bool {
     all_bytes(text, |before, byte, after| match byte {
         b'.' | b'-' | b'@' | b'#' => before.is_ascii_alphanumeric() && after != b'.',
@@ -46,8 +46,8 @@ pub(super) fn is_safe_for_sandbox(text: &str) -> bool {
     })
 }
 
-/// True for a running text, of no special role and of several words, that `network_restricted` has
-/// nothing against: no name or address with a port, a path or a scheme is in it.
+/// True for prose without a special role and of several words that no rule of `network_restricted` matches:
+/// it has no name or address with a port, a path or a scheme.
 pub(super) fn is_safe_for_network(text: &str) -> bool {
     let several = text.trim().contains(' ');
     several
@@ -58,8 +58,7 @@ pub(super) fn is_safe_for_network(text: &str) -> bool {
         })
 }
 
-/// True for a value that is one word of nothing but letters and digits, and longer than any name of a
-/// host.
+/// True for a value that is one word of letters and digits only, and longer than any host name.
 pub(super) fn is_blob(text: &str) -> bool {
     let wordy = |chunk: &[u8]| {
         let each = chunk.iter().map(u8::is_ascii_alphanumeric);
@@ -68,8 +67,9 @@ pub(super) fn is_blob(text: &str) -> bool {
     text.len() >= 300 && text.as_bytes().chunks(STRIDE).all(wordy)
 }
 
-/// True for a value that is one word, of letters and digits, no longer than a label of a host's name, and
-/// begins with a letter: no address and no URL, if it is no [name](super::addresses::internal_name_reason).
+/// True for a value that is one word of letters and digits, no longer than a label of a host name, and
+/// begins with a letter: no address and no URL, unless it is an internal
+/// [name](super::addresses::internal_name_reason).
 pub(super) fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= LABEL_MAX
@@ -77,7 +77,7 @@ pub(super) fn is_word(text: &str) -> bool {
         && bytes.iter().all(u8::is_ascii_alphanumeric)
 }
 
-/// True for the arguments of a call, as JSON text, in which no text has to be looked at closely.
+/// True for the arguments of a call, as JSON text, in which no text needs a detailed check.
 #[must_use]
 pub fn is_trivially_safe(arguments: &str) -> bool {
     all_bytes(arguments, |before, byte, after| match byte {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn running_text_is_quiet_and_signs_are_not() {
+    fn prose_passes_and_special_characters_do_not() {
         let prose = "The quick brown fox (a well-known one) jumps; it's fun. Isn't it? Yes: fun.";
         assert!(is_safe_for_network(prose) && !is_safe_for_sandbox(prose));
         assert!(is_safe_for_sandbox(

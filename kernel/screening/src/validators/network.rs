@@ -1,7 +1,7 @@
-//! `network_restricted`: no request to this machine, its networks or metadata (MGP §4.5).
+//! `network_restricted`: no requests to this machine, its networks or metadata (MGP §4.5).
 //!
-//! URLs are looked for in every text, at whatever depth. Parsers disagree about who the host of a
-//! disguised URL is, so each candidate is judged, and one inner candidate is enough to refuse.
+//! URLs are searched in every text, at any depth. Parsers disagree about the host of a disguised URL, so
+//! each candidate is checked, and one internal candidate is enough to reject.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::roles::Role;
 use super::{ArgumentFinding, BlockedArgument, ScreenedCall, Validator, fast_path, normalization};
 
-/// Schemes that open files, speak to other services in raw bytes, or run something.
+/// Schemes that open files, send raw bytes to other services, or run something.
 const CLOSED_SCHEMES: [&str; 26] = [
     "chrome",
     "devtools",
@@ -41,10 +41,10 @@ const CLOSED_SCHEMES: [&str; 26] = [
     "zlib",
     "ogg",
 ];
-/// Whose URLs have a host whatever the number of slashes (WHATWG).
+/// Schemes whose URLs have a host after any number of slashes (WHATWG).
 const SPECIAL: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
 
-/// Longest part of a URL before its path, in bytes; names and passwords fit into a tenth of it.
+/// The longest part of a URL before its path, in bytes; names and passwords fit into a tenth of it.
 const AUTHORITY_MAX: usize = 4_096;
 
 const HINT: &str =
@@ -80,7 +80,7 @@ fn check_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
     check_in_detail(leaf, role)
 }
 
-/// Whether nothing can be said against a text of no special role, told quickly.
+/// Fast check: true if no rule matches a text without a special role.
 fn is_harmless(text: &str) -> bool {
     let word = || fast_path::is_word(text) && addresses::internal_name_reason(text).is_none();
     fast_path::is_safe_for_network(text) || word() || fast_path::is_blob(text)
@@ -89,7 +89,7 @@ fn is_harmless(text: &str) -> bool {
 fn check_in_detail(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
     let mut texts = normalization::decode_variants(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
-    // Readers of URLs drop tabs and line breaks, and controls before the first letter.
+    // URL parsers drop tabs and line breaks, and controls before the first letter.
     let joined: String = last.chars().filter(|c| !"\t\r\n".contains(*c)).collect();
     if joined != last && !last.trim().contains(' ') {
         texts.push(joined);
@@ -106,7 +106,7 @@ fn check_text(text: &str, role: Role) -> Option<ArgumentFinding> {
         .or_else(|| matches!(role, Role::Command | Role::Args).then(|| check_numbers(text))?)
 }
 
-/// `host=localhost port=5432`, `Server=127.0.0.1;`.
+/// Checks settings like `host=localhost port=5432`, `Server=127.0.0.1;`.
 fn check_settings(text: &str) -> Option<ArgumentFinding> {
     let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
     parts
@@ -122,8 +122,8 @@ fn check_settings(text: &str) -> Option<ArgumentFinding> {
         })
 }
 
-/// Hosts in a form that only the words of a command can have: `127.1`, one large number, and the
-/// pieces of `name:80:10.0.0.1`.
+/// Checks forms of hosts that only words of a command can have: `127.1`, one large number, and the parts of
+/// `name:80:10.0.0.1`.
 fn check_numbers(text: &str) -> Option<ArgumentFinding> {
     text.split(|c: char| c.is_whitespace() || c == '=')
         .find_map(|word| {
@@ -142,7 +142,7 @@ fn check_numbers(text: &str) -> Option<ArgumentFinding> {
         })
 }
 
-/// Each `scheme:` with slashes after it.
+/// Checks each `scheme:` with slashes after it.
 fn check_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
     let lead = text.len() - text.trim_start().len();
     for (at, _) in text.match_indices(':') {
@@ -172,7 +172,7 @@ fn check_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
             ));
         }
         let url = slashes >= 2 || special && (slashes == 1 || strict && starts);
-        // Behind a name or before a port, a word is a host in any scheme.
+        // After credentials or before a port, a word is a host in any scheme.
         let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
         let reached = strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']));
         if url && let Some(finding) = check_rest(&rest[slashes..], special || reached, strict) {
@@ -191,7 +191,7 @@ fn scheme_before(text: &str) -> String {
     scheme.to_ascii_lowercase()
 }
 
-/// All hosts that what stands after the slashes may have.
+/// Checks all hosts that the text after the slashes may have.
 fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
     let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let whole = if strict {
@@ -204,7 +204,7 @@ fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
     if let Some(finding) = check_host(main, special && is_host(main)) {
         return Some(finding);
     }
-    // Some clients make several URLs of one: `{a,b}`, `[1-9]`.
+    // Some clients expand one text to several URLs: `{a,b}`, `[1-9]`.
     if strict && main.trim_start_matches('[').contains(['{', '}', '[']) {
         let reason = format!("{main} is a pattern of hosts");
         return Some(ArgumentFinding::new("unreadable", reason, HINT));
@@ -220,15 +220,15 @@ fn check_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
     others.find_map(|host| check_host(host, false))
 }
 
-/// Whether it can be the name of a host at all, and is no place-holder like `{host}`.
+/// True if it can be a host name, and is no placeholder like `{host}`.
 fn is_host(text: &str) -> bool {
     let named =
         |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']' | '%');
     !text.is_empty() && text.chars().all(named)
 }
 
-/// One host with or without a port. `alone` says that a single word is a host here too: such names
-/// resolve by the machine's own search list, which is to say inside.
+/// Checks one host with or without a port. `alone`: a single word is a host here too, because such names
+/// are resolved by the machine's search list, to internal hosts.
 fn check_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let host = without_port(text);
@@ -282,7 +282,7 @@ fn without_port(text: &str) -> &str {
     }
 }
 
-/// An IPv6 address, in brackets or bare, its zone left out.
+/// Parses an IPv6 address, with or without brackets, and drops its zone.
 fn parse_ipv6(host: &str) -> Option<Ipv6Addr> {
     let inner = host.strip_prefix('[').unwrap_or(host);
     let inner = inner.strip_suffix(']').unwrap_or(inner);
@@ -292,7 +292,7 @@ fn parse_ipv6(host: &str) -> Option<Ipv6Addr> {
     inner.split('%').next()?.parse().ok()
 }
 
-/// The whole value of an argument that is named as a URL or a host.
+/// Checks the whole value of an argument that is named as a URL or a host.
 fn check_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     if text.contains("://") || text.contains(char::is_whitespace) {
@@ -312,12 +312,12 @@ fn check_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     }
 }
 
-/// Hosts without a scheme. In running text a bare name is mostly a mention, so it takes a port or a
-/// path to count there; the words of a command and a value that is one word count by themselves.
+/// Checks hosts without a scheme. In prose a bare name is mostly a mention, so it counts only with a port
+/// or a path; the words of a command and a value of one word count by themselves.
 fn check_words(text: &str, role: Role) -> Option<ArgumentFinding> {
     let single = !text.trim().contains(char::is_whitespace);
     let plainly = match role {
-        // The whole of a URL is judged as one; in its query, a word is a word.
+        // A URL is checked as a whole; a word in its query is only a word.
         Role::Command | Role::Args | Role::Url | Role::Host => true,
         Role::Other => single,
         Role::Path | Role::Sql | Role::Code | Role::Prose => false,
@@ -363,7 +363,7 @@ fn check_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> 
     (counts || reached || metadata).then_some(finding)
 }
 
-/// `/8` after an address makes a block of addresses of it, which is no place to go to.
+/// True for `/8` after an address, which makes a block of it, not a host.
 fn is_range(rest: &str) -> bool {
     rest.strip_prefix('/')
         .is_some_and(|n| (1..=3).contains(&n.len()) && n.bytes().all(|c| c.is_ascii_digit()))
@@ -375,7 +375,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    /// Pieces of texts that lead inside, and of those that do not.
+    /// Parts of texts with internal hosts, and of texts without.
     const PIECES: [&str; 40] = [
         "localhost",
         "LocalHost4",
@@ -433,9 +433,9 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
-        /// MGP-060: what is let pass quickly is what a close look lets pass.
+        /// MGP-060: a text that passes the fast check passes the detailed one.
         #[test]
-        fn a_quick_look_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {
+        fn fast_check_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {
             let text = pieces.concat();
             if is_harmless(&text) {
                 for role in [Role::Other, Role::Path, Role::Sql, Role::Code, Role::Prose, Role::Method] {

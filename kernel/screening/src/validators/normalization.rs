@@ -1,22 +1,22 @@
-//! The forms in which a server may read a text.
+//! Normal forms of a text that a server may read.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// How often percent-encoding is undone: more than twice is only met in attacks.
+/// How often percent-encoding is decoded: more than twice occurs in attacks only.
 const DECODED_MAX: usize = 3;
 
-/// A text without disguise: NFKC, no invisible characters, look-alikes of slashes, dashes, dots and
-/// bars as the plain ones (some systems map them when they go to a narrower character set).
+/// Normalizes a text: NFKC, no invisible characters, and look-alikes of slashes, dashes, dots and bars
+/// replaced (some systems map them when converting to a narrower character set).
 pub(super) fn normalize(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
     }
     let shown = text.chars().filter(|c| !is_invisible(*c));
-    // Normalised a second time, since removing a character may bring others together.
+    // Normalized twice, because removing a character may join others.
     shown.nfkc().map(fold_lookalike).nfkc().collect()
 }
 
-/// The text and its plain form, if that is another one.
+/// The text and its normal form, if different.
 pub(super) fn with_normalized(text: &str) -> Vec<String> {
     let plain = normalize(text);
     if plain == text {
@@ -26,7 +26,7 @@ pub(super) fn with_normalized(text: &str) -> Vec<String> {
     }
 }
 
-/// The plain form and what undoing percent-encoding makes of it, step by step.
+/// The normal form and its percent-decoded forms, step by step.
 pub(super) fn decode_variants(text: &str) -> Vec<String> {
     let mut out = vec![normalize(text)];
     for _ in 0..DECODED_MAX {
@@ -43,7 +43,7 @@ pub(super) fn decode_variants(text: &str) -> Vec<String> {
     out
 }
 
-/// Undoes percent-encoding once; what is no UTF-8 after it becomes U+FFFD.
+/// Decodes percent-encoding once; invalid UTF-8 becomes U+FFFD.
 pub(super) fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -70,8 +70,8 @@ fn parse_hex_pair(pair: &[u8]) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Characters that show nothing, or turn text around: soft hyphen, zero-width ones, direction
-/// marks, variation selectors, fillers and tags.
+/// True for characters that are invisible, or reverse text: soft hyphen, zero-width ones, direction marks,
+/// variation selectors, fillers and tags.
 pub(super) fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -101,7 +101,7 @@ mod tests {
     use unicode_normalization::is_nfkc;
 
     #[test]
-    fn disguises_come_off() {
+    fn disguised_text_is_normalized() {
         assert_eq!(normalize("１２７．０．０．１"), "127.0.0.1");
         assert_eq!(normalize("①②⑦.⓪.⓪.①"), "127.0.0.1");
         assert_eq!(normalize("‥／etc"), "../etc");
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_plain_form_is_normal_and_stays(text in "\\PC{0,40}") {
+        fn normal_form_is_stable(text in "\\PC{0,40}") {
             let once = normalize(&text);
             prop_assert!(is_nfkc(&once));
             prop_assert_eq!(normalize(&once), once);

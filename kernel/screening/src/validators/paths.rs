@@ -1,11 +1,11 @@
-//! Where a path leads, as far as its text tells. Symbolic links are not followed here: who opens
-//! the file must open it below an allowed root.
+//! Checks the location of a path by its text. Symbolic links are not followed here: the code that opens the
+//! file must open it below an allowed root.
 
 use super::{ArgumentFinding, normalization};
 
 const HINT: &str = "name a path inside the allowed folders, without .. at its start";
 
-/// Places of the system and of its users' secrets; never below a root by accident.
+/// Locations of the system and of its users' secrets; never below a root by accident.
 const SYSTEM: [&str; 18] = [
     "/etc",
     "/proc",
@@ -27,7 +27,7 @@ const SYSTEM: [&str; 18] = [
     "/library",
 ];
 
-/// Folders and files of secrets, wherever they are.
+/// Folders and files of secrets, at any location.
 const SECRET: [&str; 12] = [
     ".ssh",
     ".aws",
@@ -43,7 +43,7 @@ const SECRET: [&str; 12] = [
     ".npmrc",
 ];
 
-/// The text of an argument that names a file or a folder.
+/// Checks the text of an argument that names a file or a folder.
 pub(super) fn check(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     if let Some(finding) = check_text(text, roots) {
         return Some(finding);
@@ -60,7 +60,7 @@ fn check_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
             "the path holds a null byte, where some readers stop",
         );
     }
-    // Overlong UTF-8 is no text after decoding; old readers take it for dots and slashes.
+    // Overlong UTF-8 is invalid after decoding; old parsers read it as dots and slashes.
     let lower = text.to_ascii_lowercase();
     if [
         "%c0%a", "%c1%9", "%e0%80%a", "%c0%2e", "%uff0e", "%u002e", "%u2215",
@@ -123,7 +123,7 @@ fn is_home_path(path: &str) -> bool {
     name.chars().all(user)
 }
 
-/// `$HOME`, `${HOME}`, `%APPDATA%` as a part of a path.
+/// True for `$HOME`, `${HOME}`, `%APPDATA%` as a part of a path.
 fn is_variable(part: &str) -> bool {
     let posix = part.strip_prefix('$').is_some_and(|rest| {
         rest.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic())
@@ -180,15 +180,15 @@ fn drive_prefix(path: &str) -> Option<&str> {
     (letter && drive.ends_with(':')).then_some(drive)
 }
 
-/// The parts of the path after `.` and `..`; `None` if it climbs above its start.
+/// Resolves `.` and `..`; `None` if the path leaves its start.
 fn resolve_dots(path: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
-    // Windows drops dots and spaces at the end of a part, and so makes `..` of `.. `.
+    // Windows drops dots and spaces at the end of a part, so `.. ` becomes `..`.
     for part in path.split('/') {
-        // Some servers take what follows a semicolon for a parameter.
+        // Some servers take the text after a semicolon for a parameter.
         let trimmed = part.trim();
         let trimmed = trimmed.strip_suffix(';').unwrap_or(trimmed);
-        // What a careless filter leaves of it is `..`.
+        // A naive filter may reduce it to `..`.
         if trimmed.len() > 3 && trimmed.bytes().all(|c| c == b'.') {
             return None;
         }
@@ -203,7 +203,7 @@ fn resolve_dots(path: &str) -> Option<Vec<&str>> {
     Some(parts)
 }
 
-/// Lexically, by whole parts.
+/// Compares lexically, by whole parts.
 fn is_below(path: &str, root: &str) -> bool {
     let root = root.replace('\\', "/");
     let rooted = if root.starts_with('/') {
@@ -225,9 +225,9 @@ mod tests {
         vec!["/srv/project".to_owned()]
     }
 
-    /// MGP-058: a path is judged by where it leads, not by how it looks.
+    /// MGP-058: a path is checked by its resolved location.
     #[test]
-    fn a_path_may_climb_as_long_as_it_stays_inside() {
+    fn path_may_contain_parent_steps_inside_its_root() {
         for inside in [
             "src/../README.md",
             "/srv/project/a/../b",
@@ -262,12 +262,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_relative_path_without_dots_is_refused(path in "[a-z]{1,5}(/[a-z]{1,5}){0,4}") {
+        fn relative_path_without_dots_is_accepted(path in "[a-z]{1,5}(/[a-z]{1,5}){0,4}") {
             prop_assert_eq!(check(&path, &roots()), None);
         }
 
         #[test]
-        fn no_climb_out_is_missed(inner in "[a-z]{1,5}", dots in 2usize..6, end in "[a-z]{1,5}") {
+        fn path_that_leaves_its_root_is_rejected(inner in "[a-z]{1,5}", dots in 2usize..6, end in "[a-z]{1,5}") {
             let path = format!("{inner}/{}{end}", "../".repeat(dots));
             prop_assert!(check(&path, &roots()).is_some());
         }

@@ -1,14 +1,13 @@
-//! Signs of an injected command in a text that is no command itself.
+//! Signs of an injected command in a text that is not a command itself.
 //!
-//! Tools build command lines out of titles, branches and patterns. A text that stays a text has no
-//! need of these shapes.
+//! Tools build command lines from titles, branches and patterns. Harmless text does not need these shapes.
 
 use super::programs::program_name;
 use super::{ArgumentFinding, commands, dangerous_commands};
 
 const HINT: &str = "leave shell syntax out of this argument";
 
-/// Programs with which an injected command usually goes on.
+/// Programs that an injected command usually starts with.
 const AFTER_BREAK: [&str; 48] = [
     "rm",
     "cat",
@@ -71,7 +70,7 @@ fn shell_finding(reason: &str) -> Option<ArgumentFinding> {
     Some(ArgumentFinding::new("injection", reason, HINT))
 }
 
-/// `$(id)`, a command in backticks, `${IFS}`, `<(…)`.
+/// Finds `$(id)`, a command in backticks, `${IFS}`, `<(…)`.
 fn find_substitution(text: &str) -> Option<ArgumentFinding> {
     let inner = text
         .split("$(")
@@ -91,10 +90,10 @@ fn find_substitution(text: &str) -> Option<ArgumentFinding> {
     None
 }
 
-/// `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
+/// Finds `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
 fn find_breakout(text: &str) -> Option<ArgumentFinding> {
-    // Behind all separators of one run stands the same command, looked at once for each kind of them:
-    // however long a run is, it is read once.
+    // The same command follows all separators of one run, and is parsed once for each kind of them: a run
+    // of any length is read once.
     let (mut words, mut begins, mut seen) = (Vec::new(), 0, String::new());
     for (at, sep) in text.match_indices([';', '|', '&', '\n', '\r']) {
         if at >= begins {
@@ -111,7 +110,7 @@ fn find_breakout(text: &str) -> Option<ArgumentFinding> {
     None
 }
 
-/// Why the words behind a separator are a command that was not asked for.
+/// The reason why the words after a separator are an injected command.
 fn second_command_reason(sep: &str, words: &[String]) -> Option<&'static str> {
     let (first, more) = words.split_first()?;
     let shaped = more.iter().any(|word| is_command_like(word));
@@ -127,7 +126,7 @@ fn second_command_reason(sep: &str, words: &[String]) -> Option<&'static str> {
     None
 }
 
-/// Options, paths, redirections, substitutions.
+/// True for options, paths, redirections, substitutions.
 fn is_command_like(word: &str) -> bool {
     word.starts_with(['-', '/', '~', '>', '<', '$', '.', '@', '#'])
         || word.contains("://")
@@ -144,7 +143,7 @@ fn is_program(word: &str) -> bool {
     AFTER_BREAK.contains(&program_name(word).as_str())
 }
 
-/// The text is a dangerous command from its start, or a fork bomb.
+/// Checks whether the whole text is a dangerous command, or a fork bomb.
 fn check_whole_command(text: &str) -> Option<ArgumentFinding> {
     let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     if dense.contains(":(){:|:&};:") {
@@ -167,7 +166,7 @@ fn check_whole_command(text: &str) -> Option<ArgumentFinding> {
     (shaped && finding.rule != "environment").then_some(finding)
 }
 
-/// An option where a value is expected, of those that run something.
+/// Checks for an option in place of a value, among options that run something.
 fn check_option(text: &str) -> Option<ArgumentFinding> {
     let text = text.trim_start().to_lowercase();
     let runs = [
@@ -192,9 +191,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A text of a million separators is read in one go, not once for each of them.
+    /// A text of a million separators is read once, not once for each of them.
     #[test]
-    fn a_long_run_of_separators_is_read_once() {
+    fn long_run_of_separators_is_read_once() {
         for run in [";", "|&", ";()", "\n'"] {
             let text = format!("{}rm -rf /", run.repeat(500_000));
             assert!(find_breakout(&text).is_some(), "{run:?}");
@@ -202,9 +201,9 @@ mod tests {
     }
 
     proptest! {
-        /// MGP-058: looking at each separator by itself finds the same.
+        /// MGP-058: checking each separator separately finds the same.
         #[test]
-        fn a_run_hides_nothing(text in "([;|&\n'\" ()]|rm|-rf|/x|sh|ls|word){0,12}") {
+        fn run_of_separators_hides_nothing(text in "([;|&\n'\" ()]|rm|-rf|/x|sh|ls|word){0,12}") {
             let each = text.match_indices([';', '|', '&', '\n', '\r']).any(|(at, sep)| {
                 let rest = text[at + sep.len()..].trim_start_matches(['&', '|', ' ', '\t', '\'', '"']);
                 let words = commands::split_unquoted(rest).next().unwrap_or_default();

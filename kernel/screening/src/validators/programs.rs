@@ -1,16 +1,16 @@
-//! What is known of programs: `programs.txt`, and which words of a program its rows let pass.
+//! The table of programs, `programs.txt`: the words that each program is allowed to run with.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::scripts;
 
-/// A row goes on in lines that begin with spaces.
+/// A row continues in lines that begin with spaces.
 static TEXT: LazyLock<String> =
     LazyLock::new(|| include_str!("programs.txt").replace("\n    ", " "));
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(&TEXT));
 
-/// Folders whose programs may be started by their whole path.
+/// Folders whose programs may be started by their absolute path.
 pub(super) const FOLDERS: [&str; 6] = [
     "/bin/",
     "/usr/bin/",
@@ -20,16 +20,16 @@ pub(super) const FOLDERS: [&str; 6] = [
     "/opt/homebrew/bin/",
 ];
 
-/// What a command is asked for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandPurpose {
-    /// Nothing but reading.
+    /// Reading only.
     Read,
-    /// Whatever neither destroys nor starts other programs.
+    /// Anything that neither destroys nor starts other programs.
     Run,
 }
 
-/// Whether the rows of a program let it run with these words; else the word that they do not know.
+/// Checks the words of a program against its rows; `Err` has the first unknown word.
 pub(super) fn check_invocation(
     name: &str,
     rest: &[String],
@@ -43,39 +43,39 @@ pub(super) fn check_invocation(
     check_rows(&rows.collect::<Vec<_>>(), &rest)
 }
 
-/// Whether the table has a row for this program.
+/// True if the table has a row for this program.
 pub(super) fn is_known(program: &str) -> bool {
     TABLE.rows.contains_key(program)
 }
 
-/// The group of the part [never] that a program stands in.
+/// The group of a program in the section [never].
 pub(super) fn forbidden_group(program: &str) -> Option<&'static str> {
     TABLE.groups.get(program).copied()
 }
 
-/// Whether an option makes the programs that know it run another one.
+/// True for an option by which a program runs another one.
 pub(super) fn is_running_option(option: &str) -> bool {
     TABLE.options.contains(option)
 }
 
-/// Whether a word says that a program destroys something.
+/// True for a word by which a program destroys data.
 pub(super) fn is_destroying_word(word: &str) -> bool {
     TABLE.words.contains(word)
 }
 
-/// Whether a program stands in this group of the part [never].
+/// True if a program is in this group of the section [never].
 pub(super) fn is_in_group(group: &str, program: &str) -> bool {
     TABLE.groups.get(program).is_some_and(|of| *of == group)
 }
 
-/// Whether `find` with these words runs nothing but what reads.
+/// True if `find` with these words runs only reading programs.
 pub(super) fn is_reading_find(rest: &[String]) -> bool {
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let plain = |word: &&str| !matches!(*word, "-execdir" | "-ok" | "-okdir");
     strip_reading_execs(&rest).is_ok_and(|words| words.iter().all(plain))
 }
 
-/// A program's name in the table: its own where it stands in a folder of programs, else as written.
+/// The key of a program in the table: its name if it is in a folder of programs, otherwise as written.
 pub(super) fn table_key(word: &str) -> String {
     let placed = FOLDERS.iter().any(|f| word.starts_with(f)) && !word.contains("..");
     if placed || !word.contains(['/', '\\']) {
@@ -85,7 +85,7 @@ pub(super) fn table_key(word: &str) -> String {
     }
 }
 
-/// `rm` of `/bin/rm`, `RM.EXE` and `\rm`; `python` of `python3.12`.
+/// The name of a program: `rm` for `/bin/rm`, `RM.EXE` and `\rm`; `python` for `python3.12`.
 pub(super) fn program_name(word: &str) -> String {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
     let lower = name.to_ascii_lowercase();
@@ -105,7 +105,7 @@ pub(super) fn program_name(word: &str) -> String {
     }
 }
 
-/// Whether the rows of a program let these words pass; else the word that they do not know.
+/// Checks words against the rows of a program; `Err` has the first unknown word.
 fn check_rows(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
     let base: Vec<&ProgramRow> = rows
         .iter()
@@ -130,7 +130,7 @@ fn check_rows(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>>
     check_words(&matched.collect::<Vec<_>>(), &rest_behind[longest..])
 }
 
-/// How many words before a subcommand are options of the program itself.
+/// The number of words before a subcommand that are options of the program itself.
 fn leading_option_count(base: &[&ProgramRow], rest: &[&str]) -> usize {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
@@ -173,7 +173,7 @@ fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>
             Some(ValuePosition::None) => continue,
             Some(ValuePosition::Within) => word,
             Some(ValuePosition::Next) => match rest.get(at) {
-                // What a program takes for a value may be an option to another version of it.
+                // A value of one version of a program may be an option of another version.
                 Some(next) if next.len() < 2 || !next.starts_with('-') => {
                     at += 1;
                     next
@@ -204,7 +204,7 @@ fn check_words(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>
     }
 }
 
-/// The program that `-e` gives to `sed` or `awk`, alone or behind other letters.
+/// The script that `-e` passes to `sed` or `awk`, alone or after other letters.
 fn inline_script<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
     if word.starts_with("--") {
         return match word.strip_prefix("--expression")? {
@@ -213,14 +213,14 @@ fn inline_script<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
         };
     }
     let (before, fused) = word.split_once('e')?;
-    // Behind another letter with a value, `e` is a part of that.
+    // After another letter with a value, `e` is part of that value.
     if !before.chars().all(|c| "-nErsuz".contains(c)) {
         return None;
     }
     Some(if fused.is_empty() { value } else { fused })
 }
 
-/// The words of `find` without `-exec … ;`, where what is run only reads.
+/// The words of `find` without `-exec … ;` of reading programs.
 fn strip_reading_execs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<String>> {
     let mut out = Vec::new();
     let mut words = rest.iter().copied();
@@ -246,7 +246,7 @@ fn strip_reading_execs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<Stri
 
 struct Table {
     rows: HashMap<&'static str, Vec<ProgramRow>>,
-    /// Programs that are never run, and the group they stand in.
+    /// Programs that are never run, with their groups.
     groups: HashMap<&'static str, &'static str>,
     options: HashSet<&'static str>,
     words: HashSet<&'static str>,
@@ -292,7 +292,7 @@ impl Table {
     }
 }
 
-/// How an option has its value.
+/// The position of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValuePosition {
     None,
@@ -300,7 +300,7 @@ enum ValuePosition {
     Next,
 }
 
-/// What the table says of an option's value.
+/// Whether an option has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OptionArity {
     Nothing,
@@ -317,7 +317,7 @@ enum ScriptKind {
     Find,
 }
 
-/// What a text may be that is no option.
+/// The allowed kind of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operand {
     Any,
@@ -327,7 +327,7 @@ enum Operand {
     Git,
 }
 
-/// One way to call a program.
+/// One allowed form of calling a program.
 #[derive(Clone, Debug)]
 struct ProgramRow {
     is_reading: bool,
@@ -422,7 +422,7 @@ impl ProgramRow {
                 .all(|(alternatives, word)| alternatives.iter().any(|p| one(p, word)))
     }
 
-    /// Whether it knows this option, and where the option's value is.
+    /// The position of the option's value; `None` for an unknown option.
     fn option_value_position(&self, word: &str) -> Option<ValuePosition> {
         if !word.starts_with('-') || word.len() < 2 {
             return None;
@@ -455,7 +455,7 @@ impl ProgramRow {
         self.cluster_value_position(&word[1..])
     }
 
-    /// The letters of `-laf` and `-ofile`, each of which must be known.
+    /// The value position of clusters like `-laf` and `-ofile`; each letter must be known.
     fn cluster_value_position(&self, letters: &str) -> Option<ValuePosition> {
         for (at, letter) in letters.char_indices() {
             let behind = &letters[at + letter.len_utf8()..];
@@ -472,7 +472,7 @@ impl ProgramRow {
         Some(ValuePosition::None)
     }
 
-    /// Whether `sed` or `awk` only reads with this program.
+    /// True if this `sed` or `awk` program only reads.
     fn is_reading_script(&self, program: &str) -> bool {
         match self.script {
             Some(ScriptKind::Sed) => scripts::is_reading_sed(program),
@@ -515,7 +515,7 @@ impl ProgramRow {
     }
 }
 
-/// Whether a word is this option, in a cluster, cut short or with a value.
+/// True if a word is this option, in a cluster, abbreviated or with a value.
 fn is_form_of_option(option: &str, word: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     if option.starts_with("--") {
@@ -525,7 +525,7 @@ fn is_form_of_option(option: &str, word: &str) -> bool {
     option == name || letter.len() == 1 && !word.starts_with("--") && word[1..].contains(letter)
 }
 
-/// No URL, no repository, no setting. `==` of a version is none.
+/// True for a name: no URL, no repository, no setting. `==` of a version is allowed.
 fn is_name(word: &str) -> bool {
     let lower = word.to_lowercase();
     let fetched = [
@@ -559,9 +559,9 @@ fn is_local(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Each program of the table is in one group, and no option is of a form that means nothing.
+    /// Each program of the table is in one group, and each option has a valid form.
     #[test]
-    fn the_table_of_programs_is_whole() {
+    fn program_table_is_consistent() {
         let text = include_str!("programs.txt");
         let never = text.split("[never]").nth(1).unwrap();
         let never = never.split("[option]").next().unwrap();

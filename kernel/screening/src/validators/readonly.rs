@@ -1,5 +1,5 @@
-//! `readonly`: nothing that writes (MGP §4.5). For commands this is a list of what only reads;
-//! a program nobody knows may write.
+//! `readonly`: nothing that writes (MGP §4.5). Commands are checked by an allow list; an unknown program
+//! may write.
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::CommandPurpose;
@@ -11,7 +11,7 @@ use super::{
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
 
-/// First words of names of tools that write.
+/// First words of the names of tools that write.
 const WRITING: [&str; 49] = [
     "rm",
     "mv",
@@ -89,7 +89,7 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
     check_lists(args)
 }
 
-/// What the server itself says, and the name. To reach out is no write; all other effects are.
+/// Checks the server's declaration and the tool's name. Network access is no write; all other effects are.
 fn check_tool(call: &ScreenedCall<'_>) -> Option<ArgumentFinding> {
     if let Some(effect) = call.side_effects.iter().find(|e| *e != "network") {
         return write_finding(
@@ -168,7 +168,7 @@ fn is_mutation(text: &str) -> bool {
         .lines()
         .map(|l| l.split('#').next().unwrap_or_default().trim());
     let whole: String = lines.collect::<Vec<_>>().join(" ");
-    // Several operations may stand in one text; each begins outside of braces.
+    // One text may have several operations; each begins outside of braces.
     let mut depth = 0_u32;
     let mut outside = String::new();
     for c in whole.chars() {
@@ -240,7 +240,7 @@ fn check_action(text: &str) -> Option<ArgumentFinding> {
         .then(|| ArgumentFinding::new("action", format!("{first} changes something"), HINT))
 }
 
-/// Commands that only read may be joined by `|`, which writes nothing by itself.
+/// Checks a pipeline: reading commands may be joined by `|`, which writes nothing.
 fn check_command(text: &str) -> Option<ArgumentFinding> {
     match commands::split_pipeline(text) {
         Ok(commands) => commands.iter().find_map(|words| check_argv(words)),
@@ -252,7 +252,7 @@ fn check_argv(words: &[String]) -> Option<ArgumentFinding> {
     command_rules::check(words, CommandPurpose::Read)
 }
 
-/// Whether a text is among the words that go with this program.
+/// True if a text is an argument of this program.
 fn is_word_of_command(other: &Leaf, head: &Leaf) -> bool {
     let both = other.kind == ArgumentKind::Element && head.kind == ArgumentKind::Element;
     let listed = both && other.parent == head.parent && other.path != head.path;
@@ -260,7 +260,7 @@ fn is_word_of_command(other: &Leaf, head: &Leaf) -> bool {
     listed || role == Role::Args && other.object == head.object && other.kind != ArgumentKind::Key
 }
 
-/// Commands given as a list of words, or as a program and its arguments.
+/// Checks commands given as a list of words, or as a program and its arguments.
 fn check_lists(args: &CallArguments) -> Result<(), BlockedArgument> {
     let heads = args.leaves.iter().filter(|l| {
         let first = l.kind == ArgumentKind::Text

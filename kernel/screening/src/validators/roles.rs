@@ -1,6 +1,6 @@
-//! The purpose of an argument, from the words of its name.
+//! The role of an argument, derived from the words of its name.
 
-/// What a server will most likely take a text for.
+/// The most likely meaning of a text for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A command line, or the program of one.
@@ -9,22 +9,22 @@ pub(super) enum Role {
     Args,
     Path,
     Url,
-    /// Nothing but the name of a host.
+    /// Only a host name.
     Host,
     Sql,
     Code,
-    /// The content of something; never run, opened or connected to.
+    /// Content; never run, opened or connected to.
     Prose,
-    /// Method of a request over HTTP.
+    /// An HTTP method.
     Method,
-    /// How a file is opened.
+    /// The mode of opening a file.
     Mode,
-    /// What to do, in a word.
+    /// An action, in one word.
     Action,
     Other,
 }
 
-/// Lower-case words of a name in any style: `repoURL_list` has `repo`, `url`, `list`.
+/// Splits a name in any style into lower-case words: `repoURL_list` has `repo`, `url`, `list`.
 pub(super) fn split_words(name: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -47,16 +47,16 @@ pub(super) fn split_words(name: &str) -> Vec<String> {
     out
 }
 
-/// What has a code that is no program: `zip_code`, `currencyCode`.
+/// Words before `code` that make it a number, not a program: `zip_code`, `currencyCode`.
 const IS_A_NUMBER: [&str; 18] = [
     "area", "bar", "color", "country", "currency", "discount", "error", "exit", "iso", "lang",
     "language", "postal", "post", "promo", "qr", "state", "status", "zip",
 ];
 
-/// By the last word that says something, since it names the thing: `file_path`, `hostUrl`. Capitals part
-/// words, but a server that does not regard case reads `commanD` as `command`.
+/// The role by the last meaningful word, because it names the object: `file_path`, `hostUrl`. Capitals
+/// separate words, but a server that ignores case reads `commanD` as `command`.
 pub(super) fn role_for_key(key: &str) -> Role {
-    // Most keys are one word in small letters.
+    // Most keys are one word in lower case.
     if key.bytes().all(|c| c.is_ascii_lowercase()) {
         return role_for_word(key);
     }
@@ -116,7 +116,7 @@ fn role_for_singular(word: &str) -> Role {
     }
 }
 
-/// Whether a tool of this name runs command lines.
+/// True if a tool of this name runs command lines.
 pub(super) fn is_command_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     has(&[
@@ -137,7 +137,7 @@ pub(super) fn is_command_name(words: &[String]) -> bool {
         || has(&["run", "execute", "start", "spawn"]) && has(&["process", "program", "script"])
 }
 
-/// Whether a tool of this name runs code it is given.
+/// True if a tool of this name runs the code in its arguments.
 pub(super) fn is_code_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     let runs = has(&[
@@ -164,7 +164,7 @@ pub(super) fn is_code_name(words: &[String]) -> bool {
     runs && code || words == ["eval"] || words == ["python"] || words == ["repl"]
 }
 
-/// Whether a tool of this name speaks to a database.
+/// True if a tool of this name uses a database.
 pub(super) fn is_database_name(words: &[String]) -> bool {
     let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
     has(&[
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_it_is() {
+    fn name_determines_the_role() {
         assert_eq!(split_words("repoURL_list"), ["repo", "url", "list"]);
         for (key, role) in [
             ("file_path", Role::Path),
@@ -213,9 +213,9 @@ mod tests {
         }
     }
 
-    /// MGP-272: tools of plain servers are known by their names.
+    /// MGP-272: tools of servers without MGP are classified by their names.
     #[test]
-    fn tools_that_run_things_are_known_by_name() {
+    fn running_tools_are_classified_by_name() {
         for name in ["execute_command", "runCommand", "bash", "shell_exec", "run"] {
             assert!(is_command_name(&split_words(name)), "{name}");
         }

@@ -1,4 +1,4 @@
-//! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
+//! `sandbox`: no shell syntax, recursive deletes, or paths outside the roots (MGP §4.5).
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::programs::{CommandPurpose, FOLDERS};
@@ -37,7 +37,7 @@ pub(super) fn check(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(),
     check_split(args, call.roots)
 }
 
-/// What the text is taken for: in a tool that runs commands, a text of no known kind is a command.
+/// Checks a text by its role: in a tool that runs commands, a text without a known role is a command.
 fn check_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
     if leaf.kind == ArgumentKind::Number {
         return None;
@@ -91,19 +91,19 @@ fn check_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     find_windows_variable(text)
 }
 
-/// A text of a tool that runs things: several lines are its nature, destruction is not.
+/// Checks a script of a tool that runs code: several lines are expected, destructive commands are not.
 fn check_script(text: &str) -> Option<ArgumentFinding> {
     normalization::with_normalized(text)
         .iter()
         .find_map(|view| commands::split_unquoted(view).find_map(|part| check_deletion(&part)))
 }
 
-/// Within quotes only the plainest destruction counts: text may speak of commands.
+/// Within quotes only plain destructive commands count: text may mention commands.
 fn check_deletion(words: &[String]) -> Option<ArgumentFinding> {
     dangerous_commands::check(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
 }
 
-/// `%COMSPEC%` and the like.
+/// Finds `%COMSPEC%` and similar variables.
 fn find_windows_variable(text: &str) -> Option<ArgumentFinding> {
     let name =
         |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase() || c == '_');
@@ -119,12 +119,12 @@ fn find_windows_variable(text: &str) -> Option<ArgumentFinding> {
     })
 }
 
-/// A program and its words.
+/// Checks a program and its arguments.
 fn check_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
     command_rules::check(words, CommandPurpose::Run).or_else(|| check_operands(words, roots))
 }
 
-/// A program that is started as a server: it may be any that is no danger by itself.
+/// Checks a program that is started as a server: any program that is not dangerous by itself.
 pub(super) fn check_start_command(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
     dangerous_commands::check(words).or_else(|| check_operands(words, roots))
 }
@@ -138,7 +138,7 @@ fn check_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding>
         .find_map(|(_, word)| check_operand(word, roots))
 }
 
-/// Where the program of `sed` or `awk` stands, which may begin like a path: `/start/,/end/p`.
+/// The position of the script of `sed` or `awk`, which may begin like a path: `/start/,/end/p`.
 fn script_index(words: &[String]) -> Option<usize> {
     let program = programs::program_name(words.first()?);
     let elsewhere = |w: &String| w.starts_with("-e") || w.starts_with("-f") || w.starts_with("--");
@@ -150,7 +150,7 @@ fn script_index(words: &[String]) -> Option<usize> {
     (!option.starts_with("-F") && !option.starts_with("-v")).then_some(first)
 }
 
-/// A word that may be a path, or an option with one: `--file=/etc/passwd`.
+/// Checks a word that may be a path, or an option with one: `--file=/etc/passwd`.
 fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
@@ -175,7 +175,7 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let exempt = value == "/dev/null"
         || value.contains("://") && !value.to_ascii_lowercase().starts_with("file:");
     let spaced = value.contains(char::is_whitespace) && !value.starts_with(['/', '~', '.']);
-    // `HEAD~2..main` and `a..b` are ranges, no paths.
+    // `HEAD~2..main` and `a..b` are ranges, not paths.
     let climbs = value.split(['/', '\\']).any(|part| part.trim() == "..");
     let range = value.contains("..") && !climbs && !value.starts_with(['/', '~', '\\']);
     if looks && !exempt && !spaced && !range {
@@ -184,7 +184,7 @@ fn check_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     None
 }
 
-/// One word of a list of words: no shell cuts it, but one may still be started for it.
+/// Checks one word of a list: no shell splits it, but one may still be started for it.
 fn check_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     normalization::with_normalized(text)
         .iter()
@@ -210,7 +210,7 @@ fn check_other(text: &str) -> Option<ArgumentFinding> {
     if fast_path::is_safe_for_sandbox(text) {
         return None;
     }
-    // A value that is one word may be opened as a path: then not in the system's own places.
+    // A value of one word may be opened as a path: then outside of system locations.
     if !text.contains(char::is_whitespace)
         && text.starts_with(['/', '~'])
         && text.len() > 2
@@ -234,7 +234,7 @@ fn check_other(text: &str) -> Option<ArgumentFinding> {
         .find_map(|view| patterns::check(view).or_else(|| escapes(view)))
 }
 
-/// A command whose program and words stand in several arguments, or in a list.
+/// Checks a command whose program and words are in several arguments, or in a list.
 fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgument> {
     let role = |leaf: &Leaf| leaf.role;
     let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
@@ -269,7 +269,7 @@ fn check_split(args: &CallArguments, roots: &[String]) -> Result<(), BlockedArgu
                 words.extend(cut);
             }
         }
-        // A command that is one text was judged as that.
+        // A command in one text was checked as text.
         let whole = head.kind == ArgumentKind::Text && words.len() == alone;
         if !whole && let Some(finding) = check_argv(&words, roots) {
             return Err(BlockedArgument::for_leaf(Validator::Sandbox, head, finding));

@@ -1,7 +1,7 @@
-//! Programs of `sed` and `awk` within a command: which of them only read.
+//! Detects `sed` and `awk` programs within a command that only read.
 
-/// Whether each command of a `sed` script is one that neither writes, reads other files nor runs
-/// anything. A script that cannot be read to its end is none.
+/// True if no command of a `sed` script writes, reads other files or runs anything. False for a script that
+/// cannot be parsed completely.
 pub(super) fn is_reading_sed(script: &str) -> bool {
     let chars: Vec<char> = script.chars().collect();
     let mut reader = SedReader {
@@ -60,12 +60,12 @@ impl SedReader<'_> {
                 self.skip_past(delimiter)?;
                 self.skip_past(delimiter)?;
             }
-            // Labels end at the first character that any version ends them at.
+            // Labels end at the first character that ends them in any version.
             'b' | 't' | 'T' | ':' => {
                 self.skip(|c| c == ' ');
                 self.skip(|c| c.is_alphanumeric() || c == '_');
             }
-            // A text goes on to the end of its line, and further behind a backslash.
+            // A text continues to the end of its line, and beyond after a backslash.
             'a' | 'i' | 'c' => {
                 let start = self.position;
                 self.skip(|c| c != '\n');
@@ -102,8 +102,8 @@ impl SedReader<'_> {
         Some(delimiter)
     }
 
-    /// Behind the next delimiter that no backslash hides. Within brackets versions differ in whether
-    /// it ends there; so no delimiter may stand in them.
+    /// Skips past the next unescaped delimiter. Versions differ in whether one within brackets counts; so
+    /// none may be in them.
     fn skip_past(&mut self, delimiter: char) -> Option<()> {
         let (mut bracket, mut class) = (false, false);
         loop {
@@ -127,7 +127,7 @@ impl SedReader<'_> {
     }
 }
 
-/// Whether an `awk` program neither writes files, reads others nor runs anything.
+/// True if an `awk` program neither writes files, reads others nor runs anything.
 pub(super) fn is_reading_awk(program: &str) -> bool {
     if ["system", "getline", "@", "fflush", "close"]
         .iter()
@@ -166,8 +166,8 @@ pub(super) fn is_reading_awk(program: &str) -> bool {
     depth == 0
 }
 
-/// The program without what stands in its strings and regular expressions. A slash begins one only
-/// where no value stands before it.
+/// The program without the contents of its strings and regular expressions. A slash begins one only if no
+/// value precedes it.
 fn strip_awk_literals(program: &str) -> String {
     let mut out = String::new();
     let mut chars = program.chars();
@@ -182,7 +182,7 @@ fn strip_awk_literals(program: &str) -> String {
                     _ => {}
                 }
             }
-            // A string is a value; what follows it is no regular expression.
+            // A string is a value; no regular expression follows it.
             out.push('0');
         } else if c == '#' {
             for inner in chars.by_ref() {
@@ -203,9 +203,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// MGP-059: scripts within commands are read, not guessed at.
+    /// MGP-059: scripts within commands are parsed.
     #[test]
-    fn scripts_that_write_or_run_are_told_from_those_that_read() {
+    fn writing_scripts_are_distinguished_from_reading_ones() {
         for script in [
             "1,20p",
             "$d",
@@ -276,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_script_breaks_the_readers(script in "\\PC{0,60}|[sy/,;{}wae\\[\\]\\\\ 0-9|>\"]{0,30}") {
+        fn no_script_panics_the_parsers(script in "\\PC{0,60}|[sy/,;{}wae\\[\\]\\\\ 0-9|>\"]{0,30}") {
             let _ = (is_reading_sed(&script), is_reading_awk(&script));
         }
     }

@@ -1,5 +1,5 @@
-//! Whether SQL writes. Databases differ in what ends a string or a comment, so a text is read as
-//! each of them would, and one reading that writes is enough to refuse.
+//! Detects SQL that writes. Databases differ in the end of strings and comments, so a text is parsed in
+//! each dialect, and one writing interpretation is enough to reject.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -41,10 +41,10 @@ static FUNCTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     named.flat_map(str::split_whitespace).collect()
 });
 
-/// Schemas of the database itself, whose functions are those of the list.
+/// System schemas, whose functions are those of the list.
 const OWN_SCHEMAS: [&str; 4] = ["pg_catalog", "information_schema", "sys", "system"];
 
-/// What a parenthesis may follow without being a call: words of the language, types and clauses.
+/// Words before a parenthesis that is no call: words of the language, types and clauses.
 const NO_CALLS: &str = "select distinct all any some exists not and or xor in between like ilike rlike \
     regexp glob match similar is as on using from join lateral apply unnest where by having limit offset \
     fetch top union except intersect minus values row with recursive over partition filter group within \
@@ -59,7 +59,7 @@ const NO_CALLS: &str = "select distinct all any some exists not and or xor in be
 
 static LANGUAGE: LazyLock<HashSet<&str>> = LazyLock::new(|| NO_CALLS.split_whitespace().collect());
 
-/// What may follow `BEGIN` where it opens a transaction and no block of statements.
+/// Words after `BEGIN` that open a transaction and no block of statements.
 const TRANSACTIONS: [&str; 9] = [
     "transaction",
     "tran",
@@ -72,7 +72,7 @@ const TRANSACTIONS: [&str; 9] = [
     "not",
 ];
 
-/// What statements that define things define.
+/// Objects of defining statements.
 const OBJECTS: [&str; 22] = [
     "table",
     "database",
@@ -98,13 +98,13 @@ const OBJECTS: [&str; 22] = [
     "materialized",
 ];
 
-/// What may follow the name of a column.
+/// Words that may follow the name of a column.
 const AFTER_NAMES: [&str; 15] = [
     "from", "as", "and", "or", "where", "is", "in", "like", "not", "between", "order", "group",
     "desc", "asc", "then",
 ];
 
-/// What may follow the name of a table, too.
+/// Words that may follow the name of a table, too.
 const AFTER_TABLES: [&str; 19] = [
     "when",
     "else",
@@ -127,7 +127,7 @@ const AFTER_TABLES: [&str; 19] = [
     "intersect",
 ];
 
-/// What must be followed by more: the word behind it begins no statement.
+/// Words that need a continuation: the word after them begins no statement.
 const BEFORE_NAMES: [&str; 24] = [
     "select", "distinct", "all", "from", "join", "by", "where", "having", "and", "or", "not", "as",
     "on", "in", "like", "between", "is", "when", "then", "else", "case", "with", "using", "limit",
@@ -151,7 +151,7 @@ const BATCHED: [&str; 14] = [
     "waitfor",
 ];
 
-/// What one kind of database does differently.
+/// The lexical differences of one kind of database.
 #[derive(Clone, Copy, Default)]
 struct SqlDialect {
     backslash: bool,
@@ -200,12 +200,12 @@ const DIALECTS: [SqlDialect; 5] = [
 enum Token {
     /// In lower case.
     Word(String),
-    /// A string or a quoted name; what it says is no keyword.
+    /// A string or a quoted name; its content is no keyword.
     Quoted(String),
     Sign(char),
 }
 
-/// Whether a text of no known kind is SQL at all: the head of a statement, not of a sentence.
+/// True if a text without a known role is SQL: the head of a statement, not of a sentence.
 pub(super) fn is_statement(text: &str) -> bool {
     let tokens = tokenize(text, PLAIN);
     let word = |at: usize| match tokens.get(at) {
@@ -241,12 +241,12 @@ pub(super) fn is_statement(text: &str) -> bool {
     }
 }
 
-/// The first thing in a text of SQL that does not only read.
+/// The first construct of an SQL text that does more than read.
 pub(super) fn check(text: &str) -> Option<ArgumentFinding> {
     let mut last = Vec::new();
     DIALECTS.iter().find_map(|dialect| {
         let tokens = tokenize(text, *dialect);
-        // Most texts read the same in all of them.
+        // Most texts are parsed equally in all of them.
         if tokens == last {
             return None;
         }
@@ -302,7 +302,7 @@ fn check_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
     (sets || !named && (given || !asks)).then(|| write_finding("this PRAGMA"))?
 }
 
-/// Writes within a statement that begins like a reading one.
+/// Finds writes within a statement that begins like a reading one.
 fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
@@ -358,7 +358,7 @@ fn find_write(tokens: &[Token]) -> Option<ArgumentFinding> {
     None
 }
 
-/// What has an effect beside its answer: locks, sequences, variables, and commands of clients.
+/// Finds side effects: locks, sequences, variables, and commands of clients.
 fn find_side_effect(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
@@ -376,7 +376,7 @@ fn find_side_effect(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
     }
 }
 
-/// The first call of a function that is not listed.
+/// Finds the first call of a function that is not listed.
 fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
     let open = Token::Sign('(');
     let pairs = matching_parentheses(tokens);
@@ -391,7 +391,7 @@ fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
             Token::Quoted(name) => (name.to_lowercase(), true),
             Token::Sign(_) => return None,
         };
-        // A join of Oracle: `a.b(+)`.
+        // An Oracle join: `a.b(+)`.
         if tokens.get(at + 2) == Some(&Token::Sign('+'))
             && tokens.get(at + 3) == Some(&Token::Sign(')'))
         {
@@ -413,8 +413,8 @@ fn find_unlisted_call(tokens: &[Token]) -> Option<ArgumentFinding> {
     })
 }
 
-/// Whether the name before a parenthesis is given columns here and called nowhere: `t(a, b) AS (SELECT`,
-/// `AS t(a)`, and `(…) t(a)` behind what is read from.
+/// True if the parenthesis after a name is a list of columns and no call: `t(a, b) AS (SELECT`, `AS t(a)`,
+/// and `(…) t(a)` after a table expression.
 fn is_column_list(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
     let close = pairs[at + 1];
     let word = |at: usize| match tokens.get(at) {
@@ -446,7 +446,7 @@ fn is_column_list(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
     }
 }
 
-/// For each parenthesis where the other one of its pair is.
+/// The matching parenthesis of each parenthesis.
 fn matching_parentheses(tokens: &[Token]) -> Vec<usize> {
     let mut pairs = vec![tokens.len(); tokens.len()];
     let mut open = Vec::new();
@@ -464,8 +464,8 @@ fn matching_parentheses(tokens: &[Token]) -> Vec<usize> {
     pairs
 }
 
-/// Whether a statement may begin in the midst of these tokens without a semicolon before it: behind a
-/// part that is whole, and before what it is about.
+/// True if a statement may begin within these tokens without a semicolon before it: after a complete part,
+/// and before an object.
 fn can_begin_statement(tokens: &[Token], at: usize) -> bool {
     let whole = match at.checked_sub(1).and_then(|before| tokens.get(before)) {
         Some(Token::Word(before)) => !BEFORE_NAMES.contains(&before.as_str()),
@@ -482,7 +482,7 @@ fn can_begin_statement(tokens: &[Token], at: usize) -> bool {
     }
 }
 
-/// Cuts a text into tokens; comments are left out, except those that a database runs.
+/// Splits a text into tokens, without comments, except those that a database runs.
 fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = Vec::new();
@@ -502,7 +502,7 @@ fn tokenize(text: &str, dialect: SqlDialect) -> Vec<Token> {
                 if matches!(chars.get(at + 2), Some('!'))
                     || chars.get(at + 2) == Some(&'M') && chars.get(at + 3) == Some(&'!') =>
             {
-                // MySQL runs it from this version on; what follows is code.
+                // MySQL runs it from this version on; code follows.
                 skip_while(&chars, at + 3, |c| c == '!' || c.is_ascii_digit())
             }
             ('*', Some('/')) => at + 2,
@@ -569,7 +569,7 @@ fn quoted_text(chars: &[char], from: usize, end: usize) -> String {
         .collect()
 }
 
-/// PostgreSQL's `E'…'` has backslashes.
+/// True for PostgreSQL's `E'…'`, which has backslash escapes.
 fn is_escape_string(out: &[Token], chars: &[char], at: usize) -> bool {
     at > 0 && matches!(chars[at - 1], 'e' | 'E') && out.last() == Some(&Token::Word("e".into()))
 }
@@ -627,9 +627,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// MGP-059: what hides behind comments, strings, clauses and other databases' rules.
+    /// MGP-059: writes behind comments, strings, clauses and rules of other databases.
     #[test]
-    fn a_write_is_found_wherever_it_stands() {
+    fn write_is_found_at_any_position() {
         for text in [
             "/* x */ DELETE FROM t",
             "-- x\nDROP TABLE t",
@@ -682,14 +682,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "\\PC{0,60}") {
+        fn no_text_panics_the_parser(text in "\\PC{0,60}") {
             let _ = check(&text);
             let _ = is_statement(&text);
         }
 
-        /// MGP-059: whatever stands in a string stays a string.
+        /// MGP-059: the content of a string is never a statement.
         #[test]
-        fn a_string_is_no_statement(text in "[a-zA-Z ;(),-]{0,40}") {
+        fn string_is_no_statement(text in "[a-zA-Z ;(),-]{0,40}") {
             let sql = format!("SELECT a FROM t WHERE b = '{text}'");
             prop_assert_eq!(check(&sql), None);
         }

@@ -24,17 +24,17 @@ fn rule(validators: &Validators, call: &ScreenedCall<'_>) -> Option<&'static str
 #[test]
 fn validators_are_known_by_name() {
     for name in ["sandbox", "readonly", "network_restricted", "code_safety"] {
-        let made = Validators::from_names([name]);
-        assert_eq!(made.active()[0].name(), name);
-        assert!(made.unknown_names().is_empty());
+        let validators = Validators::from_names([name]);
+        assert_eq!(validators.active()[0].name(), name);
+        assert!(validators.unknown_names().is_empty());
     }
     let two = Validators::from_names(["readonly", "sandbox"]);
     assert_eq!(two.active(), [Validator::Sandbox, Validator::Readonly]);
 }
 
-/// MGP-064, A-22: an unknown name holds the call to sandbox and network_restricted.
+/// MGP-064, A-22: an unknown name applies sandbox and network_restricted to the call.
 #[test]
-fn an_unknown_validator_closes_the_door() {
+fn unknown_validator_fails_closed() {
     let closed = [Validator::Sandbox, Validator::NetworkRestricted];
     for name in [
         "zzz",
@@ -45,17 +45,17 @@ fn an_unknown_validator_closes_the_door() {
         "ｓandbox",
         "none\u{200b}",
     ] {
-        let made = Validators::from_names([name]);
-        assert_eq!(made.active(), closed, "{name:?}");
-        assert_eq!(made.unknown_names(), [name]);
+        let validators = Validators::from_names([name]);
+        assert_eq!(validators.active(), closed, "{name:?}");
+        assert_eq!(validators.unknown_names(), [name]);
         let bad = call("x", r#"{"command":"rm -rf /"}"#);
-        assert!(rule(&made, &bad).is_some());
+        assert!(rule(&validators, &bad).is_some());
         let bad = call("x", r#"{"url":"http://127.0.0.1/"}"#);
-        assert!(rule(&made, &bad).is_some());
+        assert!(rule(&validators, &bad).is_some());
     }
 }
 
-/// MGP-062: with `none` a dangerous text goes through, but `none` takes nothing from others.
+/// MGP-062: with `none` a dangerous text passes, but `none` removes no other validator.
 #[test]
 fn none_validates_nothing() {
     let none = Validators::from_names(["none"]);
@@ -67,14 +67,14 @@ fn none_validates_nothing() {
     assert!(rule(&Validators::from_names(["sandbox", "none"]), &bad).is_some());
 }
 
-/// MGP-065: the refusal has its code, its place, and words that help.
+/// MGP-065: the refusal has its code, its location, and a hint.
 #[test]
-fn a_refusal_says_what_where_and_what_to_do() {
+fn refusal_has_code_location_and_hint() {
     let bad = call("fetch", r#"{"options":{"a/b":["x","http://[::1]/"]}}"#);
     let refused = Validators::from_names(["network_restricted"]).check(&bad, never);
-    let no = refused.unwrap_err();
-    assert_eq!(no.code(), 1010);
-    let ScreeningRejection::Blocked(blocked) = no else {
+    let error = refused.unwrap_err();
+    assert_eq!(error.code(), 1010);
+    let ScreeningRejection::Blocked(blocked) = error else {
         panic!("nothing here is code")
     };
     assert_eq!(blocked.path, "/options/a~1b/1");
@@ -85,10 +85,10 @@ fn a_refusal_says_what_where_and_what_to_do() {
     assert!(blocked.to_string().contains("this machine"), "{blocked}");
 }
 
-/// MGP-061, A-24: code is judged where it stands, and lines of a list as one text.
+/// MGP-061, A-24: code arguments are checked separately, and lines of a list as one text.
 #[test]
-fn code_is_asked_about_by_its_argument() {
-    let judge = |code: &str| {
+fn code_is_checked_by_argument() {
+    let check = |code: &str| {
         if code.contains("eval(") {
             Err(code.to_owned())
         } else {
@@ -103,7 +103,7 @@ fn code_is_asked_about_by_its_argument() {
             args,
             ..ScreenedCall::default()
         };
-        safety.check(&call, judge)
+        safety.check(&call, check)
     };
     for (args, path) in [
         (r#"{"code":"eval(x)"}"#, "/code"),
@@ -115,10 +115,10 @@ fn code_is_asked_about_by_its_argument() {
         (r#"{"input":"eval(x)"}"#, "/input"),
         (r#"{"code":"eval(x)","code":"1"}"#, "/code"),
     ] {
-        let no = ask(args, &[]).unwrap_err();
-        assert_eq!(no.code(), 1011);
+        let error = ask(args, &[]).unwrap_err();
+        assert_eq!(error.code(), 1011);
         assert!(
-            matches!(no, ScreeningRejection::UnsafeCode { path: at, .. } if at == path),
+            matches!(error, ScreeningRejection::UnsafeCode { path: at, .. } if at == path),
             "{args}"
         );
     }
@@ -133,9 +133,9 @@ fn code_is_asked_about_by_its_argument() {
     );
 }
 
-/// A key that stands twice is judged twice, since servers differ in which one they take.
+/// A duplicate key is checked twice, because servers differ in which one they use.
 #[test]
-fn no_text_hides_from_the_validators() {
+fn duplicate_and_nested_texts_are_checked() {
     let net = Validators::from_names(["network_restricted"]);
     for args in [
         r#"{"url":"http://127.0.0.1/","url":"http://example.com/"}"#,
@@ -152,9 +152,9 @@ fn no_text_hides_from_the_validators() {
     assert_eq!(rule(&net, &call("x", &many)), Some("unreadable"));
 }
 
-/// MGP-051, MGP-059: a tool that declares effects is not called under readonly.
+/// MGP-051, MGP-059: a tool that declares effects is rejected under readonly.
 #[test]
-fn a_tool_that_declares_effects_is_not_readonly() {
+fn tool_with_declared_effects_is_rejected_under_readonly() {
     let readonly = Validators::from_names(["readonly"]);
     for (effect, refused) in [
         ("filesystem", true),
@@ -182,12 +182,18 @@ fn a_tool_that_declares_effects_is_not_readonly() {
     assert_eq!(rule(&readonly, &call), Some("annotation"));
 }
 
-/// MGP-272: a plain server's `execute_command` is held to the sandbox.
+/// MGP-272: `execute_command` of a server without MGP gets the sandbox validator.
 #[test]
-fn tools_of_plain_servers_are_validated_by_name() {
-    let made = Validators::for_tool_name("execute_command");
-    assert_eq!(made.active(), [Validator::Sandbox]);
-    assert!(rule(&made, &call("execute_command", r#"{"command":"rm -rf /"}"#)).is_some());
+fn tools_without_mgp_are_validated_by_name() {
+    let validators = Validators::for_tool_name("execute_command");
+    assert_eq!(validators.active(), [Validator::Sandbox]);
+    assert!(
+        rule(
+            &validators,
+            &call("execute_command", r#"{"command":"rm -rf /"}"#)
+        )
+        .is_some()
+    );
     assert_eq!(
         Validators::for_tool_name("run_python").active(),
         [Validator::CodeSafety]
@@ -195,9 +201,9 @@ fn tools_of_plain_servers_are_validated_by_name() {
     assert!(Validators::for_tool_name("read_file").active().is_empty());
 }
 
-/// A refusal does not bring a terminal under the spell of the text it refuses.
+/// A refusal contains no control characters of the rejected text.
 #[test]
-fn an_echo_is_short_and_tame() {
+fn excerpt_is_short_and_sanitized() {
     let shown = echo(&format!("\u{1b}[2J\u{202e}{}", "x".repeat(200)));
     assert_eq!(shown.chars().count(), ECHO_MAX + 1);
     assert!(!shown.contains(['\u{1b}', '\u{202e}']));

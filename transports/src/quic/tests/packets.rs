@@ -74,7 +74,7 @@ async fn packets_that_never_end_delay_no_call() {
         let WriteError::Stopped(code) = error else {
             panic!("{error}");
         };
-        StreamReset::of_code(code.into_inner())
+        StreamReset::from_code(code.into_inner())
     };
     tokio::select! {
         why = soon(writing) => assert_eq!(why, StreamReset::Oversized),

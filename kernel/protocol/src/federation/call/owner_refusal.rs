@@ -1,21 +1,21 @@
-//! The frame of what the kernel of the called node refuses by itself, in the place of its server: apart from errors, so
-//! that nothing is ever inferred from the error of a server.
+//! The frame of a refusal by the kernel of the called node, in place of its server: distinct from errors,
+//! so that nothing is inferred from the error of a server.
 
 use serde_json::value::RawValue;
 
 use crate::federation::message::{self, BadMessage};
 use crate::refusal::owner_refusal::OwnerRefusal;
 
-/// As on the wire.
+/// Encodes the refusal.
 #[must_use]
 pub fn encode(refusal: &OwnerRefusal) -> Vec<u8> {
     message::encode(refusal)
 }
 
-/// Reads one.
+/// Decodes a refusal.
 ///
 /// # Errors
-/// [`BadMessage`], also where the answer is no JSON object.
+/// [`BadMessage`], also if the answer is no JSON object.
 pub fn decode(bytes: &[u8]) -> Result<OwnerRefusal, BadMessage> {
     let refusal: OwnerRefusal = message::decode(bytes)?;
     let object = serde_json::from_str::<&RawValue>(refusal.as_json());
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_refusal_is_read_as_it_was_written() {
+    fn owner_refusal_round_trips() {
         let mut other = refusal();
         other.answer = OwnerAnswer::Result(r#"{"isError":true,"content":[]}"#.to_owned());
         other.outcome = CallOutcome::Done;
@@ -53,9 +53,9 @@ mod tests {
         assert!(decode(&encode(&bad)).is_err());
     }
 
-    /// A cause that is not known never lets the call move on, and an outcome that is not known is unknown.
+    /// An unknown cause never allows a failover, and an unknown outcome is unknown.
     #[test]
-    fn words_of_a_later_version_decide_nothing() {
+    fn unknown_causes_and_outcomes_decide_nothing() {
         let written = encode(&refusal());
         let replace = |from: &[u8], to: &[u8]| {
             let at = written.windows(from.len()).position(|part| part == from);

@@ -1,15 +1,16 @@
-//! How long the parts of a call took at the node that was called, as it says behind the call.
+//! The timings of a call at the called node, sent after the call.
 
 use serde::{Deserialize, Serialize};
 
 use super::MAX_CALL_MS;
 use crate::federation::message::{decode, encode};
 
-/// Longest message of it that is read, in bytes: six numbers with their names, and room for names of later versions.
+/// The longest accepted message, in bytes: six numbers with their names, and capacity for names of later
+/// versions.
 const MESSAGE_MAX: usize = 256;
 
-/// How long the parts of a call took at one node, in microseconds of that node's own clock. They follow each other
-/// in this order; what of the whole is in none of them is the kernel's besides.
+/// The timings of a call at one node, in microseconds of that node's own clock. The parts follow each other
+/// in this order; the rest of the total is spent in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallTimings {
@@ -17,25 +18,25 @@ pub struct CallTimings {
     pub whole: u64,
     /// Until it was handled.
     pub door: u64,
-    /// The checks, with the wait for a person's yes.
+    /// The checks, including the wait for an approval.
     pub checks: u64,
-    /// The wait for its turn at the server.
+    /// The wait in the server's queue.
     pub queue: u64,
-    /// The server, and the way there.
+    /// The server, and the connection to it.
     pub server: u64,
-    /// What is checked and cut behind it.
+    /// Checking and truncating the result.
     pub answer: u64,
 }
 
 impl CallTimings {
-    /// As on the wire.
+    /// Encodes the timings.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads what another node says; `None` where it cannot be so. It is told beside the call, which is none the
-    /// worse for it.
+    /// Decodes another node's timings; `None` if they are impossible. They are sent beside the call, which
+    /// is valid without them.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = Some(bytes).filter(|bytes| bytes.len() <= MESSAGE_MAX)?;
@@ -57,16 +58,16 @@ impl CallTimings {
         ]
     }
 
-    /// Both, of a call for which a node was asked twice.
+    /// Adds the timings of a call that a node received twice.
     #[must_use]
-    pub const fn merge(&self, more: &Self) -> Self {
+    pub const fn merge(&self, other: &Self) -> Self {
         Self {
-            whole: self.whole.saturating_add(more.whole),
-            door: self.door.saturating_add(more.door),
-            checks: self.checks.saturating_add(more.checks),
-            queue: self.queue.saturating_add(more.queue),
-            server: self.server.saturating_add(more.server),
-            answer: self.answer.saturating_add(more.answer),
+            whole: self.whole.saturating_add(other.whole),
+            door: self.door.saturating_add(other.door),
+            checks: self.checks.saturating_add(other.checks),
+            queue: self.queue.saturating_add(other.queue),
+            server: self.server.saturating_add(other.server),
+            answer: self.answer.saturating_add(other.answer),
         }
     }
 }
@@ -88,16 +89,16 @@ mod tests {
         answer: 8,
     };
 
-    /// Decision 0069: what comes from another node is what can be, or nothing.
+    /// Decision 0069: impossible timings of another node are dropped.
     #[test]
-    fn times_that_cannot_be_are_no_times() {
+    fn impossible_timings_are_dropped() {
         assert_eq!(CallTimings::decode(&TIMES.encode()), Some(TIMES));
         let read = |change: fn(&mut CallTimings)| {
             let mut times = TIMES;
             change(&mut times);
             CallTimings::decode(&times.encode())
         };
-        // Parts that are longer than the whole, also by way of a sum that is too large.
+        // Parts that are longer than the total, also by an overflowing sum.
         assert_eq!(read(|times| times.server += 5), None);
         assert_eq!(
             read(|times| (times.door, times.server) = (u64::MAX, u64::MAX)),

@@ -2,41 +2,41 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Characters of an operation's id, as many as model APIs take for a function's name.
+/// The most characters of an operation id: the limit of model APIs for a function's name.
 const ID_MAX: usize = 64;
 
-/// Digits of the hash that closes an id that could not stay as it was.
+/// The digits of the hash at the end of a changed id.
 const HASH_LEN: usize = 8;
 
-/// Characters of a schema's name.
+/// The most characters of a schema's name.
 const SCHEMA_NAME_MAX: usize = 120;
 
-/// The ids of operations, in the order of the tools. A tool's name is its id where it is a plain word and no
-/// other one is like it; else it is cut and closed with a hash of the name, so that it depends on the others
-/// as little as can be.
+/// The ids of operations, in the order of the tools. The id is the tool's name if that is a valid and
+/// distinct identifier; otherwise it is truncated and gets a hash of the name, so that it depends on other
+/// names as little as possible.
 pub(super) fn operation_ids<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut alike: HashMap<String, usize> = HashMap::new();
     for name in names.clone() {
         *alike.entry(collision_key(&sanitize_id(name))).or_default() += 1;
     }
-    let mut taken = UniqueNames::default();
+    let mut reserved = UniqueNames::default();
     let id = |name: &str| {
         let plain = sanitize_id(name);
-        let alone = alike
+        let unique = alike
             .get(&collision_key(&plain))
             .is_some_and(|count| *count == 1);
-        if alone && plain == name && plain.len() <= ID_MAX {
-            taken.reserve(&plain)
+        if unique && plain == name && plain.len() <= ID_MAX {
+            reserved.reserve(&plain)
         } else {
             let start: String = plain.chars().take(ID_MAX - HASH_LEN - 1).collect();
             let hash = blake3::hash(name.as_bytes()).to_hex();
-            taken.reserve(&format!("{start}_{}", &hash[..HASH_LEN]))
+            reserved.reserve(&format!("{start}_{}", &hash[..HASH_LEN]))
         }
     };
     names.map(id).collect()
 }
 
-/// Letters, digits, `_` and `-`, beginning with a letter.
+/// Keeps letters, digits, `_` and `-`, beginning with a letter.
 fn sanitize_id(name: &str) -> String {
     let allowed = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
@@ -53,23 +53,23 @@ fn sanitize_id(name: &str) -> String {
     }
 }
 
-/// What a name is to programs that write clients: they make it a class, a function and a file, and so take
-/// away case, `_` and `-`.
+/// The form in which client generators use a name: they derive a class, a function and a file from it, and
+/// drop case, `_` and `-`.
 fn collision_key(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Names of which no two are alike.
+/// A set of distinct names.
 #[derive(Debug, Default)]
 pub(super) struct UniqueNames {
     used: HashSet<String>,
-    /// The next number to try behind a name.
+    /// The next number to append to a name.
     numbers: HashMap<String, usize>,
 }
 
 impl UniqueNames {
-    /// The name, with a number behind it where it is taken.
+    /// Reserves the name, with a number appended if it is taken.
     pub(super) fn reserve(&mut self, wanted: &str) -> String {
         let start: String = sanitize_id(wanted).chars().take(SCHEMA_NAME_MAX).collect();
         let mut name = start.clone();
@@ -82,8 +82,8 @@ impl UniqueNames {
     }
 }
 
-/// A tool's name as one segment of a path (RFC 3986, 2.3): each byte that is not unreserved stands as `%XX`,
-/// braces of path templates too.
+/// Encodes a tool's name as one segment of a path (RFC 3986, 2.3): each byte that is not unreserved becomes
+/// `%XX`, braces of path templates too.
 #[must_use]
 pub fn path_segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
@@ -97,14 +97,14 @@ pub fn path_segment(name: &str) -> String {
     segment
 }
 
-/// The tool's name that a segment of a path stands for; `None` for one that is badly written or not UTF-8.
+/// Decodes the tool's name in a segment of a path; `None` if malformed or not UTF-8.
 #[must_use]
 pub fn parse_path_segment(segment: &str) -> Option<String> {
     let whole = !segment.is_empty() && !segment.contains('/');
     whole.then(|| percent_decode(segment)).flatten()
 }
 
-/// Text of a URL without its escapes; `None` for one that is badly written or not UTF-8.
+/// Decodes the escapes of a URL text; `None` if malformed or not UTF-8.
 pub(super) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -129,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_stays_and_depends_on_no_other() {
+    fn valid_name_is_unchanged_and_independent_of_others() {
         assert_eq!(ids(&["files__read", "redeem"]), ["files__read", "redeem"]);
-        let alone = ids(&["lists: all"]);
+        let unique = ids(&["lists: all"]);
         assert!(
-            alone[0].starts_with("lists__all_") && alone[0].len() == 19,
-            "{alone:?}"
+            unique[0].starts_with("lists__all_") && unique[0].len() == 19,
+            "{unique:?}"
         );
-        assert_eq!(ids(&["a", "lists: all", "b"])[1], alone[0]);
+        assert_eq!(ids(&["a", "lists: all", "b"])[1], unique[0]);
         assert!(ids(&["1st"])[0].starts_with("tool_1st_"));
         assert!(ids(&["é"])[0].starts_with("tool___"));
         assert!(ids(&[&"x".repeat(200)])[0].len() <= ID_MAX);
     }
 
     #[test]
-    fn no_two_ids_are_alike_to_a_generator() {
+    fn ids_are_distinct_for_generators() {
         let names = [
             "readFile",
             "read_file",
@@ -154,7 +154,7 @@ mod tests {
             "x",
         ];
         let ids = ids(&names);
-        // As a generator of clients makes names of them.
+        // As a client generator derives names.
         let folded = |id: &String| id.replace(['_', '-'], "").to_ascii_lowercase();
         let alike: HashSet<String> = ids.iter().map(folded).collect();
         assert_eq!(alike.len(), names.len(), "{ids:?}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_can_be_read_back_from_its_path() {
+    fn tool_name_round_trips_in_a_path() {
         for name in ["files__read", "a/b c", "{id}", "100%", "é", "a.b~c", "?q#f"] {
             let segment = path_segment(name);
             assert!(

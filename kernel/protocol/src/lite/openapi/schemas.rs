@@ -1,10 +1,11 @@
-//! Schemas of tools as schemas of a document (OpenAPI 3.1, 4.8.24: JSON Schema 2020-12).
+//! Translates the schemas of tools to schemas of a document (OpenAPI 3.1, 4.8.24: JSON Schema 2020-12).
 //!
-//! A schema is read keyword by keyword. What older drafts say otherwise is said as 2020-12 does; a reference
-//! becomes one to a component made from what it points to; whatever is unknown, of a wrong form, or points out
-//! of the schema is left out, so that the rest stays true and nobody who reads the document fetches anything.
+//! A schema is translated keyword by keyword. Keywords of older drafts are converted to 2020-12; a
+//! reference becomes one to a component with the translated target; unknown, malformed or external parts
+//! are left out, so that the rest stays valid and no reader of the document fetches anything.
 //!
-//! A schema that is left open where the tool's is not is no hole: calls are checked by the tool's own.
+//! An unrestricted schema in place of the tool's is no security problem: calls are validated by the tool's
+//! own.
 
 mod cycles;
 mod keywords;
@@ -15,25 +16,26 @@ use serde_json::{Map, Value, json};
 
 use super::names::UniqueNames;
 
-/// Where references lead.
+/// The prefix of references.
 pub(super) const COMPONENTS: &str = "#/components/schemas/";
 
-/// Bytes of one schema; one above is left open. Those that people and programs write have a few thousand.
+/// The most bytes of one schema; a longer one is left unrestricted. Usual ones have a few thousand.
 pub(super) const SCHEMA_MAX: usize = 256 << 10;
 
-/// Values of one schema after its references are followed, so that few bytes do not become many.
+/// The most values of one schema after its references are resolved, so that few bytes do not expand to
+/// many.
 const VALUES_MAX: usize = 20_000;
 
-/// Levels of one schema; what lies below is left open.
+/// The most levels of one schema; deeper ones are left unrestricted.
 const DEPTH_MAX: usize = 48;
 
-/// Places of one schema that are referred to; references to others are left out.
+/// The most referenced parts of one schema; further references are left out.
 const PARTS_MAX: usize = 1000;
 
-/// References that do nothing but refer, one after the other.
+/// The most references in a chain.
 const HOPS_MAX: usize = 32;
 
-/// What a schema is for.
+/// The use of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaKind {
     /// The arguments of a tool: an object.
@@ -43,7 +45,7 @@ pub(super) enum SchemaKind {
 }
 
 impl SchemaKind {
-    /// The schema that says nothing.
+    /// The schema that accepts every value of this kind.
     pub(super) fn unrestricted_schema(self) -> Value {
         match self {
             Self::Arguments => json!({ "type": "object" }),
@@ -52,8 +54,8 @@ impl SchemaKind {
     }
 }
 
-/// The schema under this name, and those it refers to under names of their own; `None` for text that is no
-/// schema of this kind, or has too many values.
+/// Translates the schema under this name, and the parts it references under names of their own; `None` for
+/// text that is no schema of this kind, or has too many values.
 pub(super) fn translate(
     text: &str,
     name: &str,
@@ -61,14 +63,14 @@ pub(super) fn translate(
     names: &mut UniqueNames,
 ) -> Option<Map<String, Value>> {
     let root: Value = serde_json::from_str(text).ok()?;
-    let said = root.as_object()?;
-    let schema = said
+    let source = root.as_object()?;
+    let schema = source
         .get("$schema")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let mut translation = Translation {
         root: &root,
-        own_id: said.get("$id").and_then(Value::as_str),
+        own_id: source.get("$id").and_then(Value::as_str),
         is_old_draft: schema.contains("draft-0"),
         name,
         names,
@@ -80,35 +82,35 @@ pub(super) fn translate(
     translation
         .component_names
         .insert(begin.clone(), name.to_owned());
-    let mut made = Map::new();
+    let mut translated = Map::new();
     let first = translation
         .translate_schema(root.pointer(&begin)?, 0)
         .ok()?;
-    made.insert(name.to_owned(), restrict_to_kind(first, kind)?);
+    translated.insert(name.to_owned(), restrict_to_kind(first, kind)?);
     while let Some((pointer, name)) = translation.pending.pop() {
         let part = translation
             .translate_schema(root.pointer(&pointer)?, 0)
             .ok()?;
-        made.insert(name, part);
+        translated.insert(name, part);
     }
-    cycles::break_cycles(&mut made);
-    Some(made)
+    cycles::break_cycles(&mut translated);
+    Some(translated)
 }
 
-fn can_be_array(made: &Map<String, Value>) -> bool {
-    match made.get("type") {
+fn can_be_array(translated: &Map<String, Value>) -> bool {
+    match translated.get("type") {
         Some(Value::Array(all)) => all.iter().any(|one| one == "array"),
         Some(one) => one == "array",
         None => false,
     }
 }
 
-/// Arguments are an object, whatever else they are.
+/// Restricts the schema to its kind: arguments are an object.
 fn restrict_to_kind(mut schema: Value, kind: SchemaKind) -> Option<Value> {
     if kind == SchemaKind::Arguments {
         let object = Value::from("object");
-        let said = schema.get("type");
-        if said.is_some_and(|said| *said != object) {
+        let source = schema.get("type");
+        if source.is_some_and(|source| *source != object) {
             return None;
         }
         schema["type"] = object;
@@ -116,59 +118,61 @@ fn restrict_to_kind(mut schema: Value, kind: SchemaKind) -> Option<Value> {
     Some(schema)
 }
 
-/// More values than a schema may have.
+/// The schema has too many values.
 struct TooManyValues;
 
-/// A schema while it is read.
+/// The state of a translation.
 struct Translation<'a> {
     root: &'a Value,
-    /// Its `$id`, by which it may refer to itself.
+    /// Its `$id`, by which it may reference itself.
     own_id: Option<&'a str>,
-    /// Of a draft in which what stands beside `$ref` counts for nothing.
+    /// A draft in which siblings of `$ref` are ignored.
     is_old_draft: bool,
     name: &'a str,
     names: &'a mut UniqueNames,
-    /// The names of what is referred to, by pointers into the root.
+    /// The names of referenced parts, by pointers into the root.
     component_names: HashMap<String, String>,
-    /// Those that are not made yet.
+    /// Referenced parts that are not translated yet.
     pending: Vec<(String, String)>,
-    /// How many values there may still be.
+    /// The remaining number of values.
     values_left: usize,
 }
 
 impl Translation<'_> {
-    /// One schema, at any place.
+    /// Translates one schema at any position.
     fn translate_schema(&mut self, schema: &Value, depth: usize) -> Result<Value, TooManyValues> {
         self.count_value()?;
-        // Said as an object: some programs take a boolean here for an error.
+        // Rendered as an object: some programs reject a boolean here.
         if schema.as_bool() == Some(false) {
             return Ok(json!({ "not": {} }));
         }
-        let Some(said) = schema.as_object().filter(|_| depth < DEPTH_MAX) else {
+        let Some(source) = schema.as_object().filter(|_| depth < DEPTH_MAX) else {
             return Ok(json!({}));
         };
-        let mut made = Map::new();
-        let referred = said.get("$ref").and_then(Value::as_str);
-        if let Some(part) = referred.and_then(|referred| self.component_name(referred)) {
-            made.insert("$ref".into(), format!("{COMPONENTS}{part}").into());
+        let mut translated = Map::new();
+        let reference_text = source.get("$ref").and_then(Value::as_str);
+        if let Some(part) =
+            reference_text.and_then(|reference_text| self.component_name(reference_text))
+        {
+            translated.insert("$ref".into(), format!("{COMPONENTS}{part}").into());
             if self.is_old_draft {
-                return Ok(made.into());
+                return Ok(translated.into());
             }
         }
-        for (key, value) in said {
-            self.translate_keyword(said, (key, value), depth + 1, &mut made)?;
+        for (key, value) in source {
+            self.translate_keyword(source, (key, value), depth + 1, &mut translated)?;
         }
-        // Some programs want to be told that the items may be anything.
-        let says = |key| made.contains_key(key);
-        if !says("items") && !says("prefixItems") && can_be_array(&made) {
-            made.insert("items".into(), json!({}));
+        // Some programs require a statement that the items are unrestricted.
+        let has_keyword = |key| translated.contains_key(key);
+        if !has_keyword("items") && !has_keyword("prefixItems") && can_be_array(&translated) {
+            translated.insert("items".into(), json!({}));
         }
-        Ok(made.into())
+        Ok(translated.into())
     }
 
-    /// The name of the component for what this refers to; `None` for nothing in this schema.
-    fn component_name(&mut self, referred: &str) -> Option<String> {
-        let pointer = self.follow_references(self.resolve_pointer(referred)?)?;
+    /// The name of the component for a reference; `None` if its target is not in this schema.
+    fn component_name(&mut self, reference_text: &str) -> Option<String> {
+        let pointer = self.follow_references(self.resolve_pointer(reference_text)?)?;
         if let Some(name) = self.component_names.get(&pointer) {
             return Some(name.clone());
         }
@@ -182,12 +186,12 @@ impl Translation<'_> {
         Some(name)
     }
 
-    /// The place in the root (RFC 6901) that a reference names.
-    fn resolve_pointer(&self, referred: &str) -> Option<String> {
+    /// The pointer into the root (RFC 6901) for a reference.
+    fn resolve_pointer(&self, reference_text: &str) -> Option<String> {
         let own = self
             .own_id
-            .and_then(|id| referred.strip_prefix(id.trim_end_matches('#')));
-        let rest = own.unwrap_or(referred);
+            .and_then(|id| reference_text.strip_prefix(id.trim_end_matches('#')));
+        let rest = own.unwrap_or(reference_text);
         let fragment = match rest.strip_prefix('#') {
             Some(fragment) => fragment,
             None => rest.is_empty().then_some("")?,
@@ -199,18 +203,18 @@ impl Translation<'_> {
         (pointer.is_empty() || pointer.starts_with('/')).then_some(pointer)
     }
 
-    /// Where a pointer leads, over places that only refer to others.
+    /// Resolves a pointer through chains of references.
     fn follow_references(&self, mut pointer: String) -> Option<String> {
         for _ in 0..HOPS_MAX {
-            let said = match self.root.pointer(&pointer)? {
-                Value::Object(said) => said,
+            let source = match self.root.pointer(&pointer)? {
+                Value::Object(source) => source,
                 Value::Bool(_) => return Some(pointer),
                 Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => return None,
             };
-            let further = said.get("$ref").and_then(Value::as_str);
-            let says_more = || said.keys().any(|key| self.is_effective_beside_ref(key));
+            let further = source.get("$ref").and_then(Value::as_str);
+            let has_more_keywords = || source.keys().any(|key| self.is_effective_beside_ref(key));
             match further {
-                Some(further) if !says_more() => pointer = self.resolve_pointer(further)?,
+                Some(further) if !has_more_keywords() => pointer = self.resolve_pointer(further)?,
                 Some(_) | None => return Some(pointer),
             }
         }

@@ -1,35 +1,35 @@
-//! What all operations of a document share.
+//! The parts shared by all operations of a document.
 
 use serde_json::{Map, Value, json};
 
 use super::reference;
 
-/// The answer of a tool that does not say what its results look like.
+/// The answer of a tool without a result schema.
 pub(super) const ANSWER: &str = "ToolAnswer";
 
-/// An answer that is not the last one.
+/// An answer that is not final.
 const UNFINISHED: &str = "UnfinishedCall";
 
 /// An error.
 const FAILED: &str = "FailedCall";
 
-/// What the document says of itself.
+/// The description of the document.
 pub(super) const DESCRIPTION: &str = "One operation for each tool that the caller may call. The body is the object of the \
     tool's arguments. 200 is the answer: `_meta.response_type` is `answer`, or `failure` where the tool says that it \
     failed. 202 is one that is not finished: a `promise`, to be redeemed with the tool `redeem`, or an `elicitation`, \
     which says what is needed.";
 
-/// Behind the description of a tool whose arguments could not be described.
+/// Appended to the description of a tool whose arguments could not be described.
 pub(super) const OPEN_ARGUMENTS: &str =
     "\n\n(The schema of the arguments is too large, or not one; the call is checked all the same.)";
 
-/// The header of a request that says how long to wait before a promise (RFC 7240, 4.3).
+/// The request header for the wait before a promise (RFC 7240, 4.3).
 const PREFER: &str = "Prefer";
 
-/// The header by which a call that asked for something goes on.
+/// The request header that continues a suspended call.
 pub const CONTINUATION: &str = "Mcp-Lite-Continuation";
 
-/// The schemas that all operations share.
+/// The schemas shared by all operations.
 pub(super) fn shared_schemas() -> Map<String, Value> {
     let meta = json!({
         "type": "object",
@@ -90,7 +90,7 @@ pub(super) fn shared_schemas() -> Map<String, Value> {
         .collect()
 }
 
-/// The answer of a tool whose structured results look like this.
+/// The answer of a tool with this result schema.
 pub(super) fn answer_schema_with(structured: &Value) -> Value {
     answer_schema(Some(structured))
 }
@@ -108,9 +108,9 @@ fn answer_schema(structured: Option<&Value>) -> Value {
     })
 }
 
-/// The headers that each operation takes.
+/// The headers of each operation.
 pub(super) fn parameters() -> Value {
-    let header = |name: &str, words: &str| json!({ "name": name, "in": "header", "description": words, "schema": { "type": "string" } });
+    let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "description": description, "schema": { "type": "string" } });
     json!({
         PREFER: header(
             PREFER,
@@ -128,18 +128,18 @@ pub(super) fn parameter_references() -> Value {
     json!([reference(PREFER), reference(CONTINUATION)])
 }
 
-/// How a token is shown.
+/// The bearer token scheme.
 pub(super) fn security_schemes() -> Value {
     json!({ "bearer": { "type": "http", "scheme": "bearer" } })
 }
 
-/// What an operation answers.
+/// The responses of an operation.
 pub(super) fn responses(answer: &Value, token: bool) -> Value {
-    let response = |words: &str, schema: &Value| json!({ "description": words, "content": { "application/json": { "schema": schema } } });
+    let response = |description: &str, schema: &Value| json!({ "description": description, "content": { "application/json": { "schema": schema } } });
     let failed = reference(FAILED);
     let mut all = Map::new();
-    let mut add = |status: &str, words: &str, schema: &Value| {
-        all.insert(status.to_owned(), response(words, schema));
+    let mut add = |status: &str, description: &str, schema: &Value| {
+        all.insert(status.to_owned(), response(description, schema));
     };
     add("200", "The tool's answer.", answer);
     add(

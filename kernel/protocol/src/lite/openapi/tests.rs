@@ -14,9 +14,9 @@ fn made(tools: &Value) -> Value {
     serde_json::from_str(&render_document(&tools, &TERMS)).unwrap()
 }
 
-/// LITE-005: each tool is an operation, with what it says of itself.
+/// LITE-005: each tool is an operation, with its own description.
 #[test]
-fn each_tool_is_an_operation_of_its_own() {
+fn each_tool_is_an_operation() {
     let document = made(&json!([
         {
             "name": "docs__search",
@@ -61,9 +61,9 @@ fn each_tool_is_an_operation_of_its_own() {
     assert!(!open.contains("security") && !open.contains("\"401\""));
 }
 
-/// Every reference leads somewhere, no two operations are alike, and no tool takes another one away.
+/// Every reference resolves, operations are distinct, and no tool removes another one.
 #[test]
-fn tools_of_any_kind_leave_the_document_whole() {
+fn any_tools_yield_a_valid_document() {
     let long = "x".repeat(SCHEMA_MAX);
     let document = made(&json!([
         { "name": "a", "inputSchema": { "type": "object", "properties": { "b": { "$ref": "#/$defs/B" } }, "$defs": { "B": {} } } },
@@ -106,7 +106,7 @@ fn tools_of_any_kind_leave_the_document_whole() {
 }
 
 #[test]
-fn the_schemas_of_a_document_have_a_bound_together() {
+fn schemas_of_a_document_are_bounded_in_total() {
     let words = "w".repeat(SCHEMA_MAX - 100);
     let tool = |n: usize| json!({ "name": format!("t{n}"), "inputSchema": { "type": "object", "description": words } });
     let all: Vec<Value> = (0..=SCHEMAS_MAX / SCHEMA_MAX + 2).map(tool).collect();

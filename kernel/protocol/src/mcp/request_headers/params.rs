@@ -1,4 +1,4 @@
-//! `Mcp-Param-*`: arguments that a tool's schema wants repeated in headers (`x-mcp-header`).
+//! `Mcp-Param-*`: arguments that a tool's schema maps to headers (`x-mcp-header`).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,9 +14,9 @@ use crate::refusal::Refusal;
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Keywords whose values are no schemas: what stands there annotates nothing.
+/// Keywords whose values are no schemas: annotations in them are ignored.
 const VALUE_KEYWORDS: [&str; 4] = ["const", "default", "enum", "examples"];
-/// Keywords that hold schemas by name, where a name may be any word.
+/// Keywords that contain schemas by name, where a name may be any word.
 const SCHEMA_MAPS: [&str; 6] = [
     "$defs",
     "definitions",
@@ -26,13 +26,13 @@ const SCHEMA_MAPS: [&str; 6] = [
     "properties",
 ];
 
-/// The largest integer that a double holds without doubt; larger ones may not be mirrored.
+/// The largest integer that a double represents exactly; larger ones may not be mirrored.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// The types an argument in a header may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
-    /// As it is.
+    /// Unchanged.
     Text,
     /// Its decimal digits.
     Integer,
@@ -43,30 +43,30 @@ pub enum ParamKind {
 /// An argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamHeader {
-    /// The whole header's name, `Mcp-Param-` included, in the schema's case.
+    /// The header's name, with `Mcp-Param-`, in the schema's case.
     pub header: Box<str>,
-    /// Members to go through from the arguments to the value; never empty.
+    /// The path of members from the arguments to the value; never empty.
     pub path: Box<[Box<str>]>,
-    /// What the schema says it is.
+    /// Its type in the schema.
     pub kind: ParamKind,
 }
 
-/// An annotation against the rules; its tool is not offered.
+/// An invalid annotation; its tool is not listed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnnotation {
-    /// The schema is no JSON, or too deep to be searched.
+    /// The schema is not JSON, or too deep to be searched.
     #[error("inputSchema cannot be read")]
     Unreadable,
-    /// Empty, no string, or not a token of RFC 9110.
+    /// Empty, not a string, or not a token of RFC 9110.
     #[error("x-mcp-header at {0} is no header name")]
     Name(String),
-    /// Two annotations with one name; case makes no difference.
+    /// Two annotations with one name, ignoring case.
     #[error("x-mcp-header {0} stands twice")]
     Duplicate(String),
     /// Not a string, an integer or a boolean.
     #[error("x-mcp-header at {0}: only string, integer and boolean can be headers")]
     Kind(String),
-    /// Not on a property that is reached through `properties` alone.
+    /// Not on a property that is reached through `properties` only.
     #[error("x-mcp-header at {0} is not reached through properties alone")]
     Place(String),
 }
@@ -74,7 +74,7 @@ pub enum BadAnnotation {
 /// Finds the annotations of an `inputSchema`, in its order.
 ///
 /// # Errors
-/// Any of them breaks the rules: the tool must be left out of lists.
+/// An annotation is invalid: the tool must be left out of lists.
 pub fn find_annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation> {
     if !can_contain_string(input_schema.as_bytes(), ANNOTATION) {
         return Ok(Vec::new());
@@ -90,14 +90,14 @@ pub fn find_annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnot
 struct AnnotationSearch {
     headers: Vec<ParamHeader>,
     names: HashSet<String>,
-    /// Keywords and names from the root to here.
+    /// Keywords and names from the root to the current schema.
     location: Vec<String>,
-    /// Names of the properties from the root to here; means nothing where `reached` is false.
+    /// Names of the properties from the root; without meaning if `reached` is false.
     path: Vec<Box<str>>,
 }
 
 impl AnnotationSearch {
-    /// Looks into a schema; `reached` says that only `properties` led here.
+    /// Searches a schema; `reached`: only `properties` led here.
     fn visit_schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
         match schema {
             Value::Object(keywords) => {
@@ -146,14 +146,14 @@ impl AnnotationSearch {
         kind: Option<&Value>,
         reached: bool,
     ) -> Result<(), BadAnnotation> {
-        let place = || format!("/{}", self.location.join("/"));
+        let location = || format!("/{}", self.location.join("/"));
         if !reached || self.path.is_empty() {
-            return Err(BadAnnotation::Place(place()));
+            return Err(BadAnnotation::Place(location()));
         }
         let token = name.as_str().filter(|name| is_token(name));
-        let token = token.ok_or_else(|| BadAnnotation::Name(place()))?;
+        let token = token.ok_or_else(|| BadAnnotation::Name(location()))?;
         let kind = kind.and_then(parse_kind);
-        let kind = kind.ok_or_else(|| BadAnnotation::Kind(place()))?;
+        let kind = kind.ok_or_else(|| BadAnnotation::Kind(location()))?;
         if !self.names.insert(token.to_ascii_lowercase()) {
             return Err(BadAnnotation::Duplicate(token.to_owned()));
         }
@@ -166,7 +166,7 @@ impl AnnotationSearch {
     }
 }
 
-/// `type`, which may also allow null: such an argument is then not repeated.
+/// Parses `type`, which may also allow null: then the argument is not repeated.
 fn parse_kind(kind: &Value) -> Option<ParamKind> {
     if let Value::Array(kinds) = kind {
         let mut real = kinds.iter().filter(|kind| *kind != "null");
@@ -188,40 +188,41 @@ fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(tchar)
 }
 
-/// The headers that these arguments must come with: each name with its value as sent.
+/// The headers required for these arguments: each name with its value as sent.
 #[must_use]
 pub fn param_headers<'p>(
     params: &'p [ParamHeader],
     arguments: Option<&str>,
 ) -> Vec<(&'p str, String)> {
-    let said = params.iter().filter_map(|param| {
+    let received = params.iter().filter_map(|param| {
         let value = body_value(param, arguments)?;
         Some((&*param.header, encode(&value.to_header_text()).into_owned()))
     });
-    said.collect()
+    received.collect()
 }
 
-/// Checks the `Mcp-Param-*` headers of a call against its arguments. `given` looks a header up by
-/// name. Headers that the schema does not know are not looked at.
+/// Checks the `Mcp-Param-*` headers of a call against its arguments. `lookup` looks a header up by name.
+/// Headers that are not in the schema are ignored.
 ///
 /// # Errors
-/// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, without its argument, or says
-/// something else.
+/// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, without its argument, or different.
 pub fn check_params<'h>(
     params: &[ParamHeader],
     arguments: Option<&str>,
-    given: impl Fn(&str) -> ReceivedHeader<'h>,
+    lookup: impl Fn(&str) -> ReceivedHeader<'h>,
 ) -> Result<(), Refusal> {
     for param in params {
         let header = &*param.header;
-        match (body_value(param, arguments), given(header)) {
+        match (body_value(param, arguments), lookup(header)) {
             (None, ReceivedHeader::Absent) => {}
-            (None, ReceivedHeader::Text(said)) => return Err(unexpected_error(header, said)),
+            (None, ReceivedHeader::Text(received)) => {
+                return Err(unexpected_error(header, received));
+            }
             (None, ReceivedHeader::Unreadable) => return Err(unreadable_error(header)),
-            (Some(value), said) => {
-                let said = decode_value(header, require(header, said)?)?;
-                if !value.matches_header(&said) {
-                    return Err(mismatch_error(header, &said, &value.to_header_text()));
+            (Some(value), received) => {
+                let received = decode_value(header, require(header, received)?)?;
+                if !value.matches_header(&received) {
+                    return Err(mismatch_error(header, &received, &value.to_header_text()));
                 }
             }
         }
@@ -249,19 +250,21 @@ impl BodyValue<'_> {
         }
     }
 
-    fn matches_header(&self, said: &str) -> bool {
+    fn matches_header(&self, received: &str) -> bool {
         match self {
-            Self::Text(text) => text == said,
-            Self::Boolean(text) => *text == said,
-            Self::Number(digits) => match (parse_safe_integer(digits), parse_safe_integer(said)) {
-                (Some(ours), Some(theirs)) => ours == theirs,
-                _ => *digits == said,
-            },
+            Self::Text(text) => text == received,
+            Self::Boolean(text) => *text == received,
+            Self::Number(digits) => {
+                match (parse_safe_integer(digits), parse_safe_integer(received)) {
+                    (Some(body_number), Some(header_number)) => body_number == header_number,
+                    _ => *digits == received,
+                }
+            }
         }
     }
 }
 
-/// A JSON number that is whole and safe, however it is written: `42`, `42.0`, `4.2e1`.
+/// Parses a JSON number that is an exact integer, in any notation: `42`, `42.0`, `4.2e1`.
 fn parse_safe_integer(digits: &str) -> Option<i64> {
     let number: serde_json::Number = serde_json::from_str(digits).ok()?;
     let whole = number.as_i64().or_else(|| {
@@ -278,12 +281,12 @@ fn parse_safe_integer(digits: &str) -> Option<i64> {
         .then_some(whole)
 }
 
-/// Null and what is not there are not repeated, nor what no header can hold: objects and arrays do
-/// not fit the schema and are refused by it.
+/// The value to repeat. Null and absent values are not repeated, nor are objects and arrays, which the
+/// schema rejects.
 fn body_value<'a>(param: &ParamHeader, arguments: Option<&'a str>) -> Option<BodyValue<'a>> {
     let mut here = arguments?;
     for step in &param.path {
-        // Of a name that stands twice most readers take the last.
+        // Most parsers read the last of duplicate names.
         let mut all = members(here)?.into_iter().rev();
         here = all.find(|(name, _)| **name == **step)?.1.get();
     }
@@ -308,11 +311,11 @@ mod tests {
 
     fn check(arguments: &str, headers: &[(&str, &str)]) -> Result<(), String> {
         let params = find_annotations(SCHEMA).unwrap();
-        let given = |name: &str| {
+        let lookup = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
             ReceivedHeader::from_values(found.map(|(_, value)| value.as_bytes()))
         };
-        check_params(&params, Some(arguments), given).map_err(|e| e.to_string())
+        check_params(&params, Some(arguments), lookup).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -339,7 +342,7 @@ mod tests {
 
     /// SEP-2243: a tool with any of these is left out of lists.
     #[test]
-    fn annotations_against_the_rules_are_refused() {
+    fn invalid_annotations_are_rejected() {
         let with = |name: &str, rest: &str| {
             find_annotations(&format!(
                 r#"{{"properties":{{"a":{{"x-mcp-header":{name}{rest}}}}}}}"#
@@ -373,7 +376,7 @@ mod tests {
                 "{kind}"
             );
         }
-        for place in [
+        for location in [
             r##"{"x-mcp-header":"A","type":"object"}"##,
             r#"{"properties":{"l":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}"#,
             r#"{"properties":{"l":{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}}}"#,
@@ -383,8 +386,8 @@ mod tests {
             r#"{"$defs":{"d":{"type":"string","x-mcp\u002dheader":"A"}}}"#,
         ] {
             assert!(
-                matches!(find_annotations(place), Err(BadAnnotation::Place(_))),
-                "{place}"
+                matches!(find_annotations(location), Err(BadAnnotation::Place(_))),
+                "{location}"
             );
         }
         let twice = r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#;
@@ -394,9 +397,9 @@ mod tests {
         );
     }
 
-    /// The table of the specification: present, null, absent, left out.
+    /// The table of the specification: present, null, absent, omitted.
     #[test]
-    fn each_argument_and_its_header_come_together_or_not_at_all() {
+    fn argument_and_header_must_both_be_present_or_absent() {
         let region = ("mcp-param-region", "us");
         assert_eq!(check(r#"{"region":"us"}"#, &[region]), Ok(()));
         assert_eq!(check(r#"{"region":null}"#, &[]), Ok(()));

@@ -1,4 +1,4 @@
-//! The value of a header: plain if a header can hold it, else base64 between two marks.
+//! The encoding of header values: plain if possible, otherwise base64 between two markers.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 const BEGIN: &str = "=?base64?";
 const END: &str = "?=";
 
-/// A value that has the marks of base64 and is none.
+/// A value with the base64 markers and invalid content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not base64 of a text")]
 pub struct BadValue;
 
-/// True for the bytes a header's value may hold: visible ASCII, space and tab.
+/// True for bytes that a header's value may contain: visible ASCII, space and tab.
 pub(super) fn is_header_byte(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t')
 }
 
-/// A text as a header's value.
+/// Encodes a text as a header's value.
 #[must_use]
 pub fn encode(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
@@ -29,10 +29,10 @@ pub fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{BEGIN}{}{END}", BASE64_STANDARD.encode(text)))
 }
 
-/// The text of a header's value.
+/// Decodes a header's value.
 ///
 /// # Errors
-/// It has the marks, and what is between them is no base64 or no UTF-8.
+/// It has the markers, and invalid base64 or UTF-8 between them.
 pub fn decode(value: &str) -> Result<Cow<'_, str>, BadValue> {
     let coded = value
         .strip_prefix(BEGIN)
@@ -54,7 +54,7 @@ mod tests {
 
     /// The examples of the specification.
     #[test]
-    fn values_are_written_as_the_specification_has_them() {
+    fn values_are_encoded_as_in_the_specification() {
         for (text, value) in [
             ("us-west1", "us-west1"),
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_base64_is_refused_and_other_marks_are_plain() {
+    fn invalid_base64_is_rejected_and_other_markers_are_plain() {
         for broken in ["=?base64?w6k?=", "=?base64?!?=", "=?base64?/w==?="] {
             assert_eq!(decode(broken), Err(BadValue), "{broken}");
         }
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_a_header_and_decodes_to_itself(text in "(=\\?base64\\?)?\\PC*[ \t]?(\\?=)?") {
+        fn encoded_value_is_a_valid_header_and_round_trips(text in "(=\\?base64\\?)?\\PC*[ \t]?(\\?=)?") {
             let value = encode(&text);
             prop_assert!(value.bytes().all(is_header_byte));
             prop_assert_eq!(value.trim_matches([' ', '\t']), &*value);

@@ -1,4 +1,4 @@
-//! `channels/outgoing/*`: what goes out, for who observes it (MCPL §14.3).
+//! `channels/outgoing/*`: copies of outgoing messages for observers (MCPL §14.3).
 
 use std::borrow::Cow;
 
@@ -12,40 +12,40 @@ methods! {
     "channels/outgoing/complete" => Complete<'_>,
 }
 
-/// `channels/outgoing/chunk`, from a host: a part of what is being written.
+/// `channels/outgoing/chunk`, from a host: a part of a message that is being generated.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chunk<'a> {
-    /// Of which inference.
+    /// The inference.
     #[serde(borrow)]
     pub inference_id: Cow<'a, str>,
-    /// What it belongs to.
+    /// The conversation it belongs to.
     #[serde(borrow, default)]
     pub conversation_id: Option<Cow<'a, str>>,
-    /// Where it goes.
+    /// The channel.
     #[serde(borrow)]
     pub channel_id: Cow<'a, str>,
-    /// From 0.
+    /// The index, from 0.
     pub index: u64,
-    /// The part.
+    /// The text of the part.
     #[serde(borrow)]
     pub delta: Cow<'a, str>,
 }
 
-/// `channels/outgoing/complete`, from a host: the whole.
+/// `channels/outgoing/complete`, from a host: the whole message.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Complete<'a> {
-    /// Of which inference.
+    /// The inference.
     #[serde(borrow)]
     pub inference_id: Cow<'a, str>,
-    /// What it belongs to.
+    /// The conversation it belongs to.
     #[serde(borrow, default)]
     pub conversation_id: Option<Cow<'a, str>>,
-    /// Where it goes.
+    /// The channel.
     #[serde(borrow)]
     pub channel_id: Cow<'a, str>,
-    /// A text, or blocks.
+    /// The content: a text, or blocks.
     #[serde(borrow)]
     pub content: &'a RawValue,
 }

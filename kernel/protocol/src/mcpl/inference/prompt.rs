@@ -1,32 +1,32 @@
-//! The turns that a model is asked with: texts, or content blocks (MCPL-144, A-14).
+//! The turns of a prompt: texts, or content blocks (MCPL-144, A-14).
 
 use mgp_json::lookalike;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Turns taken in one request: more than any model's window holds of real ones.
+/// The most turns in one request: more than any model's context window holds.
 const TURNS_MAX: usize = 1024;
-/// Blocks taken in one turn.
+/// The most blocks in one turn.
 const PARTS_MAX: usize = 256;
 
 /// One turn of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptTurn {
-    /// Whose it is.
+    /// Its role.
     pub role: PromptRole,
-    /// What it holds; at least one part.
+    /// Its content; at least one part.
     pub parts: Vec<PromptPart>,
 }
 
-/// Whose turn it is.
+/// The role of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptRole {
-    /// What the model is to hold to.
+    /// Instructions for the model.
     System,
-    /// What it is asked.
+    /// The user's input.
     User,
-    /// What it said.
+    /// The model's output.
     Assistant,
 }
 
@@ -39,10 +39,10 @@ pub enum PromptPart {
     Image {
         /// Its bytes, in base64.
         data: String,
-        /// Its kind, as `image/png`.
+        /// Its media type, as `image/png`.
         mime_type: String,
     },
-    /// A block that is tolerated and that only an agent may know what to do with: its type.
+    /// Another block that an agent may support: its type.
     Other(String),
 }
 
@@ -69,7 +69,7 @@ pub(super) fn parse_turns(messages: &str) -> Result<Vec<PromptTurn>, String> {
     read.collect()
 }
 
-/// A text is one block of text, and one block may stand alone.
+/// Parses content: a text is one block, and a single block needs no array.
 fn parse_parts(content: Value) -> Result<Vec<PromptPart>, String> {
     let blocks = match content {
         Value::String(text) => return Ok(vec![PromptPart::Text(text)]),
@@ -111,9 +111,9 @@ mod tests {
         PromptPart::Text(text.to_owned())
     }
 
-    /// MCPL-144: a text, one block, and several are all content.
+    /// MCPL-144: a text, one block, and several blocks are valid content.
     #[test]
-    fn content_is_a_text_or_blocks() {
+    fn content_may_be_a_text_or_blocks() {
         let turns = parse_turns(
             r#"[{"role":"system","content":"be brief"},
                 {"role":"user","content":{"type":"text","text":"a"},"name":"x"},
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_turn_is_told_with_its_place() {
+    fn invalid_turn_is_reported_with_its_position() {
         let many = vec![r#"{"role":"user","content":"a"}"#; TURNS_MAX + 1].join(",");
         for (bad, word) in [
             ("[]", "empty"),

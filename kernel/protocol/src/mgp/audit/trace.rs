@@ -1,4 +1,4 @@
-//! The id that ties together what one request caused (MGP §6.5).
+//! The trace id, which connects everything that one request caused (MGP §6.5).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,15 +7,15 @@ use mgp_json::can_contain_string;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-/// A request's trace: passed on unchanged to servers, nodes and audit events.
+/// The trace of a request: passed unchanged to servers, nodes and audit events.
 ///
-/// It is a UUID (§6.3): minted ones are random, and a caller's own is taken as it is written when it is
-/// one. Logs of earlier kernels hold others, which are read as they are.
+/// It is a UUID (§6.3): generated ones are random, and a caller's own valid one is used verbatim. Logs of
+/// earlier kernels contain others, which are parsed unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct TraceId(Box<str>);
 
-/// A text that is no trace id.
+/// An invalid trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a trace id is a UUID other than the nil one, such as 550e8400-e29b-41d4-a716-446655440000"
@@ -23,18 +23,18 @@ pub struct TraceId(Box<str>);
 pub struct BadTrace;
 
 impl TraceId {
-    /// Longest id read from a log, in bytes.
+    /// The longest id read from a log, in bytes.
     pub(crate) const MAX_LEN: usize = 128;
 
-    /// Judges a caller's id.
+    /// Validates a caller's id.
     ///
     /// # Errors
-    /// [`BadTrace`] for one that is no UUID, and for the nil one, which says that there is none.
+    /// [`BadTrace`] for a text that is no UUID, and for the nil UUID.
     pub fn parse(text: &str) -> Result<Self, BadTrace> {
         parse_uuid(text).map(|_| Self(text.into())).ok_or(BadTrace)
     }
 
-    /// A new one out of 16 random bytes: a UUID of version 4.
+    /// Creates a UUID of version 4 from 16 random bytes.
     #[must_use]
     pub fn from_random(mut random: [u8; 16]) -> Self {
         random[6] = random[6] & 0x0f | 0x40;
@@ -55,27 +55,31 @@ impl TraceId {
         Self(text.into())
     }
 
-    /// The id a request carries, in `params.trace_id`, `params._meta.trace_id` or beside `params`, in
-    /// this order (A-05); else the one in `params._meta.traceparent` (W3C Trace Context). One that is
-    /// not good counts as none.
+    /// The id of a request, in `params.trace_id`, `params._meta.trace_id` or beside `params`, in this order
+    /// (A-05); otherwise the one in `params._meta.traceparent` (W3C Trace Context). An invalid one counts
+    /// as absent.
     #[must_use]
     pub fn from_params(params: Option<&str>, top: Option<&RawValue>) -> Option<Self> {
-        // Both words are in no request that carries none, and params may be long.
-        let said = |p: &&str| can_contain_string(p.as_bytes(), "trace");
-        let params = parse_fields(params.filter(said));
+        // A request without these words has no trace, and params may be long.
+        let may_have_trace = |p: &&str| can_contain_string(p.as_bytes(), "trace");
+        let params = parse_fields(params.filter(may_have_trace));
         let meta = parse_fields(params.meta.map(RawValue::get));
-        let good = |raw: &RawValue| {
+        let is_valid = |raw: &RawValue| {
             let text: Cow<'_, str> = serde_json::from_str(raw.get()).ok()?;
             Self::parse(&text).ok()
         };
-        let places = [params.trace_id, meta.trace_id, top];
+        let candidates = [params.trace_id, meta.trace_id, top];
         let parent = || {
             Self::from_traceparent(&serde_json::from_str::<String>(meta.traceparent?.get()).ok()?)
         };
-        places.into_iter().flatten().find_map(good).or_else(parent)
+        candidates
+            .into_iter()
+            .flatten()
+            .find_map(is_valid)
+            .or_else(parent)
     }
 
-    /// The id in a `traceparent`, written as a UUID.
+    /// The id in a `traceparent`, formatted as a UUID.
     #[must_use]
     pub(crate) fn from_traceparent(traceparent: &str) -> Option<Self> {
         let mut parts = traceparent.split('-');
@@ -83,49 +87,50 @@ impl TraceId {
         let hex = |text: &str, len| {
             text.len() == len && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
-        let good = hex(version, 2) && hex(id, 32) && parts.next().is_some_and(|span| hex(span, 16));
+        let is_valid =
+            hex(version, 2) && hex(id, 32) && parts.next().is_some_and(|span| hex(span, 16));
         let number = u128::from_str_radix(id, 16)
             .ok()
-            .filter(|n| good && *n != 0)?;
+            .filter(|n| is_valid && *n != 0)?;
         Some(Self::from_u128(number))
     }
 
-    /// A `traceparent` of this id with a span of its own; `None` for an id that is no UUID.
+    /// A `traceparent` with this id and a span; `None` if the id is no UUID.
     #[must_use]
     pub fn to_traceparent(&self, span: u64) -> Option<String> {
         let number = parse_uuid(&self.0)?;
         Some(format!("00-{number:032x}-{:016x}-01", span.max(1)))
     }
 
-    /// The text itself.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same as W3C Trace Context has it; `None` for an id that is no UUID.
+    /// The id as in W3C Trace Context; `None` if it is no UUID.
     #[must_use]
     pub fn as_u128(&self) -> Option<u128> {
         parse_uuid(&self.0)
     }
 }
 
-/// What a `traceparent` says (W3C Trace Context, section 3.2).
+/// A parsed `traceparent` (W3C Trace Context, section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The trace.
     pub id: TraceId,
-    /// The span of who sent it; never 0.
+    /// The span of the sender; never 0.
     pub span: u64,
-    /// Whether that is sampled.
+    /// True if the span is sampled.
     pub sampled: bool,
 }
 
 impl TraceParent {
-    /// Longest `tracestate` that is passed on, in bytes: as much as each participant has to pass on.
+    /// The longest `tracestate` that is forwarded, in bytes: the minimum that the specification requires.
     const STATE_MAX: usize = 512;
 
-    /// Reads one of version 00, or the beginning of one of a later version.
+    /// Parses version 00, or the beginning of a later version.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -148,18 +153,18 @@ impl TraceParent {
         })
     }
 
-    /// That of `params._meta`, and the `tracestate` beside it.
+    /// The `traceparent` in `params._meta`, and the `tracestate` beside it.
     #[must_use]
     pub fn from_params(params: Option<&str>) -> Option<(Self, Option<String>)> {
-        let said = |p: &&str| can_contain_string(p.as_bytes(), "traceparent");
-        let params = params.filter(said)?;
+        let may_have_trace = |p: &&str| can_contain_string(p.as_bytes(), "traceparent");
+        let params = params.filter(may_have_trace)?;
         let meta = parse_fields(parse_fields(Some(params)).meta.map(RawValue::get));
         let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
         let parent = Self::parse(&text(meta.traceparent?)?)?;
         Some((parent, meta.tracestate.and_then(text)))
     }
 
-    /// What of a `tracestate` is passed on: all of it, or nothing where it is too long or no header could say it.
+    /// The `tracestate` to forward: empty if it is too long or invalid in a header.
     #[must_use]
     pub fn valid_state(text: &str) -> &str {
         let plain = text.bytes().all(|b| matches!(b, b' '..=b'~'));
@@ -171,18 +176,17 @@ impl TraceParent {
     }
 }
 
-/// The number that a UUID writes, in its one form of 36 characters; `None` for anything else, and for
-/// the nil one.
+/// Parses a UUID in its form of 36 characters; `None` for other forms, and for the nil UUID.
 fn parse_uuid(text: &str) -> Option<u128> {
     let fits = |(at, b): (usize, u8)| match at {
         8 | 13 | 18 | 23 => b == b'-',
         _ => b.is_ascii_hexdigit(),
     };
-    let good = text.len() == 36 && text.bytes().enumerate().all(fits);
+    let is_valid = text.len() == 36 && text.bytes().enumerate().all(fits);
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&digits, 16)
         .ok()
-        .filter(|n| good && *n != 0)
+        .filter(|n| is_valid && *n != 0)
 }
 
 #[derive(Default, Deserialize)]
@@ -197,7 +201,7 @@ struct TraceFields<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// What an object carries; what is no object carries nothing, and the request is no worse for it.
+/// The trace fields of an object; a malformed one has none, and the request stays valid.
 fn parse_fields(object: Option<&str>) -> TraceFields<'_> {
     let carrier = object.and_then(|text| serde_json::from_str(text).ok());
     carrier.unwrap_or_default()
@@ -206,9 +210,9 @@ fn parse_fields(object: Option<&str>) -> TraceFields<'_> {
 impl<'de> Deserialize<'de> for TraceId {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let text = String::deserialize(d)?;
-        let good =
+        let is_valid =
             (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        if good {
+        if is_valid {
             Ok(Self(text.into()))
         } else {
             Err(serde::de::Error::custom(BadTrace))
@@ -226,12 +230,12 @@ impl fmt::Display for TraceId {
 mod tests {
     use super::*;
 
-    /// MGP-085, MGP-102: a UUID that a caller sends is taken unchanged, anything else is not, and what is
-    /// missing is minted as one.
+    /// MGP-085, MGP-102: a UUID of a caller is used unchanged, any other text is ignored, and a missing id
+    /// is generated.
     #[test]
-    fn a_trace_is_taken_as_it_is_or_minted() {
-        let given = "550E8400-e29b-41d4-A716-446655440000";
-        assert_eq!(TraceId::parse(given).unwrap().as_str(), given);
+    fn trace_is_used_unchanged_or_generated() {
+        let uuid = "550E8400-e29b-41d4-A716-446655440000";
+        assert_eq!(TraceId::parse(uuid).unwrap().as_str(), uuid);
         let minted = TraceId::from_random([0xff; 16]);
         assert_eq!(minted.as_str(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(
@@ -259,7 +263,7 @@ mod tests {
 
     /// MGP-101, A-05: all three places are read, `params` before `_meta` before the envelope.
     #[test]
-    fn the_three_places_are_read_in_their_order() {
+    fn places_of_the_trace_are_read_in_order() {
         let id = |n: u8| TraceId::from_random([n; 16]);
         let top = RawValue::from_string(format!("\"{}\"", id(3))).unwrap();
         let find = |params: &str| TraceId::from_params(Some(params), Some(&top));
@@ -274,9 +278,9 @@ mod tests {
         assert_eq!(TraceId::from_params(None, None), None);
     }
 
-    /// A trace of W3C Trace Context is the same trace, on the way in and on the way out.
+    /// A W3C trace is preserved in both directions.
     #[test]
-    fn a_traceparent_is_a_trace() {
+    fn traceparent_converts_to_a_trace() {
         let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
         let params = format!(r#"{{"_meta":{{"traceparent":"{parent}"}}}}"#);
         let found = TraceId::from_params(Some(&params), None).unwrap();
@@ -297,32 +301,33 @@ mod tests {
             assert_eq!(TraceId::from_traceparent(bad), None, "{bad}");
         }
     }
-    /// W3C Trace Context, section 3.2: what is none is nobody's parent; of a later version the beginning counts.
+    /// W3C Trace Context, section 3.2: an invalid parent is ignored; of a later version the beginning is
+    /// read.
     #[test]
-    fn a_parent_is_read_as_the_document_has_it() {
-        let good = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
-        let parent = TraceParent::parse(good).unwrap();
+    fn traceparent_is_parsed_as_in_the_specification() {
+        let traceparent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
+        let parent = TraceParent::parse(traceparent).unwrap();
         assert!(parent.sampled && parent.span == 0x00f0_67aa_0ba9_02b7);
         assert!(
-            !TraceParent::parse(&good.replace("-01", "-00"))
+            !TraceParent::parse(&traceparent.replace("-01", "-00"))
                 .unwrap()
                 .sampled
         );
-        let later = good.replacen("00", "cc", 1) + "-what-comes";
+        let later = traceparent.replacen("00", "cc", 1) + "-what-comes";
         assert!(TraceParent::parse(&later).is_some());
         let bad = [
-            format!("{good}-x"),
-            good.replacen("00", "ff", 1),
-            good.replace("00f067aa0ba902b7", "0000000000000000"),
-            good.to_uppercase(),
-            good.replace("-01", "-0g"),
-            good[..54].to_owned(),
-            format!("{}é", &good[..54]),
+            format!("{traceparent}-x"),
+            traceparent.replacen("00", "ff", 1),
+            traceparent.replace("00f067aa0ba902b7", "0000000000000000"),
+            traceparent.to_uppercase(),
+            traceparent.replace("-01", "-0g"),
+            traceparent[..54].to_owned(),
+            format!("{}é", &traceparent[..54]),
         ];
         for bad in bad {
             assert_eq!(TraceParent::parse(&bad), None, "{bad}");
         }
-        let params = format!(r#"{{"_meta":{{"traceparent":"{good}","tracestate":"a=1"}}}}"#);
+        let params = format!(r#"{{"_meta":{{"traceparent":"{traceparent}","tracestate":"a=1"}}}}"#);
         let found = TraceParent::from_params(Some(&params)).unwrap();
         assert_eq!(found, (parent, Some("a=1".into())));
         assert_eq!(TraceParent::valid_state("a=1\n"), "");

@@ -1,27 +1,27 @@
-//! `mgp/audit/verify`: the kernel reads its whole log. For the operator.
+//! `mgp/audit/verify`: the kernel verifies its whole log. For the operator.
 
 use serde::{Deserialize, Serialize};
 
-/// `mgp/audit/verify`: reads every record of the log, as `mgp audit verify` does; progress notifications tell how
-/// many of its files were read. One at a time. The kernel vouches for itself here: the command asks nothing of it
-/// but its last record. Answers [`Verified`].
+/// `mgp/audit/verify`: reads every record of the log, like `mgp audit verify`; progress notifications
+/// report the number of verified files. One at a time. The kernel verifies itself here, while the command
+/// only asks it for its last record. Answers [`Verified`].
 #[derive(Debug)]
 pub struct Verify;
 
-/// Answer of `mgp/audit/verify`.
+/// The answer to `mgp/audit/verify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Nothing is wrong that was not acknowledged.
+    /// True if there are no unacknowledged problems.
     pub whole: bool,
-    /// How many records are as they were written.
+    /// The number of valid records.
     pub records: u64,
-    /// The last of them.
+    /// The number of the last record.
     pub last: u64,
-    /// What is wrong, in words; the first 100.
+    /// The problems, as text; the first 100.
     pub faults: Vec<String>,
-    /// Further faults.
+    /// The number of further problems.
     pub more: u64,
-    /// What is wrong and was acknowledged, in words; the first 100.
+    /// The acknowledged problems, as text; the first 100.
     pub acknowledged: Vec<String>,
     /// How long it took, in milliseconds.
     pub took_ms: u64,

@@ -1,5 +1,5 @@
-//! `security` in tool definitions (MGP §4): what a server says of its tools, and what the kernel
-//! adds before agents read it.
+//! `security` in tool definitions (MGP §4): the declaration of a server, and the member that the kernel
+//! adds for agents.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,12 @@ use serde_json::value::RawValue;
 
 /// The member of a tool definition.
 pub const MEMBER: &str = "security";
-/// What the kernel adds to it (later drafts, §4.6): the level its decisions rest on (A-47).
+/// The member that the kernel adds (later drafts, §4.6): the effective risk level (A-47).
 pub(crate) const EFFECTIVE: &str = "effective_risk_level";
-/// Most entries read of one list, a bound on what a definition can make us keep. A longer list
-/// counts as not understood.
+/// The most entries of one list, which bounds the stored data. A longer list counts as malformed.
 pub(crate) const LIST_MAX: usize = 64;
 
-/// How much harm a tool can do (§4.4), the least first.
+/// The risk of a tool (§4.4), in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RiskLevel {
@@ -24,15 +23,15 @@ pub enum RiskLevel {
     Safe,
     /// Limited side effects.
     Moderate,
-    /// Effects on the system, or such as cannot be undone.
+    /// Effects on the system, or irreversible effects.
     Dangerous,
 }
 
 impl RiskLevel {
-    /// All of them, the least first.
+    /// All levels, in increasing order.
     pub const ALL: [Self; 3] = [Self::Safe, Self::Moderate, Self::Dangerous];
 
-    /// The word on the wire.
+    /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,31 +41,31 @@ impl RiskLevel {
         }
     }
 
-    /// Reads the word.
+    /// Parses the value.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == word)
     }
 }
 
-/// What a server says of a tool: claims. The object itself is relayed as it is.
+/// A server's declaration about a tool, unverified. The object itself is relayed unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// `risk_level`; `None` when it is missing or no level.
+    /// `risk_level`; `None` if missing or invalid.
     pub risk_level: Option<RiskLevel>,
-    /// Permissions a call needs, in the spelling of the server.
+    /// The permissions that a call needs, in the server's spelling.
     pub permissions_required: Vec<String>,
     /// Categories of side effects.
     pub side_effects: Vec<String>,
     /// Names of validators: one, or a list of them.
     pub validators: Vec<String>,
-    /// Whether its effects can be undone.
+    /// True if its effects can be undone.
     pub reversible: Option<bool>,
-    /// Whether the user should be asked before each call.
+    /// True if each call should be confirmed.
     pub confirmation_required: bool,
-    /// `code_safety`: how its code is to be judged (§7.3), as written.
+    /// `code_safety`: the policy for code in arguments (§7.3), as declared.
     pub code_safety: Option<Value>,
-    /// Members that were there and not understood: a reason to be careful.
+    /// Malformed members: a reason for caution.
     pub unreadable: Vec<&'static str>,
 }
 
@@ -88,7 +87,7 @@ struct RawSecurity<'a> {
     code_safety: Option<&'a RawValue>,
 }
 
-/// Reads members and takes down those that are of another form.
+/// Parses members, and records malformed ones.
 #[derive(Default)]
 struct Reader(Vec<&'static str>);
 
@@ -126,8 +125,8 @@ impl Reader {
 }
 
 impl Security {
-    /// Reads the `security` member of a tool definition; `None` when there is none. Of several the
-    /// last counts, as for most readers, and that there are several is taken down.
+    /// Parses the `security` member of a tool definition; `None` if absent. Of duplicates the last counts,
+    /// as in most parsers, and the duplication is recorded.
     #[must_use]
     pub fn from_definition(definition: &str) -> Option<Self> {
         let all = members(definition)?;
@@ -141,8 +140,9 @@ impl Security {
     }
 
     fn parse(raw: &RawValue) -> Self {
-        let said = Some(raw.get()).filter(|text| text.starts_with('{'));
-        let Some(said) = said.and_then(|text| serde_json::from_str::<RawSecurity<'_>>(text).ok())
+        let parsed = Some(raw.get()).filter(|text| text.starts_with('{'));
+        let Some(parsed) =
+            parsed.and_then(|text| serde_json::from_str::<RawSecurity<'_>>(text).ok())
         else {
             return Self {
                 unreadable: vec![MEMBER],
@@ -150,27 +150,27 @@ impl Security {
             };
         };
         let mut reader = Reader::default();
-        let level: Option<RiskLevel> = reader.read_member("risk_level", said.risk_level);
+        let level: Option<RiskLevel> = reader.read_member("risk_level", parsed.risk_level);
         Self {
             risk_level: level,
             permissions_required: reader
-                .read_list("permissions_required", said.permissions_required),
-            side_effects: reader.read_list("side_effects", said.side_effects),
-            validators: reader.read_one_or_more("validator", said.validator),
-            reversible: reader.read_member("reversible", said.reversible),
+                .read_list("permissions_required", parsed.permissions_required),
+            side_effects: reader.read_list("side_effects", parsed.side_effects),
+            validators: reader.read_one_or_more("validator", parsed.validator),
+            reversible: reader.read_member("reversible", parsed.reversible),
             confirmation_required: reader
-                .read_member("confirmation_required", said.confirmation_required)
-                // What is there and no boolean was meant to ask for something.
-                .unwrap_or(said.confirmation_required.is_some()),
-            code_safety: reader.read_member("code_safety", said.code_safety),
+                .read_member("confirmation_required", parsed.confirmation_required)
+                // A malformed value was probably meant to require confirmation.
+                .unwrap_or(parsed.confirmation_required.is_some()),
+            code_safety: reader.read_member("code_safety", parsed.code_safety),
             unreadable: reader.0,
         }
     }
 }
 
-/// The definition with the kernel's own level in its `security` object, which is made where there is
-/// none. A level the server put there itself is replaced; every other byte stays (§4.1). A
-/// definition or `security` that is no object is left alone.
+/// Adds the kernel's own level to the `security` object of a definition, which is created if absent. A
+/// level of the server is replaced; every other byte is unchanged (§4.1). A definition or `security` that
+/// is no object is left unchanged.
 #[must_use]
 pub fn with_effective_level<'a>(definition: &'a str, level: RiskLevel) -> Cow<'a, str> {
     let json = quote(level.as_str());
@@ -217,7 +217,7 @@ mod tests {
 
     /// MGP-047, MGP-051, MGP-052, MGP-053: the example of §4.2.
     #[test]
-    fn the_example_of_the_document_is_read() {
+    fn example_of_the_document_is_parsed() {
         let security = Security::from_definition(DOCUMENT).unwrap();
         assert_eq!(security.risk_level, Some(RiskLevel::Dangerous));
         assert_eq!(security.permissions_required, ["shell.execute"]);
@@ -229,9 +229,9 @@ mod tests {
         assert_eq!(Security::from_definition(r#"{"security":null}"#), None);
     }
 
-    /// MGP-049: what is missing or no level is no level, and the latter is taken down.
+    /// MGP-049: a missing or invalid level is no level, and an invalid one is recorded.
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn malformed_members_are_recorded() {
         let read =
             |text: &str| Security::from_definition(&format!(r#"{{"security":{text}}}"#)).unwrap();
         assert_eq!(read("{}"), Security::default());
@@ -260,9 +260,9 @@ mod tests {
         );
     }
 
-    /// MGP-047, A-47: relayed as it is, with the kernel's level beside what the server says.
+    /// MGP-047, A-47: relayed unchanged, with the kernel's level added.
     #[test]
-    fn the_kernels_level_is_added_and_nothing_else_changes() {
+    fn kernel_level_is_added_and_nothing_else_changes() {
         let shown = with_effective_level(
             r#"{"name":"a","security":{"risk_level":"safe","x":1.50}}"#,
             RiskLevel::Moderate,
@@ -277,9 +277,9 @@ mod tests {
         );
     }
 
-    /// A-47: a server cannot say the kernel's word.
+    /// A-47: a server cannot set the kernel's member.
     #[test]
-    fn a_level_the_server_claims_is_replaced_wherever_it_stands() {
+    fn declared_effective_level_is_replaced() {
         let claim = r#"{"security":{"effective_risk_level":"safe","effective_risk_level":{"a":1}},
             "security":{"effective_risk_level":"safe"},"name":"a"}"#;
         let shown = with_effective_level(claim, RiskLevel::Dangerous);
@@ -294,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_definition_breaks_the_reader(text in "\\PC{0,60}") {
+        fn no_definition_panics_the_parser(text in "\\PC{0,60}") {
             for text in [text.clone(), format!(r#"{{"security":{text}}}"#)] {
                 let _ = Security::from_definition(&text);
                 let _ = with_effective_level(&text, RiskLevel::Safe);

@@ -1,26 +1,26 @@
-//! The tools of the kernel that stand for these methods, for agents of plain MCP.
+//! The tools of the kernel for these methods, for agents without MGP.
 
 use serde_json::json;
 
 use super::{Deregister, List, Register};
 use crate::mcp::Method;
 
-/// One of these tools.
+/// A discovery tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DiscoveryTool {
-    /// Which servers there are.
+    /// Lists servers.
     List,
-    /// Registers one.
+    /// Registers a server.
     Register,
-    /// Takes one out.
+    /// Deregisters a server.
     Deregister,
 }
 
 impl DiscoveryTool {
-    /// All of them.
+    /// All discovery tools.
     pub const ALL: [Self; 3] = [Self::List, Self::Register, Self::Deregister];
 
-    /// The method it stands for.
+    /// The method of the tool.
     #[must_use]
     pub const fn method(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl DiscoveryTool {
         }
     }
 
-    /// The name agents are shown, in letters that every model API takes.
+    /// The name visible to agents, in characters that every model API accepts.
     #[must_use]
     pub(crate) const fn tool_name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl DiscoveryTool {
         }
     }
 
-    /// The definition, in one line. `security` is for those who know the word.
+    /// The definition, in one line. `security` is added for clients that support it.
     #[must_use]
     pub fn definition(self, security: bool) -> String {
         let schema: serde_json::Value =
@@ -116,9 +116,9 @@ mod tests {
     use crate::mgp::discovery::security::Security;
     use crate::mgp::matches_method;
 
-    /// MGP-224, A-11: one name for each method, and its security for who knows the word.
+    /// MGP-224, A-11: one name for each method, with its security for clients that support it.
     #[test]
-    fn each_tool_is_its_method_and_says_how_risky_it_is() {
+    fn tools_have_the_names_and_risks_of_their_methods() {
         for tool in DiscoveryTool::ALL {
             assert!(matches_method(tool.method(), tool.tool_name()), "{tool:?}");
             let security = Security::from_definition(&tool.definition(true)).unwrap();

@@ -1,4 +1,4 @@
-//! `mgp/kernel/console/*`: who is signed in to the console. For the operator.
+//! `mgp/kernel/console/*`: sign-in to the console. For the operator.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ methods! {
 #[derive(Debug)]
 pub struct Link;
 
-/// `mgp/kernel/console/end`: signs every browser out, and ends the links that nobody has used. Answers
-/// [`EndResult`].
+/// `mgp/kernel/console/end`: signs every browser out, and invalidates unused links. Answers [`EndResult`].
 #[derive(Debug)]
 pub struct End;
 
-/// Answer of `mgp/kernel/console/link`: whoever opens it first is the operator. The only time it is shown.
+/// The answer to `mgp/kernel/console/link`: the first browser that opens it is the operator's. It is shown
+/// only once.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ConsoleLink {
-    /// The address; what makes it good is behind its `#`, which no browser sends to anybody.
+    /// The URL; the secret is in the fragment, which browsers do not send.
     pub url: String,
-    /// It is good once, and for so many seconds.
+    /// The lifetime in seconds; valid once.
     pub lasts_secs: u64,
 }
 
@@ -37,10 +37,10 @@ impl fmt::Debug for ConsoleLink {
     }
 }
 
-/// Answer of `mgp/kernel/console/end`.
+/// The answer to `mgp/kernel/console/end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndResult {
-    /// So many browsers were signed in.
+    /// The number of browsers that were signed in.
     pub browsers: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct EndResult {
 mod tests {
     use super::*;
 
-    /// Decision 0067: a link stands in no log, whatever is printed there.
+    /// Decision 0067: a link is not in any log, whatever is logged.
     #[test]
-    fn a_link_is_not_shown_by_debug() {
+    fn debug_output_hides_the_link() {
         let link = ConsoleLink {
             url: "http://127.0.0.1:7332/#secret".into(),
             lasts_secs: 60,

@@ -1,5 +1,4 @@
-//! `mgp/kernel/lan/*`: whether this node is seen on the local network, and looks for others there. For the
-//! operator.
+//! `mgp/kernel/lan/*`: discovery of nodes on the local network. For the operator.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +10,11 @@ methods! {
     "mgp/kernel/lan/status" => Status,
 }
 
-/// `mgp/kernel/lan/on`: from now on, over restarts. Answers [`Presence`].
+/// `mgp/kernel/lan/on`: enables it, persistently. Answers [`Presence`].
 #[derive(Debug)]
 pub struct On;
 
-/// `mgp/kernel/lan/off`: takes back what was announced. Answers [`Presence`].
+/// `mgp/kernel/lan/off`: disables it and withdraws the announcement. Answers [`Presence`].
 #[derive(Debug)]
 pub struct Off;
 
@@ -23,39 +22,39 @@ pub struct Off;
 #[derive(Debug)]
 pub struct Status;
 
-/// Answer of `mgp/kernel/lan/*`.
+/// The answer to `mgp/kernel/lan/*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// Whether it is on.
+    /// True if it is enabled.
     pub on: bool,
-    /// Whether this node is announced now: only one that listens for others is.
+    /// True if this node is announced now: only while it listens for other nodes.
     pub announced: bool,
     /// The network interfaces that are used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
-    /// Who was seen. Being seen means nothing: nobody is trusted because of it.
+    /// The discovered nodes, unverified: discovery implies no trust.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<LanNode>,
-    /// How many are not told of, or were not taken down: the table is bounded.
+    /// The number of nodes that are not listed or not stored: the table is bounded.
     #[serde(default)]
     pub more: u64,
-    /// Why it does not work, and what to do.
+    /// The current failure, and the fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A node that says it is there.
+/// A discovered node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LanNode {
-    /// The id it says it has.
+    /// The announced id.
     pub id: String,
-    /// What it is called, where it is of this cluster.
+    /// Its name, if it is in this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where it says it is.
+    /// The announced addresses.
     pub addresses: Vec<String>,
-    /// Whether it says it is of this cluster.
+    /// True if it announces this cluster.
     pub same_cluster: bool,
-    /// So many milliseconds ago.
+    /// The age of the announcement in milliseconds.
     pub ago_ms: u64,
 }

@@ -1,5 +1,4 @@
-//! `mgp/kernel/mcpl/*`: the feature sets of servers that speak MCPL, and what was approved of scopes. For the
-//! operator.
+//! `mgp/kernel/mcpl/*`: the feature sets of MCPL servers, and approved scopes. For the operator.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ methods! {
 #[derive(Debug)]
 pub struct Sets;
 
-/// `mgp/kernel/mcpl/switch`: enables or disables sets of a server for good. Answers [`Switched`].
+/// `mgp/kernel/mcpl/switch`: enables or disables sets of a server permanently. Answers [`Switched`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
@@ -23,35 +22,35 @@ pub struct Switch {
     pub server: String,
     /// Its sets: `memory.retrieval`, `memory.*`.
     pub sets: Vec<String>,
-    /// On or off; absent, what was switched is taken back.
+    /// Enabled or disabled; absent to remove the setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// For sets, or a server, still to come.
+    /// Also for a set, or a server, that does not exist yet.
     #[serde(default)]
     pub yet_unknown: bool,
 }
 
-/// `mgp/kernel/mcpl/forget`: takes back the scopes that were approved. Answers [`Forgotten`].
+/// `mgp/kernel/mcpl/forget`: revokes approved scopes. Answers [`Forgotten`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {
     /// The server.
     pub server: String,
-    /// One of its sets; all when absent.
+    /// One of its sets; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
 }
 
-/// Answer of `mgp/kernel/mcpl/sets`.
+/// The answer to `mgp/kernel/mcpl/sets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeatureSetList {
-    /// The servers that speak MCPL now, by their ids.
+    /// The connected MCPL servers, by id.
     pub servers: Vec<McplServer>,
-    /// What was said of sets that no such server has, in words.
+    /// Settings for unknown sets, as text.
     pub unknown: Vec<String>,
 }
 
-/// A server that speaks MCPL.
+/// An MCPL server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McplServer {
     /// Its id.
@@ -65,46 +64,46 @@ pub struct McplServer {
 pub struct ListedFeatureSet {
     /// Its name.
     pub set: String,
-    /// What it is for, in the server's words.
+    /// Its purpose, as described by the server.
     pub description: String,
-    /// What it uses.
+    /// The features it uses.
     pub uses: Vec<String>,
-    /// Its actions need a scope.
+    /// True if its actions need a scope.
     pub scoped: bool,
-    /// Its state can be rolled back.
+    /// True if its state can be rolled back.
     pub rollback: bool,
-    /// Whether it is enabled.
+    /// True if it is enabled.
     pub enabled: bool,
-    /// Who says so, in words.
+    /// The origin of the setting, as text.
     pub by: String,
-    /// Its server declares more of it than was approved, which waits in `mgp pending`.
+    /// True if its server declares more than was approved, which is pending in `mgp pending`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
-    /// How the scope of a call is made.
+    /// The template of a call's scope label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Scopes that are open.
+    /// The allowed scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub whitelist: Vec<String>,
-    /// Scopes that are closed.
+    /// The denied scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blacklist: Vec<String>,
 }
 
-/// Answer of `mgp/kernel/mcpl/switch`.
+/// The answer to `mgp/kernel/mcpl/switch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switched {
     /// The server.
     pub server: String,
-    /// Its sets that are enabled now.
+    /// Its enabled sets.
     pub enabled: Vec<String>,
-    /// Those that are not.
+    /// Its disabled sets.
     pub disabled: Vec<String>,
 }
 
-/// Answer of `mgp/kernel/mcpl/forget`.
+/// The answer to `mgp/kernel/mcpl/forget`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
-    /// How many approved scopes were taken back.
+    /// The number of revoked scopes.
     pub scopes: usize,
 }

@@ -1,7 +1,7 @@
-//! `mgp/kernel/nodes/*`: this node, the nodes of its cluster, and how a node comes in. For the operator.
+//! `mgp/kernel/nodes/*`: this node, the nodes of its cluster, and pairing. For the operator.
 //!
-//! Where a request names a node, it may be its name, its id or the beginning of it; of one that waits to be
-//! let in, also the three words.
+//! A node is identified by its name, its id or a prefix of it; a node that waits for approval also by its
+//! three words.
 
 mod impact;
 mod keys;
@@ -44,21 +44,21 @@ pub struct Id;
 #[derive(Debug)]
 pub struct List;
 
-/// `mgp/kernel/nodes/invite`: makes a ticket for one node. A node that is in no cluster founds one with it.
-/// Answers [`Invited`].
+/// `mgp/kernel/nodes/invite`: creates a ticket for one node. A node without a cluster founds one. Answers
+/// [`Invited`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
-    /// What the node may do; [`Role::Member`] when absent.
+    /// The role of the new node; [`Role::Member`] if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The ticket is good for so many seconds; 15 minutes when absent.
+    /// The lifetime in seconds; 15 minutes if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lives_secs: Option<u64>,
-    /// Who shows it is let in without a person's yes.
+    /// True if the holder is admitted without a person's approval.
     #[serde(default)]
     pub approved: bool,
-    /// Where this node is reached, as `host:port`; what it finds out itself when empty.
+    /// The addresses of this node, as `host:port`; detected if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
 }
@@ -67,22 +67,22 @@ pub struct Invite {
 #[derive(Debug)]
 pub struct Tickets;
 
-/// `mgp/kernel/nodes/withdraw`: the ticket is good for nothing from now on. Answers the [`Ticket`] there was.
+/// `mgp/kernel/nodes/withdraw`: invalidates a ticket. Answers the withdrawn [`Ticket`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Withdraw {
-    /// Its name, as [`Invitations`] shows it.
+    /// Its id, as in [`Invitations`].
     pub ticket: String,
 }
 
-/// `mgp/kernel/nodes/join`: shows a ticket to the node that made it. Answers [`JoinStatus`] at once; what
-/// comes of it says `mgp/kernel/nodes/admission`.
+/// `mgp/kernel/nodes/join`: shows a ticket to the node that created it. Answers [`JoinStatus`] at once; the
+/// outcome is reported by `mgp/kernel/nodes/admission`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
-    /// The ticket, as it was printed; white space and case do not matter. A secret.
+    /// The printed ticket; white space and case do not matter. A secret.
     pub ticket: String,
-    /// What this node wants to be called; as it is called already when absent.
+    /// The requested name of this node; its current one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -95,33 +95,34 @@ impl std::fmt::Debug for Join {
     }
 }
 
-/// `mgp/kernel/nodes/admission`: how far the last join of this node is. Answers [`JoinStatus`], or null
-/// where this node has not asked to be let in since its start.
+/// `mgp/kernel/nodes/admission`: the progress of the last join of this node. Answers [`JoinStatus`], or
+/// null if this node has not joined since its start.
 #[derive(Debug)]
 pub struct Admission;
 
-/// `mgp/kernel/nodes/approve`: lets a node in that waits. Answers [`AdmissionResult`] when that is on disk.
+/// `mgp/kernel/nodes/approve`: admits a waiting node. Answers [`AdmissionResult`] when that is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
-    /// The node; nothing where only one waits.
+    /// The node; absent if only one waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The three words that both sides show, where `node` is not them: refused where they are not those of this node.
+    /// The three words that both sides show, if `node` is not the words: rejected if they are not those of
+    /// this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
 }
 
-/// `mgp/kernel/nodes/refuse`: turns a node away that waits. Its ticket is used up. Answers [`AdmissionResult`].
+/// `mgp/kernel/nodes/refuse`: denies a waiting node. Its ticket is used up. Answers [`AdmissionResult`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {
-    /// The node; nothing where only one waits.
+    /// The node; absent if only one waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
 
-/// `mgp/kernel/nodes/revoke`: cuts a node off, everywhere and for good. Answers [`Revoked`].
+/// `mgp/kernel/nodes/revoke`: cuts a node off, in the whole cluster and permanently. Answers [`Revoked`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revoke {
@@ -129,14 +130,14 @@ pub struct Revoke {
     pub node: String,
 }
 
-/// `mgp/kernel/nodes/rename`: calls a node something else. Answers the [`Node`].
+/// `mgp/kernel/nodes/rename`: renames a node. Answers the [`Node`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
-    /// The node; this one when absent.
+    /// The node; this one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Its new name: small letters, digits and `-`.
+    /// Its new name: lower-case letters, digits and `-`.
     pub name: String,
 }
 
@@ -144,26 +145,26 @@ pub struct Rename {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leave {
-    /// Leave although nobody else could let nodes in then.
+    /// Leave even if no other node could admit nodes afterwards.
     #[serde(default)]
     pub last_admin: bool,
 }
 
-/// What a node may do.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Signs grants and admits nodes, too.
+    /// As a member; also signs grants and admits nodes.
     Admin,
     /// Shares tools and calls those of others.
     #[default]
     Member,
-    /// Only calls.
+    /// Only calls tools of others.
     Leaf,
 }
 
 impl Role {
-    /// The word on the wire and in lists.
+    /// The value on the wire and in lists.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -174,126 +175,126 @@ impl Role {
     }
 }
 
-/// Answer of `mgp/kernel/nodes/id`: who this node is.
+/// The answer to `mgp/kernel/nodes/id`: the identity of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// All digits of its id.
+    /// The whole id.
     pub id: String,
-    /// Enough of them to tell it by in lists.
+    /// A prefix of the id for lists.
     pub short: String,
-    /// The same as three words to be read aloud.
+    /// The id as three words that can be read aloud.
     pub words: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its cluster; `None` where it is in none.
+    /// Its cluster, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// What it may do there.
+    /// Its role in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// Where it listens for other nodes; `None` while it does not.
+    /// The address on which it listens for other nodes, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
-    /// What is wrong with this node's key: why, and what to do.
+    /// A problem of this node's key, with the fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// Answer of `mgp/kernel/nodes/list`: who is there, as this node sees it.
+/// The answer to `mgp/kernel/nodes/list`: the cluster as known to this node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// The id of the cluster; `None` where this node is in none: then `nodes` is empty.
+    /// The id of the cluster; `None` without a cluster: then `nodes` is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// This node first, then the others by name.
     pub nodes: Vec<Node>,
-    /// What agents of other nodes may do here ends when the logs of all who could deny it were not
-    /// confirmed for so many seconds.
+    /// The lease in seconds: grants of other nodes' agents are suspended if a node that could revoke them
+    /// has not confirmed its log for so long.
     pub lease_secs: u64,
-    /// Whether they are confirmed now.
+    /// True if all are confirmed now.
     pub confirmed: bool,
-    /// Where this node listens for others.
+    /// The address on which this node listens for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
-    /// Whether this node still has its part in the cluster, as far as it knows.
+    /// The membership of this node, as far as known to it.
     #[serde(default, skip_serializing_if = "MembershipStatus::is_member")]
     pub membership: MembershipStatus,
-    /// Nodes that wait to be let in.
+    /// Nodes that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingNode>,
-    /// What this node passes on for nodes that have no direct link to each other.
+    /// The pairs of nodes that this node relays for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayedNodes>,
-    /// What is wrong with the cluster, or soon will be: why, and what to do.
+    /// Current or impending problems of the cluster, with fixes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
-    /// Grants that are closed by a revoke which their authors did not know of; the first [`CONFLICTS_MAX`].
+    /// Grants in conflict with a revocation that their authors did not know; the first [`CONFLICTS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<GrantConflict>,
-    /// How many there are.
+    /// The number of such grants.
     #[serde(default, skip_serializing_if = "is_none")]
     pub conflict_count: usize,
 }
 
-/// A grant that a revoke closes.
+/// A grant in conflict with a revocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantConflict {
     /// The id of the grant.
     pub grant_id: String,
-    /// The agent it is for.
+    /// The agent.
     pub agent_id: String,
-    /// On which server.
+    /// The server.
     pub server_id: String,
-    /// The tool; all of them when absent.
+    /// The tool; all tools if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// Which revoke, and what to do; in words.
+    /// The revocation and the fix, as text.
     pub conflict: String,
 }
 
-/// Most grants that an answer lists as closed by a conflict: as many as a person reads.
+/// The most listed conflicts: a person does not read more.
 pub const CONFLICTS_MAX: usize = 20;
 
 fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// Two nodes between which a third one passes on what they send each other.
+/// Two nodes that are linked through a third one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayedNodes {
     /// Their names.
     pub nodes: [String; 2],
-    /// Bytes passed on, both ways.
+    /// The relayed bytes in both directions.
     pub bytes: u64,
-    /// Packets that were dropped: they came too fast, or a link had no room.
+    /// The dropped packets: above the rate limit, or without capacity on a link.
     pub dropped: u64,
-    /// How long it has lasted, in milliseconds.
+    /// The duration of the relay in milliseconds.
     pub since_ms: u64,
 }
 
-/// Whether this node has its part in its cluster.
+/// The membership of this node in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MembershipStatus {
-    /// It has.
+    /// It is a member.
     #[default]
     Member,
-    /// No node takes a link of this one, and at least one says that it takes none.
+    /// No node accepts a link, and at least one refuses it.
     Refused,
     /// It was cut off.
     Revoked,
-    /// The cluster does not know the key that this node has now.
+    /// The cluster does not know the current key of this node.
     Unknown,
 }
 
 impl MembershipStatus {
-    /// True for a node that has.
+    /// True for a member.
     #[must_use]
     pub fn is_member(&self) -> bool {
         *self == Self::Member
     }
 
-    /// The word on the wire and in lists.
+    /// The value on the wire and in lists.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -305,25 +306,25 @@ impl MembershipStatus {
     }
 }
 
-/// How a node is reached.
+/// The link status of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// It is this node.
     Here,
-    /// A link to it is open.
+    /// It is linked.
     Linked,
-    /// No link is open; `why` of the node says what the last try came to.
+    /// It is not linked; `why` of the node describes the last attempt.
     #[default]
     Away,
-    /// It said that it leaves.
+    /// It has left the cluster.
     Left,
     /// It was cut off.
     Revoked,
 }
 
 impl NodeStatus {
-    /// The word on the wire and in lists.
+    /// The value on the wire and in lists.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -339,73 +340,73 @@ impl NodeStatus {
 /// One node of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// All digits of its id.
+    /// The whole id.
     pub id: String,
-    /// What it is called here: the first part of the names of its tools.
+    /// Its local name: the first part of the names of its tools.
     pub name: String,
     /// Its id as three words.
     pub words: String,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// How it is reached.
+    /// Its link status.
     pub standing: NodeStatus,
-    /// Where it is, or where a link last proved it to be.
+    /// Its address, or the last verified one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The node that passes on what both send each other, where the link is not direct.
+    /// The node that relays the link, if it is not direct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
-    /// The link has been open, or closed, for so many milliseconds; of a node that is out, how long ago that was
-    /// written down.
+    /// The duration of the link, or the time since it ended, in milliseconds; for a former member the time
+    /// since its membership ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<u64>,
-    /// The way there and back, in microseconds.
+    /// The round-trip time in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<u64>,
-    /// Its wall clock less this node's, in milliseconds.
+    /// The difference of its wall clock to this node's, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ms: Option<i64>,
-    /// What it shares was last told so many milliseconds ago.
+    /// The age of its last index digest in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_age_ms: Option<u64>,
-    /// What is shared: by it with this node, and of this node with anybody.
+    /// The servers it shares with this node; for this node those it shares with any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SharedServer>,
-    /// Its own lease in seconds, as it says; known while it is linked.
+    /// Its own lease in seconds, as reported while linked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_secs: Option<u64>,
-    /// Whether that is confirmed, as it says.
+    /// Whether its lease is confirmed, as reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<bool>,
-    /// The names of the nodes in the cluster that it has no link to, as it says.
+    /// The names of the nodes that it has no link to, as reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<String>,
-    /// Why it is not linked, or what is wrong with it, and what to do.
+    /// Why it is not linked, or another problem, with the fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A server that is shared.
+/// A shared server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedServer {
-    /// Its id at its owner.
+    /// Its id on its owner.
     pub id: String,
-    /// How many of its tools.
+    /// The number of its shared tools.
     pub tools: u64,
-    /// Its owner marked it as one of several that are alike.
+    /// True if its owner marked it as one of several replicas.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replica: bool,
 }
 
-/// Answer of `mgp/kernel/nodes/invite`. The only time the ticket is shown.
+/// The answer to `mgp/kernel/nodes/invite`. The ticket is shown only once.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Invited {
-    /// For `mgp nodes join`. Whoever has it may ask to be let in.
+    /// For `mgp nodes join`. Its holder may request to join.
     pub ticket: String,
-    /// What is known of it from now on.
+    /// The ticket's properties.
     #[serde(flatten)]
     pub about: Ticket,
-    /// Set if a cluster was founded for it.
+    /// The cluster, if one was founded for the ticket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub founded: Option<Founded>,
 }
@@ -418,12 +419,12 @@ impl std::fmt::Debug for Invited {
     }
 }
 
-/// A cluster that was just founded.
+/// A newly founded cluster.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Founded {
     /// Its id.
     pub cluster: String,
-    /// The only way on when no admin is left. Shown once, kept nowhere.
+    /// Recovers the cluster when no admin is left. Shown once, not stored.
     pub recovery_key: String,
 }
 
@@ -435,16 +436,16 @@ impl std::fmt::Debug for Founded {
     }
 }
 
-/// A ticket that was given out, without its secret.
+/// An open ticket, without its secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Its name, to withdraw it by.
+    /// Its id, for withdrawing it.
     pub id: String,
-    /// What the node may do that shows it.
+    /// The role of the node that uses it.
     pub role: Role,
-    /// From then on it is good for nothing, RFC 3339.
+    /// The expiry, RFC 3339.
     pub expires_at: String,
-    /// Who shows it is let in without a person's yes.
+    /// True if the holder is admitted without a person's approval.
     #[serde(default)]
     pub approved: bool,
     /// The addresses in it.
@@ -452,96 +453,96 @@ pub struct Ticket {
     pub addresses: Vec<String>,
 }
 
-/// Answer of `mgp/kernel/nodes/tickets`.
+/// The answer to `mgp/kernel/nodes/tickets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitations {
-    /// Those nobody has shown yet, and which are good still.
+    /// The valid unused tickets.
     pub tickets: Vec<Ticket>,
-    /// Nodes that have shown one, and wait for a person.
+    /// Nodes that have shown a ticket, and wait for approval.
     pub waiting: Vec<WaitingNode>,
 }
 
-/// A node that waits to be let in.
+/// A node that waits for approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingNode {
-    /// All digits of its id.
+    /// The whole id.
     pub id: String,
-    /// What it wants to be called.
+    /// The requested name.
     pub name: String,
-    /// What it wanted to be called when it asked before: under another name it asks anew, with other words.
+    /// The name of its earlier request: under another name it asks anew, with other words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_before: Option<String>,
-    /// A node of the cluster whose name is hard to tell from this one.
+    /// A node of the cluster with a confusingly similar name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looks_like: Option<String>,
-    /// Three words, of its key and its name: it is the node that is meant if it shows the same.
+    /// The three words derived from its key and its name: the node is authentic if it shows the same.
     pub words: String,
-    /// What to compare besides, where the words are those of an older version.
+    /// What to compare additionally, if the words are those of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words_note: Option<String>,
-    /// What it may do once it is in.
+    /// Its role after admission.
     pub role: Role,
-    /// Where it asks from.
+    /// The address it connects from.
     pub from: String,
-    /// The ticket it showed.
+    /// The shown ticket.
     pub ticket: String,
-    /// Since when it waits, RFC 3339.
+    /// When the request arrived, RFC 3339.
     pub since: String,
-    /// When that is over without an answer, RFC 3339.
+    /// When the request expires, RFC 3339.
     pub until: String,
 }
 
-/// Answer of `mgp/kernel/nodes/join` and `mgp/kernel/nodes/admission`.
+/// The answer to `mgp/kernel/nodes/join` and `mgp/kernel/nodes/admission`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinStatus {
-    /// How far it is.
+    /// The stage.
     pub stage: JoinStage,
-    /// The node that made the ticket; its id, and its name once that is known.
+    /// The node that created the ticket: its id, and its name once known.
     pub inviter: String,
-    /// Three words: this node has reached the right one if that shows the same. Known once it was reached.
+    /// The three words: the inviter is authentic if it shows the same. Known once it was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// What to compare besides, where the words are those of an older version.
+    /// What to compare additionally, if the words are those of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words_note: Option<String>,
-    /// What this node is to be called.
+    /// The requested name of this node.
     pub name: String,
-    /// What it may do, once it is in.
+    /// Its role, once admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The cluster, once it is in.
+    /// The cluster, once admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// From then on the ticket is good for nothing, RFC 3339.
+    /// The expiry of the ticket, RFC 3339.
     pub until: String,
-    /// Why it was refused or failed, or what the last try to reach the inviter came to, and what to do.
+    /// Why it was refused or failed, or the error of the last attempt, with the fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// How far a join is.
+/// The stage of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinStage {
-    /// The inviter is looked for.
+    /// Connecting to the inviter.
     #[default]
     Reaching,
-    /// A person is asked there.
+    /// Waiting for a person's decision at the inviter.
     Waiting,
-    /// A person said yes, and what the cluster knows is on its way here.
+    /// Approved; the admission is being received.
     Entering,
-    /// It is in.
+    /// Admitted.
     Admitted,
-    /// It was turned away.
+    /// Denied.
     Refused,
-    /// Nobody said anything in time.
+    /// No decision before the expiry.
     Expired,
-    /// It came to nothing.
+    /// Failed.
     Failed,
 }
 
 impl JoinStage {
-    /// Whether nothing more comes of it.
+    /// True for a final stage.
     #[must_use]
     pub const fn is_final(self) -> bool {
         match self {
@@ -551,77 +552,76 @@ impl JoinStage {
     }
 }
 
-/// Answer of `mgp/kernel/nodes/approve` and `mgp/kernel/nodes/refuse`.
+/// The answer to `mgp/kernel/nodes/approve` and `mgp/kernel/nodes/refuse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdmissionResult {
-    /// All digits of the node's id.
+    /// The whole id of the node.
     pub id: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The three words both sides showed.
+    /// The three words that both sides showed.
     pub words: String,
-    /// Whether it was let in.
+    /// True if it was admitted.
     pub admitted: bool,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
 }
 
-/// Answer of `mgp/kernel/nodes/revoke`.
+/// The answer to `mgp/kernel/nodes/revoke`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoked {
-    /// All digits of the node's id.
+    /// The whole id of the node.
     pub id: String,
-    /// What it was called.
+    /// Its former name.
     pub name: String,
-    /// Who knows.
+    /// The confirmations.
     pub confirmed: Confirmations,
 }
 
-/// Who has a revocation: "3/3 in 180 ms", "2/3; nas unreachable, stops by itself in 30 s or less", or "2/3; nas
-/// unreachable, not bounded: nas may go on allowing until it is reached".
+/// The confirmations of a revocation: "3/3 in 180 ms", "2/3; nas unreachable, stops by itself in 30 s or
+/// less", or "2/3; nas unreachable, not bounded: nas may go on allowing until it is reached".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmations {
-    /// So many other nodes have confirmed it.
+    /// The number of nodes that have confirmed it.
     pub nodes: u64,
-    /// Of so many that have to.
+    /// The number of nodes that have to confirm it.
     pub of: u64,
-    /// That took so many milliseconds.
+    /// The time it took in milliseconds.
     pub after_ms: u64,
-    /// The names of those that have not.
+    /// The names of nodes without a confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// With all of them it is over by itself within so many seconds; absent where one of them has no bound.
+    /// The seconds until the grant has expired on all of them; absent if one of them has no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lapses_secs: Option<u64>,
-    /// The same for each of them.
+    /// The bound of each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<RevokeBound>,
-    /// Those of the missing that are admins: no bound holds where one of them has demoted or cut off this node
-    /// meanwhile.
+    /// The missing admins: no bound holds if one of them has demoted or cut off this node meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_admins: Vec<String>,
 }
 
-/// When a node that has not confirmed a revocation stops allowing what it takes away, though nobody reaches it.
+/// The time until an unreachable node stops allowing a revoked grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeBound {
-    /// The node's name.
+    /// The name of the node.
     pub node: String,
-    /// Within so many seconds; absent where it may go on until it is reached, or its lease is unknown.
+    /// The seconds; absent if it is unlimited, or its lease is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secs: Option<u64>,
-    /// After its own lease, which is not known: it runs an older version.
+    /// True if its lease is unknown because it runs an older version.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lease_unknown: bool,
 }
 
-/// Answer of `mgp/kernel/nodes/leave`.
+/// The answer to `mgp/kernel/nodes/leave`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveResult {
-    /// The cluster it was in.
+    /// The former cluster.
     pub cluster: String,
-    /// Whether that is written down in the cluster. Otherwise the others list it as away until one of them cuts
-    /// it off.
+    /// True if the leave is recorded in the cluster. Otherwise the other nodes list it as unreachable until
+    /// one of them cuts it off.
     pub noted: bool,
 }
 
@@ -629,9 +629,9 @@ pub struct LeaveResult {
 mod tests {
     use super::*;
 
-    /// What lets a node in stands in no log, whatever is printed there.
+    /// Secrets for admission are not in any log, whatever is logged.
     #[test]
-    fn no_secret_is_shown_by_debug() {
+    fn debug_output_hides_secrets() {
         let invited = Invited {
             ticket: "mgp1-secret".into(),
             about: Ticket::default(),
@@ -646,14 +646,14 @@ mod tests {
         };
         let shown = format!("{invited:?} {:?} {join:?}", invited.founded);
         assert!(!shown.contains("secret"), "{shown}");
-        // A ticket is flat, for programs.
+        // A ticket is a flat object, for programs.
         let json = serde_json::to_value(&invited).unwrap();
         assert_eq!(json["role"], "member");
         assert_eq!(json["ticket"], "mgp1-secret");
     }
 
     #[test]
-    fn a_request_takes_no_member_that_it_does_not_know() {
+    fn unknown_members_of_requests_are_rejected() {
         assert!(serde_json::from_str::<Invite>("{}").is_ok());
         assert!(serde_json::from_str::<Invite>(r#"{"rôle": "admin"}"#).is_err());
         assert!(serde_json::from_str::<Approve>(r#"{"nod": "nas"}"#).is_err());

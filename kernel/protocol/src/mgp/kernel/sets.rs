@@ -10,31 +10,31 @@ methods! { "mgp/kernel/sets/list" => List }
 #[derive(Debug)]
 pub struct List;
 
-/// Answer of `mgp/kernel/sets/list`.
+/// The answer to `mgp/kernel/sets/list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSets {
-    /// In the order of their names.
+    /// Sorted by name.
     pub sets: Vec<ListedSet>,
 }
 
-/// A set, and what it comes to at the moment.
+/// A set with its current contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSet {
     /// `[sets.NAME]`.
     pub name: String,
-    /// Servers that are in it as a whole.
+    /// Servers that are included completely.
     pub servers: Vec<String>,
-    /// Single tools, as `server:tool`.
+    /// Included tools, as `server:tool`.
     pub tools: Vec<String>,
-    /// Tools that are not in it, as `server:tool`.
+    /// Excluded tools, as `server:tool`.
     pub except: Vec<String>,
-    /// Agents that are held to it.
+    /// Agents that are restricted to it.
     pub agents: Vec<String>,
-    /// The tools there are of it now, under the names agents are shown; grants may close some to an agent.
+    /// Its available tools, by their visible names; grants may hide some from an agent.
     pub offered: Vec<String>,
-    /// Servers of it that are in their first start: what they offer is not known yet.
+    /// Its servers that are starting for the first time: their tools are not known yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starting: Vec<String>,
-    /// What it names and nobody has, in words.
+    /// Unknown names in it, as text.
     pub unknown: Vec<String>,
 }

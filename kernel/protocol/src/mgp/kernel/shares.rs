@@ -1,4 +1,4 @@
-//! `mgp/kernel/shares/*`: what this node shares with the others of its cluster. For the operator.
+//! `mgp/kernel/shares/*`: the servers and tools that this node shares with its cluster. For the operator.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,26 +17,26 @@ methods! {
 pub struct Add {
     /// The server.
     pub server: String,
-    /// With whom: `cluster`, or `node:` and a node's name or id.
+    /// The audience: `cluster`, or `node:` and a node's name or id.
     pub to: String,
-    /// The server's own name of a tool, or the beginning of several and `*`; all of them when absent.
+    /// The server's own name of a tool, or a prefix and `*`; all tools if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
-    /// The tools need not be there yet.
+    /// The tools need not exist yet.
     #[serde(default)]
     pub yet_unknown: bool,
 }
 
-/// `mgp/kernel/shares/remove`: ends what is shared. Answers [`Changed`] when it is on disk.
+/// `mgp/kernel/shares/remove`: removes shares. Answers [`Changed`] when it is on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
     /// The server.
     pub server: String,
-    /// With whom no more; with nobody when absent.
+    /// The audience; every one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// The rule of just this pattern; all of them when absent.
+    /// The rule with this pattern; all rules if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
 }
@@ -52,29 +52,29 @@ pub struct Share {
     pub server: String,
     /// `cluster`, or `node:` and the node's name.
     pub to: String,
-    /// The pattern; `*` is all.
+    /// The pattern; `*` for all.
     pub tools: String,
-    /// How many tools it means now; `None` while its server has listed none.
+    /// The number of matching tools; `None` before its server has listed its tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub means: Option<u64>,
-    /// What keeps it from being of use, and what to do.
+    /// Why it has no effect, with the fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Answer of `mgp/kernel/shares/list`.
+/// The answer to `mgp/kernel/shares/list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
-    /// By server.
+    /// Sorted by server.
     pub shares: Vec<Share>,
 }
 
-/// Answer of `mgp/kernel/shares/add` and `mgp/kernel/shares/remove`.
+/// The answer to `mgp/kernel/shares/add` and `mgp/kernel/shares/remove`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// The rules that are new, or at an end; empty where all was so already.
+    /// The new or removed rules; empty if nothing changed.
     pub changed: Vec<Share>,
-    /// What is worth knowing: nobody of other nodes may call it yet, and how that is granted.
+    /// Notes, such as missing grants for agents of other nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -13,24 +13,25 @@ methods! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// Whose tools they are.
+    /// The server.
     pub server: String,
-    /// Of this feature set alone.
+    /// Only this feature set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// Of this agent alone.
+    /// Only this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// `mgp/kernel/state/rollback`: brings one state back to an earlier checkpoint. Answers
-/// [`RolledBack`](crate::mcpl::valid_state::RollbackResult); invalid params, in words, where it could be more than one.
+/// `mgp/kernel/state/rollback`: returns one state to an earlier checkpoint. Answers
+/// [`RollbackResult`](crate::mcpl::valid_state::RollbackResult); invalid params, with a message, if the
+/// state is ambiguous.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
-    /// Whose tools they are.
+    /// The server.
     pub server: String,
-    /// Where to go back to.
+    /// The checkpoint to return to.
     pub checkpoint: String,
     /// The feature set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,58 +39,58 @@ pub struct Rollback {
     /// The agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The session, or the beginning of it.
+    /// The session, or a prefix of its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 
-/// Answer of `mgp/kernel/state/log`.
+/// The answer to `mgp/kernel/state/log`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateHistoryList {
-    /// Whose tools they are.
+    /// The server.
     pub server_id: String,
-    /// By feature set, agent and session.
+    /// Sorted by feature set, agent and session.
     pub states: Vec<StateHistory>,
 }
 
-/// One state, and how it came to be.
+/// One state with its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateHistory {
     /// The feature set.
     pub feature_set: String,
-    /// Whose it is; everybody's when absent.
+    /// Its agent; shared by all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Of which session alone.
+    /// Its session, if it is specific to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// When that session ended, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// The oldest first.
+    /// Oldest first.
     pub checkpoints: Vec<CheckpointEntry>,
-    /// How many older ones were taken out for room.
+    /// The number of older checkpoints that were removed.
     pub pruned: u64,
-    /// What they take, in bytes.
+    /// Their size, in bytes.
     pub bytes: u64,
 }
 
 /// One checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointEntry {
-    /// The server's own id of it.
+    /// The server's own id.
     pub checkpoint: String,
-    /// The one it came from, as the server said.
+    /// The previous one, as reported by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// The place of that one in this list; absent where it is not in it.
+    /// The index of the previous one in this list; absent if it is not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_at: Option<usize>,
-    /// When it was kept, RFC 3339.
+    /// When it was stored, RFC 3339.
     pub at: String,
-    /// Length of the state; absent where the server keeps it.
+    /// The length of the state; absent if the server stores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The next call goes on from here.
+    /// True for the checkpoint of the next call.
     pub current: bool,
 }

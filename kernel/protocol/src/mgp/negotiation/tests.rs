@@ -17,23 +17,24 @@ fn declared(version: &str, extensions: &[&str]) -> Declaration {
         .unwrap()
 }
 
-fn active(offered: Features, said: &Declaration) -> Active {
-    match Negotiated::intersect(offered, Ok(Some(said))) {
+fn active(offered: Features, declared: &Declaration) -> Active {
+    match Negotiated::intersect(offered, Ok(Some(declared))) {
         Negotiated::Active(active) => active,
         Negotiated::Plain(why) => panic!("{why:?}"),
     }
 }
 
-/// MGP-016, MGP-024: three places, and of the modern era one; the answer goes where the question stood.
+/// MGP-016, MGP-024: three positions, and one in the stateless protocol; the answer has the position of the
+/// request.
 #[test]
-fn a_declaration_is_found_where_its_era_has_it() {
-    let said = json!({"version": "0.2.0", "extensions": ["audit"],
+fn declaration_is_found_at_the_position_of_its_protocol() {
+    let declared = json!({"version": "0.2.0", "extensions": ["audit"],
         "permissions_required": ["shell", 7, "network"], "server_id": "mind", "trust_level": "core",
         "tool_creation": {"enabled": true}});
-    let plain = json!({"tools": {}, "mgp": said});
-    let below = json!({"experimental": {"mgp": said}});
-    let modern = json!({"extensions": {"dev.cloto/mgp": said}});
-    let carrier = |caps, era| read(caps, era).unwrap().map(|said| said.carrier);
+    let plain = json!({"tools": {}, "mgp": declared});
+    let below = json!({"experimental": {"mgp": declared}});
+    let modern = json!({"extensions": {"dev.cloto/mgp": declared}});
+    let carrier = |caps, era| read(caps, era).unwrap().map(|declared| declared.carrier);
     assert_eq!(
         carrier(&plain, ProtocolFamily::Legacy),
         Some(Carrier::Plain)
@@ -57,32 +58,32 @@ fn a_declaration_is_found_where_its_era_has_it() {
     assert_eq!(found.permissions_required, ["shell", "network"]);
     assert_eq!(found.server_id.as_deref(), Some("mind"));
     assert!(found.tool_creation);
-    for said in [
+    for declared in [
         json!(true),
         json!({"enabled": "yes"}),
         json!({}),
         Value::Null,
     ] {
-        let capabilities = json!({"mgp": {"version": "0.2.0", "tool_creation": said}});
+        let capabilities = json!({"mgp": {"version": "0.2.0", "tool_creation": declared}});
         let found = read(&capabilities, ProtocolFamily::Legacy)
             .unwrap()
             .unwrap();
-        assert!(!found.tool_creation, "{said}");
+        assert!(!found.tool_creation, "{declared}");
     }
     assert_eq!(found.trust_level.as_deref(), Some("core"));
 }
 
-/// MGP-017, MGP-020, MGP-027, MGP-271: who says nothing of MGP hears nothing of it.
+/// MGP-017, MGP-020, MGP-027, MGP-271: a peer without a declaration receives no MGP.
 #[test]
-fn without_a_declaration_it_is_plain_mcp() {
+fn no_declaration_means_no_mgp() {
     for caps in [
         json!({}),
         json!({"mgp": null}),
         json!([]),
         json!({"experimental": 1}),
     ] {
-        let said = read(&caps, ProtocolFamily::Legacy).unwrap();
-        let found = Negotiated::intersect(Features::ALL, Ok(said.as_ref()));
+        let declared = read(&caps, ProtocolFamily::Legacy).unwrap();
+        let found = Negotiated::intersect(Features::ALL, Ok(declared.as_ref()));
         assert_eq!(found, Negotiated::Plain(None), "{caps}");
         assert!(found.features().is_empty() && !found.is_active());
     }
@@ -91,9 +92,9 @@ fn without_a_declaration_it_is_plain_mcp() {
 
 /// MGP-018, MGP-021: the nine names of 0.2 and those of later drafts.
 #[test]
-fn the_offer_has_a_version_and_every_name() {
-    let said: serde_json::Value = serde_json::from_str(&render_offer(Features::ALL)).unwrap();
-    assert_eq!(said["version"], "0.2.0");
+fn offer_has_a_version_and_every_name() {
+    let declared: serde_json::Value = serde_json::from_str(&render_offer(Features::ALL)).unwrap();
+    assert_eq!(declared["version"], "0.2.0");
     let nine = [
         "security",
         "access_control",
@@ -105,7 +106,7 @@ fn the_offer_has_a_version_and_every_name() {
         "discovery",
         "tool_discovery",
     ];
-    let names: Vec<&str> = said["extensions"]
+    let names: Vec<&str> = declared["extensions"]
         .as_array()
         .unwrap()
         .iter()
@@ -113,7 +114,7 @@ fn the_offer_has_a_version_and_every_name() {
         .collect();
     assert_eq!(names[..9], nine);
     assert_eq!(names.len(), 15);
-    // What is not offered whole is not offered under the name of the whole.
+    // A partial offer does not use the name of the whole.
     let half = render_offer(Features::PERMISSIONS | Features::AUDIT);
     assert_eq!(
         half,
@@ -121,26 +122,26 @@ fn the_offer_has_a_version_and_every_name() {
     );
 }
 
-/// MGP-022, MGP-026, MGP-276: only what both know is active, whatever else is named.
+/// MGP-022, MGP-026, MGP-276: only common features are active, whatever else is declared.
 #[test]
 fn only_the_intersection_is_active() {
-    let said = declared(
+    let declared = declared(
         "0.2.0",
         &["audit", "com.x.foo", "streaming", "observability", "audit"],
     );
-    let found = active(Features::AUDIT | Features::ACCESS_CONTROL, &said);
+    let found = active(Features::AUDIT | Features::ACCESS_CONTROL, &declared);
     assert_eq!(found.features, Features::AUDIT);
     assert_eq!(
         found.render_answer(Some("kernel"), None),
         r#"{"version":"0.2.0","extensions":["audit"],"server_id":"kernel"}"#
     );
-    assert!(active(Features::NONE, &said).features.is_empty());
+    assert!(active(Features::NONE, &declared).features.is_empty());
 }
 
-/// MGP-023, MGP-028: the answer has the fields of §2.3, and a later draft's client is answered in
-/// its words.
+/// MGP-023, MGP-028: the answer has the fields of §2.3, and a later draft's client is answered with its
+/// names.
 #[test]
-fn a_peer_is_answered_in_its_own_words() {
+fn peer_is_answered_in_its_own_vocabulary() {
     let later = active(
         Features::ALL,
         &declared("0.8.0", &["permissions", "streaming"]),
@@ -170,9 +171,9 @@ fn a_peer_is_answered_in_its_own_words() {
     );
 }
 
-/// MGP-029, MGP-274, A-02: the major must match; a minor is worth a warning and nothing more.
+/// MGP-029, MGP-274, A-02: the major version must match; a different minor version is only logged.
 #[test]
-fn a_version_is_judged_by_its_major() {
+fn only_the_major_version_must_match() {
     for (theirs, common, warned) in [
         ("0.1.0", "0.1.0", true),
         ("0.2.0", "0.2.0", false),
@@ -193,13 +194,17 @@ fn a_version_is_judged_by_its_major() {
     }
 }
 
-/// MGP-016, MGP-028: a declaration goes where its era has it, beside what stands there, and away again.
+/// MGP-016, MGP-028: a declaration is added at the position of its protocol, beside other members, and
+/// removed again.
 #[test]
-fn a_declaration_is_put_where_its_era_looks_for_it() {
+fn declaration_is_added_at_the_position_of_its_protocol() {
     let put = |capabilities: &str, carrier| with_declaration(capabilities, carrier, r#"{"a":1}"#);
     assert_eq!(put("{}", Carrier::Plain), r#"{"mgp":{"a":1}}"#);
-    let said = put(r#"{"x":{}}"#, Carrier::Extension);
-    assert_eq!(said, r#"{"extensions":{"dev.cloto/mgp":{"a":1}},"x":{}}"#);
+    let declared = put(r#"{"x":{}}"#, Carrier::Extension);
+    assert_eq!(
+        declared,
+        r#"{"extensions":{"dev.cloto/mgp":{"a":1}},"x":{}}"#
+    );
     let beside = put(r#"{"extensions":{"y":{}}}"#, Carrier::Extension);
     assert_eq!(beside, r#"{"extensions":{"dev.cloto/mgp":{"a":1},"y":{}}}"#);
     let instead = put(r#"{"extensions":{"dev.cloto/mgp":7}}"#, Carrier::Extension);
@@ -216,13 +221,13 @@ fn a_declaration_is_put_where_its_era_looks_for_it() {
     assert_eq!(offered["extensions"][EXTENSION], offered["mgp"]);
 }
 
-/// MGP-016: a legacy peer that declares itself in several places is read, and answered, in one of them:
-/// the first, even if it says nothing that can be followed.
+/// MGP-016: of several declarations of a legacy peer only the first position is read and answered, even if
+/// it is invalid.
 #[test]
-fn of_several_declarations_the_first_place_counts() {
-    let said = |word: &str| json!({"version": "0.2.0", "extensions": [word]});
-    let mut caps = json!({"extensions": {EXTENSION: said("audit")},
-        "experimental": {"mgp": said("events")}, "mgp": said("streaming")});
+fn first_position_of_several_declarations_counts() {
+    let declared = |word: &str| json!({"version": "0.2.0", "extensions": [word]});
+    let mut caps = json!({"extensions": {EXTENSION: declared("audit")},
+        "experimental": {"mgp": declared("events")}, "mgp": declared("streaming")});
     let found = |caps: &Value, era| {
         let found = read(caps, era).unwrap().unwrap();
         (found.carrier, found.extension_names[0])
@@ -252,9 +257,9 @@ fn of_several_declarations_the_first_place_counts() {
     );
 }
 
-/// MGP-030: a malformed declaration is plain MCP with a reason.
+/// MGP-030: a malformed declaration counts as none, with a reason.
 #[test]
-fn what_is_malformed_is_plain_mcp_with_a_reason() {
+fn malformed_declaration_means_no_mgp_with_a_reason() {
     for bad in [
         json!({"version": "banana", "extensions": []}),
         json!({"version": "0.2", "extensions": []}),
@@ -270,9 +275,9 @@ fn what_is_malformed_is_plain_mcp_with_a_reason() {
     }
 }
 
-/// Trust of another form is kept as something unknown, so that it is not taken for the default.
+/// An invalid trust level is stored as unknown, so that it does not count as the default.
 #[test]
-fn a_trust_level_that_is_no_text_is_not_none() {
+fn invalid_trust_level_is_not_the_default() {
     let trust = |value: serde_json::Value| {
         let caps = json!({"mgp": {"version": "0.2.0", "extensions": [], "trust_level": value}});
         read(&caps, ProtocolFamily::Legacy)
@@ -284,30 +289,30 @@ fn a_trust_level_that_is_no_text_is_not_none() {
     assert_eq!(trust(json!(null)), None);
 }
 
-/// MGP-010: both codes mean the same.
+/// MGP-010: both codes have the same meaning.
 #[test]
-fn two_codes_mean_not_supported() {
+fn both_unsupported_codes_are_recognized() {
     assert!(is_unsupported_code(-32601) && is_unsupported_code(-32602));
     assert!(!is_unsupported_code(-32603) && !is_unsupported_code(1000));
 }
 
 proptest! {
-    /// MGP-026: whatever is declared, nothing is active that one side did not name.
+    /// MGP-026: whatever is declared, only features named by both sides are active.
     #[test]
-    fn nothing_is_active_that_was_not_offered(
+    fn only_offered_features_are_active(
         bits in 0_u16..(1 << 13),
         picked in proptest::collection::vec(0_usize..WORDS.len(), 0..20),
     ) {
         let words: Vec<&str> = picked.iter().map(|at| WORDS[*at].0).collect();
-        let said = declared("0.2.0", &words);
-        let found = active(Features(bits), &said);
+        let declared = declared("0.2.0", &words);
+        let found = active(Features(bits), &declared);
         prop_assert!(Features(bits).contains(found.features));
-        prop_assert!(said.features.contains(found.features));
+        prop_assert!(declared.features.contains(found.features));
         prop_assert!(found.extension_names.iter().all(|word| words.contains(word)));
     }
 
     #[test]
-    fn no_capabilities_break_the_reader(text in "\\PC{0,80}") {
+    fn no_capabilities_panic_the_parser(text in "\\PC{0,80}") {
         let caps = json!({"mgp": {"version": text, "extensions": [text], "server_id": text}});
         let _ = read(&caps, ProtocolFamily::Legacy);
         if let Ok(raw) = RawValue::from_string(text) {

@@ -1,5 +1,5 @@
-//! `mgp/servers/pins/*`: the definitions of a server's tools that were approved, and what became of them. For the
-//! operator, who decides about a changed one by `mgp/approvals/*`.
+//! `mgp/servers/pins/*`: the pinned definitions of a server's tools, and their changes. For the operator,
+//! who decides about a changed one by `mgp/approvals/*`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ methods! {
     "mgp/servers/pins/show" => Show,
 }
 
-/// Most tools of one answer to [`List`].
+/// The most tools in one answer to [`List`].
 pub const PAGE_MAX: usize = 1000;
 
 /// `mgp/servers/pins/list`: the pinned tools by name. Answers [`PinnedTools`].
@@ -19,67 +19,67 @@ pub const PAGE_MAX: usize = 1000;
 pub struct List {
     /// The server.
     pub id: String,
-    /// The tools after this one.
+    /// The cursor: tools after this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most this many; never more than [`PAGE_MAX`].
+    /// The most tools; never more than [`PAGE_MAX`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// Answer of `mgp/servers/pins/list`.
+/// The answer to `mgp/servers/pins/list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedTools {
-    /// What happens to a tool that changes: `off`, `warn` or `block`; absent while the server has not listed its
-    /// tools since the kernel was started.
+    /// The mode for changed tools: `off`, `warn` or `block`; absent before the server has listed its tools
+    /// since the start of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// How many tools are pinned in all.
+    /// The number of all pinned tools.
     pub total: u64,
-    /// In the order of their names.
+    /// Sorted by name.
     pub pins: Vec<PinnedTool>,
-    /// There are more; ask for those after the last one.
+    /// True if there are more; continue after the last one.
     pub has_more: bool,
 }
 
 /// A pinned tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedTool {
-    /// The server's own name for it.
+    /// The server's own name.
     pub tool: String,
-    /// The first digits of the hash of the approved definition.
+    /// A prefix of the hash of the approved definition.
     pub pin: String,
-    /// Who approved it; absent where it is as it was first listed.
+    /// The person who approved it; absent for the first listed definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// The first digits of the hash of the definition that it has now, where that is another one.
+    /// A prefix of the hash of the current definition, if different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
-    /// In what that differs: `description`, `inputSchema`, `outputSchema`, `security`.
+    /// The changed members: `description`, `inputSchema`, `outputSchema`, `security`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
-    /// A person said no to it: the tool is gone until its definition is another one again.
+    /// True if a person denied the definition: the tool is hidden until it changes again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
 }
 
-/// `mgp/servers/pins/show`: a tool as it was approved and as it is. Answers [`Definitions`].
+/// `mgp/servers/pins/show`: the approved and the current definition of a tool. Answers [`Definitions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Show {
     /// The server.
     pub id: String,
-    /// The server's own name for the tool.
+    /// The server's own name of the tool.
     pub tool: String,
 }
 
-/// Answer of `mgp/servers/pins/show`. Both are the text that the server sent.
+/// The answer to `mgp/servers/pins/show`. Both are the server's original text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definitions {
-    /// As it was approved; absent where it is too long to be kept, and where nothing is pinned under this name.
+    /// The approved definition; absent if it is too long to be stored, or the tool is not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<String>,
-    /// As it is now, where that is another one.
+    /// The current definition, if different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! The kernel's own tools that an agent is shown instead of all tools (MGP §16.2). Their definitions never
-//! change, so that an agent can keep them.
+//! The meta tools of the kernel, listed in place of all tools (MGP §16.2). Their definitions never change,
+//! so that an agent can cache them.
 
 use serde_json::json;
 
@@ -8,23 +8,23 @@ use super::{Call, Discover, Request, Session};
 use crate::mcp::Method;
 use crate::mgp::matches_method;
 
-/// One of these tools.
+/// A meta tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetaTool {
     /// Finds tools.
     Discover,
-    /// Gets the tools for a task.
+    /// Requests the tools for a task.
     Request,
-    /// Calls a tool that was found.
+    /// Calls a found tool.
     Call,
-    /// Tells what the session holds.
+    /// Lists the tools of the session.
     Session,
-    /// Lets go of some of it.
+    /// Evicts tools from the session.
     Evict,
 }
 
 impl MetaTool {
-    /// All of them.
+    /// All meta tools.
     pub const ALL: [Self; 5] = [
         Self::Discover,
         Self::Request,
@@ -32,10 +32,10 @@ impl MetaTool {
         Self::Session,
         Self::Evict,
     ];
-    /// What it takes to find tools and call them.
+    /// The tools for discovering and calling tools.
     pub const DISCOVERY_TOOLS: [Self; 3] = [Self::Discover, Self::Request, Self::Call];
 
-    /// The method it stands for.
+    /// The method of the tool.
     #[must_use]
     pub const fn method(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl MetaTool {
         }
     }
 
-    /// The name agents are shown, in letters that every model API takes.
+    /// The name visible to agents, in characters that every model API accepts.
     #[must_use]
     pub const fn tool_name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl MetaTool {
         }
     }
 
-    /// By its method, or one of its names as a tool: with dots as later drafts write it, or as
+    /// Finds a tool by its method, or one of its names as a tool: with dots as in later drafts, or as in
     /// [`MetaTool::tool_name`].
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -67,13 +67,13 @@ impl MetaTool {
         all.find(|tool| matches_method(tool.method(), name))
     }
 
-    /// The definition, in one line. `security` is for those who know the word.
+    /// The definition, in one line. `security` is added for clients that support it.
     #[must_use]
     pub fn definition(self, security: bool) -> String {
         self.definition_with(security, self.description())
     }
 
-    /// The same with another description, to which something about what there is to find was added.
+    /// The definition with an extended description, which mentions the tools that can be found.
     #[must_use]
     pub fn definition_with(self, security: bool, description: &str) -> String {
         let schema: serde_json::Value =
@@ -101,7 +101,7 @@ impl MetaTool {
         }
     }
 
-    /// What a model reads to choose it.
+    /// The description for a model.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl MetaTool {
         }
     }
 
-    /// Hints for clients that know MCP only.
+    /// Hints for clients without MGP.
     fn annotations(self) -> serde_json::Value {
         match self {
             Self::Discover | Self::Session => json!({"readOnlyHint": true, "openWorldHint": false}),
@@ -149,21 +149,21 @@ impl MetaTool {
                 "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true,
                 "openWorldHint": false
             }),
-            // Whatever the tool that is called does.
+            // The effects depend on the called tool.
             Self::Call => {
                 json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true})
             }
         }
     }
 
-    /// What tools say of themselves in MGP §4.
+    /// The security declaration of MGP §4.
     fn security(self) -> serde_json::Value {
         match self {
             Self::Discover | Self::Session | Self::Request | Self::Evict => json!({
                 "risk_level": "safe", "permissions_required": [], "side_effects": [],
                 "reversible": true
             }),
-            // Each call is judged as the tool it calls; before that, nothing better can be said.
+            // Each call is checked as the called tool; nothing better can be declared before.
             Self::Call => json!({
                 "risk_level": "dangerous", "permissions_required": [], "reversible": false
             }),
@@ -179,7 +179,7 @@ mod tests {
 
     /// MGP-247, A-11: one tool under the names of the document, of its later drafts, and of model APIs.
     #[test]
-    fn a_meta_tool_answers_to_each_spelling() {
+    fn meta_tool_is_found_by_each_spelling() {
         for tool in MetaTool::ALL {
             let method = tool.method();
             let dotted = method.replace('/', ".");
@@ -202,9 +202,9 @@ mod tests {
         }
     }
 
-    /// MGP-281: the kernel's own tools say how risky they are, to those who know the word.
+    /// MGP-281: the kernel's own tools declare their risk, for clients that support it.
     #[test]
-    fn definitions_are_whole_and_carry_their_security() {
+    fn definitions_are_complete_with_security() {
         for tool in MetaTool::ALL {
             let text = tool.definition(true);
             let security = Security::from_definition(&text).unwrap();
@@ -224,9 +224,9 @@ mod tests {
         }
     }
 
-    /// MGP-241, MGP-248, MGP-261: what a schema names is what the words read, and nothing else.
+    /// MGP-241, MGP-248, MGP-261: the schema lists exactly the members that are parsed.
     #[test]
-    fn each_schema_says_what_is_read() {
+    fn schemas_match_the_parsed_members() {
         let properties = |tool: MetaTool| {
             let schema: serde_json::Value = serde_json::from_str(tool.input_schema()).unwrap();
             let names = schema["properties"].as_object().unwrap().keys().cloned();

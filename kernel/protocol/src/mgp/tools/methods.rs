@@ -1,19 +1,19 @@
-//! Methods of MGP that are tools of the kernel, too, as lists of tools show them to those who
-//! negotiated the extension of the method.
+//! MGP methods that are also tools of the kernel, as listed to clients that negotiated the method's
+//! extension.
 
 use serde_json::{Value, json};
 
-/// A method as a tool.
+/// A method that is listed as a tool.
 struct MethodTool {
     method: &'static str,
     title: &'static str,
     description: &'static str,
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     is_read_only: bool,
     schema: &'static str,
 }
 
-/// Each schema is that of the params of its method.
+/// Each schema is that of the method's params.
 const ALL: [MethodTool; 12] = [
     MethodTool {
         method: "mgp/agent/ask",
@@ -101,14 +101,14 @@ const ALL: [MethodTool; 12] = [
     },
 ];
 
-/// The definition of the tool that stands for a method, in one line; `None` for other methods. `security` is
-/// for those who know the word.
+/// The definition of the tool for a method, in one line; `None` for other methods. `security` is added for
+/// clients that support it.
 #[must_use]
 pub fn definition(method: &str, security: bool) -> Option<String> {
     let tool = ALL.iter().find(|tool| tool.method == method)?;
     let schema: Value = serde_json::from_str(tool.schema).expect("the schemas above are JSON");
     let mut definition = json!({
-        // In letters that every model API takes.
+        // In characters that every model API accepts.
         "name": method.replace('/', "_"),
         "title": tool.title,
         "description": tool.description,
@@ -140,7 +140,7 @@ mod tests {
     use crate::mgp::state::Rollback;
     use crate::mgp::stream::{Cancel, PACE_TOOL, Pace};
 
-    /// A value that fits a schema of the table.
+    /// A value that matches a schema of the table.
     fn example(schema: &Value) -> Value {
         if let Some(first) = schema["enum"].get(0) {
             return first.clone();
@@ -161,10 +161,10 @@ mod tests {
         }
     }
 
-    /// what a schema names is what the method reads, and each tool is called by the name it is listed
-    /// under.
+    /// the schema lists exactly the members that the method parses, and each tool is called by its
+    /// listed name.
     #[test]
-    fn each_definition_says_what_its_method_reads() {
+    fn definitions_match_the_params_of_their_methods() {
         for tool in &ALL {
             let text = definition(tool.method, false).unwrap();
             let value: Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! `mgp/tools/session/*`: how an agent manages the tools of its session (MGP §16.7).
+//! `mgp/tools/session/*`: management of the tools in a session (MGP §16.7).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +10,27 @@ methods! {
 }
 
 request! {
-    /// `mgp/tools/session/evict`: lets go of cached tools; answers [`Evicted`]. They can be found and
-    /// called as before.
+    /// `mgp/tools/session/evict`: evicts cached tools; answers [`Evicted`]. They can still be found and
+    /// called.
     Evict {
-        /// By any of their names.
+        /// The tools, by any of their names.
         tools: Vec<String>,
-        /// Why, for the audit.
+        /// The reason, for the audit.
         #[serde(default)]
         reason: Option<String>,
     }
 }
 
-/// Answer of `mgp/tools/session/evict`: each tool of the request stands in one of the lists.
+/// The answer to `mgp/tools/session/evict`: each requested tool is in one of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evicted {
-    /// These are gone from the cache.
+    /// The evicted tools.
     pub evicted: Vec<String>,
-    /// These are pinned, and stay.
+    /// The pinned tools, which stay.
     pub pinned: Vec<String>,
-    /// These were not there.
+    /// The tools that were not cached.
     pub not_cached: Vec<String>,
-    /// What the session holds costs that much now.
+    /// The remaining cost of the session's tools.
     pub total_tokens: u64,
 }
 
@@ -41,7 +41,7 @@ mod tests {
 
     /// MGP-261: the example of §16.7.
     #[test]
-    fn tools_are_let_go_as_the_document_writes_it() {
+    fn eviction_is_parsed_as_in_the_document() {
         let text = r#"{"tools":["analyze_csv"],"reason":"no_longer_needed"}"#;
         let evict: Evict = parse_params(Some(text)).unwrap();
         assert_eq!(evict.tools, ["analyze_csv"]);

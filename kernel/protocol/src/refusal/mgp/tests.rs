@@ -2,7 +2,7 @@ use super::*;
 use crate::ids::ServerId;
 use serde_json::Value;
 
-fn said(refusal: &Refusal) -> Value {
+fn rendered(refusal: &Refusal) -> Value {
     match refusal.render_mgp(Version::STATELESS) {
         Rendered::Error(e) => serde_json::from_str(&e).unwrap(),
         Rendered::Result(r) => panic!("{r}"),
@@ -35,14 +35,14 @@ fn timed_out() -> Refusal {
     }
 }
 
-fn held_up() -> Refusal {
+fn queue_timeout() -> Refusal {
     Refusal::QueueTimeout {
         server: ServerId::new("s"),
         after_ms: 30,
     }
 }
 
-/// One refusal for each code of the document, and of its later drafts.
+/// A refusal for each code of the document, and of its later drafts.
 fn one_of_each() -> Vec<(i64, Refusal)> {
     let text = String::from;
     let mut each = vec![
@@ -130,7 +130,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
             }),
         ),
         (3003, timed_out()),
-        (3003, held_up()),
+        (3003, queue_timeout()),
         (3003, Refusal::Cancelled),
         (3003, Refusal::WindowExpired(text("its time was over"))),
         (
@@ -197,12 +197,12 @@ fn the_rest() -> Vec<(i64, Refusal)> {
     ]
 }
 
-/// MGP-186 to MGP-206, MGP-225, A-08: every code of the document is said, in its range, with `_mgp`.
+/// MGP-186 to MGP-206, MGP-225, A-08: every code of the document is used, in its range, with `_mgp`.
 #[test]
-fn each_code_is_said_in_its_range_with_its_category() {
+fn each_code_is_in_its_range_with_its_category() {
     let each = one_of_each();
     for (code, refusal) in &each {
-        let error = said(refusal);
+        let error = rendered(refusal);
         assert_eq!(error["code"], *code, "{refusal}");
         let category = match code / 1000 {
             1 => "security",
@@ -225,11 +225,11 @@ fn each_code_is_said_in_its_range_with_its_category() {
     assert_eq!(Code::ALL.len(), 19 + 2);
 }
 
-/// MGP-207: the fields have the types of §14.5, and only what can be tried again says how.
+/// MGP-207: the fields have the types of §14.5, and only retryable errors have them.
 #[test]
 fn recovery_fields_have_their_types() {
     for (code, refusal) in one_of_each() {
-        let mgp = &said(&refusal)["data"]["_mgp"];
+        let mgp = &rendered(&refusal)["data"]["_mgp"];
         let known = [
             "category",
             "retryable",
@@ -253,7 +253,7 @@ fn recovery_fields_have_their_types() {
     }
     let all = one_of_each();
     let limited = all.iter().find(|(code, _)| *code == 3000).unwrap();
-    let limited = &said(&limited.1)["data"]["_mgp"];
+    let limited = &rendered(&limited.1)["data"]["_mgp"];
     let want = json!({
         "category": "resource", "retryable": true, "retry_after_ms": 5000,
         "retry_strategy": "exponential_backoff", "max_retries": 3,
@@ -262,27 +262,27 @@ fn recovery_fields_have_their_types() {
     assert_eq!(*limited, want);
 }
 
-/// MGP-213: what may have taken effect, or will fail again just so, is not to be tried again.
+/// MGP-213: a request that may have taken effect, or will fail again, is not retryable.
 #[test]
-fn only_what_was_surely_not_done_is_worth_another_try() {
+fn only_requests_without_effect_are_retryable() {
     let retryable: Vec<i64> = one_of_each()
         .iter()
-        .filter(|(_, refusal)| said(refusal)["data"]["_mgp"]["retryable"] == true)
+        .filter(|(_, refusal)| rendered(refusal)["data"]["_mgp"]["retryable"] == true)
         .map(|(code, _)| *code)
         .collect();
     assert_eq!(retryable, [2001, 2002, 3000, 3001, 3003, 5002]);
-    let made = &said(&timed_out())["data"]["_mgp"];
+    let made = &rendered(&timed_out())["data"]["_mgp"];
     assert_eq!(made["retryable"], false);
     let waits =
-        |state, after| said(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
+        |state, after| rendered(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
     assert_eq!(waits("error", Some(70)), 70);
     assert_eq!(waits("connecting", None), 1000);
     assert_eq!(waits("disconnected", None), Value::Null);
 }
 
-/// MGP-283, A-08: a plain caller never sees a code or a word of MGP.
+/// MGP-283, A-08: a caller without MGP never receives MGP codes or members.
 #[test]
-fn a_plain_caller_sees_no_mgp() {
+fn caller_without_mgp_receives_no_mgp() {
     for version in [
         Version::V2025_06_18,
         Version::V2025_11_25,
@@ -301,9 +301,9 @@ fn a_plain_caller_sees_no_mgp() {
     }
 }
 
-/// A hidden tool reads like an unknown one, to the last byte.
+/// The error for a hidden tool is byte-identical to that for an unknown one.
 #[test]
-fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
+fn denied_tool_equals_unknown_tool_without_mgp() {
     for version in [
         Version::V2024_11_05,
         Version::V2025_11_25,
@@ -321,9 +321,9 @@ fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
     }
 }
 
-/// MGP-114, MGP §7.4: a model reads why its code was rejected, and what would pass.
+/// MGP-114, MGP §7.4: a model receives the violations of its code, and hints.
 #[test]
-fn rejected_code_is_a_result_the_model_can_mend() {
+fn rejected_code_is_a_result_the_model_can_correct() {
     let rejected = denied(Denial::UnsafeCode {
         violations: vec!["Blocked import: 'subprocess'".into()],
         path: "/code".into(),
@@ -340,16 +340,16 @@ fn rejected_code_is_a_result_the_model_can_mend() {
     let rejection: Value = serde_json::from_str(text).unwrap();
     assert_eq!(rejection["status"], "rejected");
     assert_eq!(rejection["hints"]["max_code_size_bytes"], 10000);
-    let details = &said(&rejected)["data"]["_mgp"]["details"];
+    let details = &rendered(&rejected)["data"]["_mgp"]["details"];
     assert_eq!(details["violations"][0], "Blocked import: 'subprocess'");
     assert!(
         matches!(rejected.render(Version::V2025_06_18), Rendered::Error(e) if e.contains("-32602"))
     );
 }
 
-/// MGP-283: a server's MGP error loses what is MGP's on its way to a plain caller, and nothing else.
+/// MGP-283: a server's MGP error loses exactly its MGP parts for a caller without MGP.
 #[test]
-fn a_peers_mgp_error_is_made_plain() {
+fn mgp_error_of_a_peer_is_stripped() {
     let error = raw(
         r#"{"code":3000,"message":"slow down","data":{"_mgp":{"retryable":true},"n":12345678901234567890123}}"#,
     );
@@ -372,15 +372,15 @@ fn a_peers_mgp_error_is_made_plain() {
     assert!(strip_mgp(theirs.get()).is_none());
 }
 
-/// MGP-207: what a peer says about trying again is read, whatever else is wrong with it.
+/// MGP-207: a peer's retry information is parsed, even if other members are invalid.
 #[test]
-fn a_peers_recovery_is_read_leniently() {
+fn recovery_of_a_peer_is_parsed_leniently() {
     let read = |text: &str| PeerError::parse(&raw(text)).map(|e| e.recovery);
-    let told = read(r#"{"code":3000,"message":"m","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":99.5,"retry_strategy":"fibonacci","max_retries":-2,"fallback_tool":"slow"}}}"#).unwrap();
-    assert_eq!(told.retry_after_ms, Some(100));
-    assert_eq!(told.retry_strategy, Some(Strategy::ExponentialBackoff));
-    assert_eq!(told.max_retries, None);
-    assert_eq!(told.fallback_tool.as_deref(), Some("slow"));
+    let recovery = read(r#"{"code":3000,"message":"m","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":99.5,"retry_strategy":"fibonacci","max_retries":-2,"fallback_tool":"slow"}}}"#).unwrap();
+    assert_eq!(recovery.retry_after_ms, Some(100));
+    assert_eq!(recovery.retry_strategy, Some(Strategy::ExponentialBackoff));
+    assert_eq!(recovery.max_retries, None);
+    assert_eq!(recovery.fallback_tool.as_deref(), Some("slow"));
     assert!(
         !read(r#"{"code":1,"message":"m","data":{"_mgp":{}}}"#)
             .unwrap()

@@ -1,4 +1,4 @@
-//! All words of all refusals, so that no row changes unseen.
+//! Renders all refusals, so that no row changes unnoticed.
 
 use std::fmt::Write as _;
 
@@ -224,7 +224,7 @@ fn denials() -> Vec<Denial> {
     ]
 }
 
-/// The name of the variant, and what tells its values apart.
+/// The name of the variant, with its distinguishing values.
 fn name(refusal: &Refusal) -> String {
     let variant = |value: &dyn std::fmt::Debug| {
         let text = format!("{value:?}");
@@ -276,7 +276,7 @@ fn row(refusal: &Refusal) -> String {
 }
 
 #[test]
-fn each_refusal_has_the_words_of_its_row() {
+fn refusals_are_rendered_as_in_their_rows() {
     let rows: String = refusals().iter().map(row).collect();
     assert_eq!(rows, include_str!("rows.txt"));
 }

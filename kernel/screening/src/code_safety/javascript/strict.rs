@@ -1,4 +1,4 @@
-//! JavaScript from `strict` on: names and members by which code gets at what is blocked.
+//! The rules of `strict` for JavaScript: names and members that give access to blocked objects.
 
 use tree_sitter::Node;
 
@@ -54,7 +54,7 @@ impl<'t> JavaScript<'_, '_, 't> {
             .collect()
     }
 
-    /// The key of an object, of a pattern or of a class; the constructor of a class is none.
+    /// Checks the key of an object, of a pattern or of a class; the constructor of a class is allowed.
     fn check_key(&self, node: Node<'t>, above: &[Node<'t>]) -> Option<RuleViolation> {
         let parent = above.last()?;
         let keyed = field(*parent, "key") == Some(node) || field(*parent, "name") == Some(node);
@@ -71,7 +71,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         })
     }
 
-    /// `x[k]`: the key is a text that is written out, a number, or a symbol that makes lists.
+    /// Checks `x[k]`: the key must be a literal string, a number, or one of the allowed symbols.
     fn check_computed_access(&self, node: Node<'t>) -> Option<RuleViolation> {
         let index = strip_parentheses(field(node, "index")?);
         let operator = field(index, "operator").map_or("", |o| self.scan.text(o));

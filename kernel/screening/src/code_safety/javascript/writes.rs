@@ -1,5 +1,4 @@
-//! What JavaScript code writes, which `readonly` refuses, beside the members that are marked in the
-//! lists.
+//! The rules of `readonly` for JavaScript: constructs that write, besides the members in the lists.
 
 use tree_sitter::Node;
 
@@ -43,7 +42,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
     }
 
-    /// `fetch` reads unless its options say otherwise, or cannot be told.
+    /// True for a `fetch` that only reads: its options must be literal and without a writing method.
     fn is_reading_fetch(&self, arguments: &[Node<'t>]) -> bool {
         let Some(options) = arguments.get(1) else {
             return arguments.iter().all(|a| a.kind() != "spread_element");

@@ -1,4 +1,4 @@
-//! What is blocked in JavaScript beside the lists of the specification.
+//! The block lists of JavaScript, in addition to those of the specification.
 
 use super::LanguageLists;
 
@@ -28,7 +28,7 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         linkSync chmod chmodSync chown chownSync utimes utimesSync post patch sendBeacon setItem \
         removeItem",
     writing_paths: "fs.open fs.openSync fs.rename fs.rm fs.cp promises.open promises.rename promises.rm promises.cp",
-    // The ways to the constructor of functions, to the global object and to the inside of the runtime.
+    // Members that lead to function constructors, to the global object and to runtime internals.
     escape_members: "constructor prototype __proto__ __defineGetter__ __defineSetter__ __lookupGetter__ \
         __lookupSetter__ eval Function AsyncFunction GeneratorFunction execScript importScripts \
         globalThis defaultView contentWindow contentDocument mainModule binding _linkedBinding dlopen \
@@ -43,5 +43,5 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
 /// Names of the global object.
 pub(in crate::code_safety) const GLOBAL_OBJECTS: &str =
     "globalThis global window self GLOBAL root top frames";
-/// Timers: text that they are given is run in browsers.
+/// Timers, which run text arguments in browsers.
 pub(in crate::code_safety) const TIMERS: &str = "setTimeout setInterval setImmediate";

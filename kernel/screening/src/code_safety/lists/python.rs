@@ -1,4 +1,4 @@
-//! What is blocked in Python beside the lists of the specification.
+//! The block lists of Python, in addition to those of the specification.
 
 use super::LanguageLists;
 
@@ -43,7 +43,8 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
     writing_paths: "os.remove os.unlink os.rmdir os.removedirs os.rename os.renames os.replace os.mkdir \
         os.makedirs os.chdir os.link os.symlink os.truncate os.utime os.chmod os.umask httpx.post httpx.put \
         httpx.patch httpx.delete httpx.request httpx.stream",
-    // Modules, what starts programs, frames and code, and what makes values of text.
+    // Modules, functions that start programs, frames and code objects, and functions that create values
+    // from text.
     escape_members: "os sys builtins bltns importlib posix nt posixpath ntpath genericpath pathmod inspect pickle marshal \
         runpy pkgutil subprocess socket ctypes multiprocessing linecache copyreg weakref shutil \
         popen execl execle execlp execlpe execv execve execvp execvpe spawnl spawnle spawnlp spawnlpe \
@@ -57,7 +58,7 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         help exit quit copyright credits license memoryview",
 };
 
-/// Special members that may be taken of anything.
+/// Special members that may be read from any value.
 pub(in crate::code_safety) const ALLOWED_DUNDERS: &str = "__name__ __doc__ __qualname__ __version__ __init__ __new__ \
     __post_init__ __repr__ __str__ __eq__ __hash__ __enter__ __exit__ __aenter__ __aexit__ __getitem__ \
     __setitem__ __delitem__ __contains__ __len__ __iter__ __next__ __missing__ __call__ __all__ __slots__";

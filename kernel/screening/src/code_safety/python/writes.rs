@@ -1,4 +1,4 @@
-//! What Python code writes, which `readonly` refuses, beside the members that are marked in the lists.
+//! The rules of `readonly` for Python: constructs that write, besides the members in the lists.
 
 use tree_sitter::Node;
 
@@ -8,13 +8,13 @@ use crate::code_safety::syntax_tree::{children, field};
 
 /// Modes of `open` that only read.
 const READING_MODES: &str = "rbtU";
-/// First words of SQL that only reads.
+/// First words of SQL statements that only read.
 const READING_SQL: [&str; 6] = ["select", "pragma", "explain", "show", "values", "with"];
-/// Words of SQL that write, wherever they stand.
+/// Words of SQL that write, at any position.
 const WRITING_SQL: [&str; 8] = [
     "insert", "update", "delete", "replace", "drop", "alter", "create", "into",
 ];
-/// What is sent to a web server, and not put into a queue.
+/// Arguments that distinguish a web request from putting a value into a queue.
 const REQUEST_BODY_ARGUMENTS: [&str; 5] = ["json", "data", "content", "files", "headers"];
 
 impl<'t> Python<'_, '_, 't> {
@@ -51,7 +51,7 @@ impl<'t> Python<'_, '_, 't> {
         }
     }
 
-    /// The argument at this place or of this name; `Err` when that cannot be told.
+    /// The argument at this position or with this name; `Err` when that cannot be determined.
     fn argument(&self, list: Node<'t>, at: usize, name: &str) -> Result<Option<Node<'t>>, ()> {
         let all = children(list);
         if all.iter().any(|a| a.kind().contains("splat")) {

@@ -1,5 +1,5 @@
-//! References that come back to themselves without a step into the value: no schema means anything by that,
-//! and programs that follow them do not end.
+//! Breaks reference cycles without a step into the value: they have no meaning, and programs that follow
+//! them do not terminate.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::COMPONENTS;
 
-/// Takes out the references of such circles. Those over properties and items stay.
+/// Removes the references of such cycles. Those through properties and items stay.
 pub(super) fn break_cycles(schemas: &mut Map<String, Value>) {
     let mut ahead: HashMap<String, HashSet<String>> = HashMap::new();
     for (name, schema) in schemas.iter_mut() {
@@ -17,7 +17,7 @@ pub(super) fn break_cycles(schemas: &mut Map<String, Value>) {
             true
         });
     }
-    // What leads to nothing is in no circle; neither is what leads only to such.
+    // A schema that references nothing is in no cycle; neither is one that references only such.
     loop {
         let ends: Vec<String> = ahead
             .iter()
@@ -43,7 +43,7 @@ pub(super) fn break_cycles(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Asks for each reference that is about the same value whether it stays.
+/// Keeps the references to the same value that `stays` accepts.
 fn retain_references(schema: &mut Value, stays: &mut impl FnMut(&str) -> bool) {
     let Some(said) = schema.as_object_mut() else {
         return;

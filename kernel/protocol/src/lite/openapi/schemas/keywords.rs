@@ -1,5 +1,4 @@
-//! The keywords of a schema, each with the form it must have (JSON Schema 2020-12, 10 and
-//! Validation 6 to 9).
+//! The keywords of a schema with their forms (JSON Schema 2020-12, 10 and Validation 6 to 9).
 
 use std::collections::HashSet;
 
@@ -7,41 +6,41 @@ use serde_json::{Map, Value, json};
 
 use super::{DEPTH_MAX, TooManyValues, Translation};
 
-/// What a schema may say a value is.
+/// The allowed types.
 const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
 
-/// What a keyword holds.
+/// The form of a keyword's value.
 #[derive(Clone, Copy)]
 enum KeywordForm {
-    /// Schemas by names.
+    /// Schemas by name.
     Schemas,
     /// A list of schemas.
     SchemaList,
     /// A schema.
     Schema,
-    /// A schema, or a boolean that stays one.
+    /// A schema, or a boolean that is kept.
     SchemaOrFlag,
     /// A schema for all items, or a list of schemas for the first ones.
     Items,
-    /// What the others are, after a list of items.
+    /// The schema of the other items, after a list of items.
     RemainingItems,
     /// `dependencies` of older drafts.
     Dependencies,
-    /// A value that must be this one.
+    /// A constant value.
     Constant,
     /// Any value.
     Data,
     /// A list of values.
     DataList,
-    /// A limit that excludes itself, and the keyword of the one that does not.
+    /// An exclusive limit, with the keyword of the inclusive one.
     Limit(&'static str),
-    /// What a value is: one type or several.
+    /// A type or a list of types.
     Types,
-    /// Names, each once.
+    /// Unique names.
     Names,
-    /// Such lists by names.
+    /// Lists of unique names, by name.
     NamesByName,
     Text,
     Flag,
@@ -50,7 +49,7 @@ enum KeywordForm {
     Count,
 }
 
-/// The keywords that are said, with their forms.
+/// The translated keywords with their forms.
 const KEYWORDS: [(&str, KeywordForm); 50] = [
     ("type", KeywordForm::Types),
     ("properties", KeywordForm::Schemas),
@@ -105,13 +104,13 @@ const KEYWORDS: [(&str, KeywordForm); 50] = [
 ];
 
 impl Translation<'_> {
-    /// Puts one keyword of `said` into what is made, if it has its form.
+    /// Adds a keyword of `source` to the translation, if its value has the form.
     pub(super) fn translate_keyword(
         &mut self,
-        said: &Map<String, Value>,
+        source: &Map<String, Value>,
         (key, value): (&str, &Value),
         depth: usize,
-        made: &mut Map<String, Value>,
+        translated: &mut Map<String, Value>,
     ) -> Result<(), TooManyValues> {
         let Some((_, form)) = KEYWORDS.iter().find(|(known, _)| *known == key) else {
             return Ok(());
@@ -121,30 +120,30 @@ impl Translation<'_> {
             KeywordForm::SchemaList => self.translate_list(value, depth)?,
             KeywordForm::Items if value.is_array() => {
                 let first = self.translate_list(value, depth)?;
-                let first = first.filter(|_| !said.contains_key("prefixItems"));
-                made.extend(first.map(|first| ("prefixItems".to_owned(), first)));
+                let first = first.filter(|_| !source.contains_key("prefixItems"));
+                translated.extend(first.map(|first| ("prefixItems".to_owned(), first)));
                 None
             }
             KeywordForm::RemainingItems => {
-                if said.get("items").is_some_and(Value::is_array) {
-                    made.insert("items".into(), self.translate_schema(value, depth)?);
+                if source.get("items").is_some_and(Value::is_array) {
+                    translated.insert("items".into(), self.translate_schema(value, depth)?);
                 }
                 None
             }
             KeywordForm::SchemaOrFlag if value.is_boolean() => {
-                (!has_ref_property(said)).then(|| value.clone())
+                (!has_ref_property(source)).then(|| value.clone())
             }
             KeywordForm::Items | KeywordForm::Schema | KeywordForm::SchemaOrFlag => {
                 Some(self.translate_schema(value, depth)?)
             }
             KeywordForm::Dependencies => {
-                self.translate_dependencies(value, depth, made)?;
+                self.translate_dependencies(value, depth, translated)?;
                 None
             }
-            // Said as a list of one: some programs take a constant that is a list or an object for an error.
+            // Rendered as a list of one: some programs reject a constant that is a list or an object.
             KeywordForm::Constant if value.is_array() || value.is_object() => {
                 let value = self.copy_data(value)?;
-                made.extend(value.map(|value| ("enum".to_owned(), json!([value]))));
+                translated.extend(value.map(|value| ("enum".to_owned(), json!([value]))));
                 None
             }
             KeywordForm::Constant | KeywordForm::Data => self.copy_data(value)?,
@@ -152,7 +151,7 @@ impl Translation<'_> {
                 Some(all) if !all.is_empty() => self.copy_data(value)?,
                 Some(_) | None => None,
             },
-            KeywordForm::Limit(other) => exclusive_limit(value, said.get(*other)),
+            KeywordForm::Limit(other) => exclusive_limit(value, source.get(*other)),
             KeywordForm::Types
             | KeywordForm::Names
             | KeywordForm::NamesByName
@@ -162,7 +161,7 @@ impl Translation<'_> {
             | KeywordForm::Positive
             | KeywordForm::Count => copy_plain(*form, value),
         };
-        made.extend(read.map(|read| (key.to_owned(), read)));
+        translated.extend(read.map(|read| (key.to_owned(), read)));
         Ok(())
     }
 
@@ -174,11 +173,11 @@ impl Translation<'_> {
         let Some(all) = all.as_object() else {
             return Ok(None);
         };
-        let mut made = Map::new();
+        let mut translated = Map::new();
         for (name, schema) in all.iter().filter(|(name, _)| *name != "$ref") {
-            made.insert(name.clone(), self.translate_schema(schema, depth)?);
+            translated.insert(name.clone(), self.translate_schema(schema, depth)?);
         }
-        Ok(Some(made.into()))
+        Ok(Some(translated.into()))
     }
 
     fn translate_list(
@@ -189,44 +188,46 @@ impl Translation<'_> {
         let Some(all) = all.as_array().filter(|all| !all.is_empty()) else {
             return Ok(None);
         };
-        let made: Result<Vec<Value>, _> = all
+        let translated: Result<Vec<Value>, _> = all
             .iter()
             .map(|one| self.translate_schema(one, depth))
             .collect();
-        Ok(Some(made?.into()))
+        Ok(Some(translated?.into()))
     }
 
-    /// What drafts before 2019-09 say in one: names that must be there, or a schema that must hold, where
-    /// another name is.
+    /// `dependencies` of drafts before 2019-09: required names, or a schema that applies, if another name
+    /// is present.
     fn translate_dependencies(
         &mut self,
         all: &Value,
         depth: usize,
-        made: &mut Map<String, Value>,
+        translated: &mut Map<String, Value>,
     ) -> Result<(), TooManyValues> {
         let (mut required, mut schemas) = (Map::new(), Map::new());
-        for (name, what) in all
+        for (name, dependency) in all
             .as_object()
             .into_iter()
             .flatten()
             .filter(|(name, _)| *name != "$ref")
         {
-            match unique_strings(what) {
+            match unique_strings(dependency) {
                 Some(names) => drop(required.insert(name.clone(), names)),
-                None => drop(schemas.insert(name.clone(), self.translate_schema(what, depth)?)),
+                None => {
+                    drop(schemas.insert(name.clone(), self.translate_schema(dependency, depth)?))
+                }
             }
         }
         if !required.is_empty() {
-            made.insert("dependentRequired".into(), required.into());
+            translated.insert("dependentRequired".into(), required.into());
         }
         if !schemas.is_empty() {
-            made.insert("dependentSchemas".into(), schemas.into());
+            translated.insert("dependentSchemas".into(), schemas.into());
         }
         Ok(())
     }
 
-    /// A value that stands for itself. One that has a `$ref` in it is left out: programs that look for
-    /// references everywhere would follow it.
+    /// A literal value. One that contains a `$ref` is left out: programs that search for references
+    /// everywhere would follow it.
     fn copy_data(&mut self, value: &Value) -> Result<Option<Value>, TooManyValues> {
         let mut below = vec![(value, 0)];
         while let Some((value, depth)) = below.pop() {
@@ -245,16 +246,16 @@ impl Translation<'_> {
     }
 }
 
-/// A schema with a property called `$ref`, which cannot be said in a document where every such member is a
-/// reference. Then it must not say either that there are no others.
-fn has_ref_property(said: &Map<String, Value>) -> bool {
-    let names = |key| said.get(key).is_some_and(|all| all.get("$ref").is_some());
+/// True for a schema with a property called `$ref`, which cannot be expressed in a document where every
+/// such member is a reference. Then additional properties must not be forbidden.
+fn has_ref_property(source: &Map<String, Value>) -> bool {
+    let names = |key| source.get(key).is_some_and(|all| all.get("$ref").is_some());
     names("properties") || names("patternProperties")
 }
 
-/// The keywords that hold no schemas and have one form only.
+/// Copies keywords that contain no schemas and have one form only.
 fn copy_plain(form: KeywordForm, value: &Value) -> Option<Value> {
-    let fits = match form {
+    let is_valid = match form {
         KeywordForm::Types => return normalize_types(value),
         KeywordForm::Names => return unique_strings(value).filter(|names| *names != json!([])),
         KeywordForm::NamesByName => {
@@ -282,7 +283,7 @@ fn copy_plain(form: KeywordForm, value: &Value) -> Option<Value> {
         | KeywordForm::DataList
         | KeywordForm::Limit(_) => false,
     };
-    fits.then(|| value.clone())
+    is_valid.then(|| value.clone())
 }
 
 fn normalize_types(value: &Value) -> Option<Value> {
@@ -291,25 +292,25 @@ fn normalize_types(value: &Value) -> Option<Value> {
         Value::String(_) => known(value).then(|| value.clone()),
         Value::Array(all) => {
             let mut seen = HashSet::new();
-            let fits = !all.is_empty()
+            let is_valid = !all.is_empty()
                 && all
                     .iter()
                     .all(|one| known(one) && seen.insert(one.as_str()));
-            fits.then(|| value.clone())
+            is_valid.then(|| value.clone())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     }
 }
 
-/// A list of strings, each of them once.
+/// A list of distinct strings.
 fn unique_strings(value: &Value) -> Option<Value> {
     let mut seen = HashSet::new();
     let all: Option<Vec<&str>> = value.as_array()?.iter().map(Value::as_str).collect();
-    let once: Vec<&str> = all?.into_iter().filter(|one| seen.insert(*one)).collect();
-    Some(json!(once))
+    let distinct: Vec<&str> = all?.into_iter().filter(|one| seen.insert(*one)).collect();
+    Some(json!(distinct))
 }
 
-/// A limit that excludes itself: a number; up to draft 4 it is a word about the other limit.
+/// An exclusive limit: a number; up to draft 4 a boolean beside the other limit.
 fn exclusive_limit(value: &Value, other: Option<&Value>) -> Option<Value> {
     match value {
         Value::Number(_) => Some(value.clone()),

@@ -14,14 +14,14 @@ fn made(schema: &Value) -> Option<Value> {
     .map(Value::Object)
 }
 
-/// The root alone.
+/// The root only.
 fn root(schema: &Value) -> Value {
     made(schema).unwrap()["t"].take()
 }
 
-/// LITE-031: a plain schema is said as it is.
+/// LITE-031: a plain schema is unchanged.
 #[test]
-fn a_plain_schema_stays_as_it_is() {
+fn plain_schema_is_unchanged() {
     let schema = json!({
         "type": "object",
         "required": ["query"],
@@ -44,7 +44,7 @@ fn a_plain_schema_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_referred_to_becomes_a_component() {
+fn referenced_part_becomes_a_component() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -70,7 +70,7 @@ fn what_is_referred_to_becomes_a_component() {
 }
 
 #[test]
-fn a_root_that_only_refers_is_what_it_refers_to() {
+fn root_reference_is_replaced_by_its_target() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$ref": "#/definitions/Args",
@@ -81,8 +81,8 @@ fn a_root_that_only_refers_is_what_it_refers_to() {
 }
 
 #[test]
-fn references_out_of_the_schema_and_to_nothing_are_left_out() {
-    for out in [
+fn external_and_dangling_references_are_left_out() {
+    for external in [
         "https://example.com/other.json",
         "other.json#/a",
         "file:///etc/passwd",
@@ -91,11 +91,11 @@ fn references_out_of_the_schema_and_to_nothing_are_left_out() {
         "#/properties/x/title",
         "#/%zz",
     ] {
-        let schema = json!({ "properties": { "x": { "$ref": out, "title": "T" } } });
+        let schema = json!({ "properties": { "x": { "$ref": external, "title": "T" } } });
         assert_eq!(
             root(&schema)["properties"]["x"],
             json!({ "title": "T" }),
-            "{out}"
+            "{external}"
         );
     }
     let hidden = [
@@ -114,7 +114,7 @@ fn references_out_of_the_schema_and_to_nothing_are_left_out() {
 }
 
 #[test]
-fn circles_without_a_step_are_broken_up_and_others_stay() {
+fn cycles_without_a_step_are_broken() {
     let schema = json!({
         "properties": {
             "a": { "$ref": "#/$defs/A" }, "s": { "$ref": "#/$defs/S" }, "t": { "$ref": "#/$defs/Tree" },
@@ -137,7 +137,7 @@ fn circles_without_a_step_are_broken_up_and_others_stay() {
 }
 
 #[test]
-fn older_drafts_are_said_as_the_newest() {
+fn older_drafts_are_converted_to_the_newest() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -188,7 +188,7 @@ fn keywords_of_a_wrong_form_are_left_out() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_not_described() {
+fn non_object_arguments_are_not_described() {
     for schema in [
         json!({ "type": "string" }),
         json!([]),
@@ -204,8 +204,8 @@ fn arguments_that_are_no_object_are_not_described() {
 }
 
 #[test]
-fn few_bytes_do_not_become_many() {
-    // Each place down the tree is referred to, and has all below it in it.
+fn schema_expansion_is_bounded() {
+    // Each part of the tree is referenced, and contains all below it.
     let mut tree = json!({ "type": "object" });
     for _ in 0..40 {
         tree = json!({ "properties": { "a": tree, "b": { "enum": ["some", "more", "values"] } } });

@@ -1,14 +1,16 @@
-//! `mgp/kernel/nodes/rekey` and `mgp/kernel/nodes/recover`: another key for a node, another admin for a cluster.
+//! `mgp/kernel/nodes/rekey` and `mgp/kernel/nodes/recover`: a new key for a node, and a new admin for a
+//! cluster.
 
 use serde::{Deserialize, Serialize};
 
 use super::Confirmations;
 
-/// `mgp/kernel/nodes/rekey`: this node gets another key, or another node is said to have one. Answers [`Rekeyed`].
+/// `mgp/kernel/nodes/rekey`: gives this node a new key, or records the new key of another node. Answers
+/// [`Rekeyed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rekey {
-    /// The other node; this one when absent.
+    /// The other node; this one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The new key of the other node, in 64 hexadecimal digits.
@@ -16,39 +18,39 @@ pub struct Rekey {
     pub to: Option<String>,
 }
 
-/// Answer of `mgp/kernel/nodes/rekey`.
+/// The answer to `mgp/kernel/nodes/rekey`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rekeyed {
     /// The node's id under its new key.
     pub id: String,
-    /// The same as three words.
+    /// The id as three words.
     pub words: String,
-    /// What the node is called.
+    /// The name of the node.
     pub name: String,
-    /// The new key, for an admin to take where the node could not sign it itself. Not a secret.
+    /// The new key, for an admin to record if the node could not sign it itself. Not a secret.
     pub key: String,
-    /// The cluster the node is in.
+    /// The cluster of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Nodes on which an admin can take the new key, by their names.
+    /// The names of nodes on which an admin can record the new key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admins: Vec<String>,
-    /// Whether the cluster knows the new key as that of this node: the old one, or an admin, has signed it.
+    /// True if the cluster accepts the new key: the old one, or an admin, has signed it.
     pub signed: bool,
-    /// Whether it is taken with the next start of this kernel.
+    /// True if it takes effect with the next start of this kernel.
     pub restart: bool,
-    /// Who knows of it.
+    /// The confirmations.
     pub confirmed: Confirmations,
 }
 
-/// `mgp/kernel/nodes/recover`: makes this node an admin by the key that was shown when the cluster was founded.
-/// Answers [`Recovered`].
+/// `mgp/kernel/nodes/recover`: makes this node an admin by the recovery key of the cluster. Answers
+/// [`Recovered`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recover {
-    /// The key, as it was printed; white space and case do not matter. A secret.
+    /// The printed key; white space and case do not matter. A secret.
     pub key: String,
-    /// Nodes that are gone, to be cut off with it: nothing is confirmed while they are waited for.
+    /// Lost nodes to cut off at the same time: nothing is confirmed while they are waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
 }
@@ -61,14 +63,14 @@ impl std::fmt::Debug for Recover {
     }
 }
 
-/// Answer of `mgp/kernel/nodes/recover`.
+/// The answer to `mgp/kernel/nodes/recover`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The cluster.
     pub cluster: String,
-    /// What this node, now an admin, is called.
+    /// The name of this node, now an admin.
     pub name: String,
-    /// The nodes that were cut off with it.
+    /// The nodes that were cut off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
 }

@@ -1,79 +1,80 @@
-//! `mgp/kernel/nodes/promote`, `demote`, `drain` and `forget`: what is done with a node over its life.
+//! `mgp/kernel/nodes/promote`, `demote`, `drain` and `forget`: maintenance of nodes.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Confirmations, Role};
 
-/// `mgp/kernel/nodes/promote`: lets a node do more. Answers [`RoleChanged`].
+/// `mgp/kernel/nodes/promote`: gives a node a role with more rights. Answers [`RoleChanged`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promote {
     /// The node.
     pub node: String,
-    /// What it may do from now on; [`Role::Admin`] when absent.
+    /// Its new role; [`Role::Admin`] if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
 
-/// `mgp/kernel/nodes/demote`: lets a node do less, for good under its key. Answers [`RoleChanged`].
+/// `mgp/kernel/nodes/demote`: gives a node a role with fewer rights, permanently under its key. Answers
+/// [`RoleChanged`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demote {
-    /// The node; its name, or that of this one.
+    /// The node; this one's name for this node.
     pub node: String,
-    /// What it may do from now on; [`Role::Member`] when absent.
+    /// Its new role; [`Role::Member`] if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// Also where a linked node runs a version that takes it for cut off.
+    /// Proceed even if a linked node runs a version that reads it as a cut-off.
     #[serde(default)]
     pub with_older: bool,
 }
 
-/// Answer of `mgp/kernel/nodes/promote` and `mgp/kernel/nodes/demote`.
+/// The answer to `mgp/kernel/nodes/promote` and `mgp/kernel/nodes/demote`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleChanged {
-    /// All digits of the node's id.
+    /// The whole id of the node.
     pub id: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it may do now.
+    /// Its new role.
     pub role: Role,
-    /// Who knows.
+    /// The confirmations.
     pub confirmed: Confirmations,
 }
 
-/// `mgp/kernel/nodes/drain`: this node takes no new call of another node's agents, until that is ended or its kernel is
-/// started again. Answers [`Drained`].
+/// `mgp/kernel/nodes/drain`: this node rejects new calls of other nodes' agents, until that is ended or its
+/// kernel is restarted. Answers [`Drained`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// It takes them again.
+    /// Accept calls again.
     #[serde(default)]
     pub end: bool,
 }
 
-/// Answer of `mgp/kernel/nodes/drain`.
+/// The answer to `mgp/kernel/nodes/drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
-    /// Whether it is drained.
+    /// True while it drains.
     pub draining: bool,
-    /// Calls of other nodes' agents that are under way here.
+    /// The number of in-flight calls of other nodes' agents.
     pub calls: u64,
 }
 
-/// `mgp/kernel/nodes/forget`: lists nodes that left or were cut off no more, at this node. What the cluster knows of them
-/// stays. Answers [`ForgetResult`].
+/// `mgp/kernel/nodes/forget`: hides nodes that left or were cut off from the lists of this node. The
+/// cluster's logs are unchanged. Answers [`ForgetResult`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {
-    /// Those of this name, this id or these words; all of them when absent.
+    /// The nodes with this name, id or words; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
 
-/// Answer of `mgp/kernel/nodes/forget`.
+/// The answer to `mgp/kernel/nodes/forget`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetResult {
-    /// What they were called, with their words.
+    /// Their former names, with their words.
     pub nodes: Vec<String>,
 }
