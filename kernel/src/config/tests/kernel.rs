@@ -202,7 +202,7 @@ fn a_provider_has_precedence_over_the_built_in_model() {
         panic!("it is named");
     };
     assert_eq!((provider.key.0.as_str(), provider.batch), ("sk-secret", 7));
-    assert_eq!(read.kernel.discovery.provider_key(), Some("sk-secret"));
+    assert_eq!(read.masked, ["sk-secret"]);
     assert!(!format!("{:?}", read.kernel).contains("sk-secret"));
     for (text, told) in [
         (section("http://a.example/v1", more), "wants https://"),

@@ -173,7 +173,7 @@ fn secrets_are_never_shown() {
         problems: read.problems,
         files: Vec::new(),
         project: ProjectFile::default(),
-        resolved_secrets: vec!["hunter2".to_owned()],
+        secrets: vec!["hunter2".to_owned()],
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(report_of).collect();
