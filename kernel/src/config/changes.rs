@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
 use super::kernel::KernelConfig;
-use super::parsing::table_key;
+use super::parsing::{table_key, tuning_path};
 
 /// The keys of the kernel's own sections: section, then key, then the value as TOML. Values may be secrets, so `Debug`
 /// shows none.
@@ -35,7 +35,13 @@ impl WrittenKeys {
                 | Value::Boolean(_)
                 | Value::Datetime(_)
                 | Value::Array(_) => {
-                    let keys = self.0.entry(section.to_owned()).or_default();
+                    // A key of `[tuning]` is the same key in its old place.
+                    let moved = tuning_path(&format!("{section}.{key}"));
+                    let section = match moved {
+                        Some(_) => format!("tuning.{section}"),
+                        None => section.to_owned(),
+                    };
+                    let keys = self.0.entry(section).or_default();
                     keys.insert(key.clone(), value.to_string());
                 }
             }
@@ -68,7 +74,8 @@ pub fn pending_restart(
     let changed = running.0.changed_sections(now.0);
     let mut lines = Vec::new();
     for (section, keys) in running.1.changed_keys(now.1) {
-        let top = section.split('.').next().unwrap_or(section);
+        let meant = section.strip_prefix("tuning.").unwrap_or(section);
+        let top = meant.split('.').next().unwrap_or(meant);
         let Some(is_reloadable) = changed.get(top) else {
             continue;
         };

@@ -158,5 +158,14 @@ pub(super) fn known_keys() -> Vec<String> {
     let table = DeTable::parse(text).expect("it is TOML");
     let mut kernel = KernelConfig::default();
     read_table(&mut context, table.get_ref(), &mut kernel);
-    context.known_keys.into_iter().collect()
+    // A section whose keys are all below `[tuning]` is known only there.
+    let known = context.known_keys;
+    let has_keys = |section: &str| {
+        known
+            .iter()
+            .any(|key| key.starts_with(&format!("{section}.")))
+    };
+    let is_only_tuning = |key: &&String| !has_keys(key) && has_keys(&format!("tuning.{key}"));
+    let all = known.iter().filter(|key| !is_only_tuning(key));
+    all.cloned().collect()
 }

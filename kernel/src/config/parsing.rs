@@ -11,6 +11,7 @@ mod references;
 mod section;
 mod source_file;
 mod suggestions;
+mod tuning;
 
 pub(super) use context::{FileContext, StartOrder};
 pub(crate) use lookup::NAME_PLACEHOLDER;
@@ -20,6 +21,7 @@ pub use problem::{Location, Problem, Severity};
 pub(super) use section::{ReadSection, Section, table_key};
 pub(super) use source_file::SourceFile;
 pub(super) use suggestions::{nearest, render_list};
+pub(crate) use tuning::tuning_path;
 
 /// Looks up variables only.
 pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;

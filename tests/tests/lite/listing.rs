@@ -28,7 +28,7 @@ async fn every_listing_endpoint_gives_the_same_tools() {
     let own = json!({"name": "redeem", "description": "mine", "inputSchema": {"type": "object"}});
     let (kinds, typed, own) = (kinds.to_string(), typed.to_string(), own.to_string());
     let kernel = kernel(
-        "[lists]\npage_size = 7\n",
+        "[tuning.lists]\npage_size = 7\n",
         &["--tool", &kinds, "--tool", &typed, "--tool", &own],
     )
     .await;

@@ -12,7 +12,7 @@ use crate::scene::{BASE, LiteClient, all, guarded, kernel, read, token};
 /// it is the same promise again, redeemed late the answer.
 #[tokio::test]
 async fn a_long_call_is_promised_and_redeemed() {
-    let kernel = kernel("[lite]\npromise_after_ms = 100\n", &["--no-tasks"]).await;
+    let kernel = kernel("[tuning.lite]\npromise_after_ms = 100\n", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel);
     let began = Instant::now();
     let said = client
@@ -97,7 +97,7 @@ async fn a_caller_says_how_long_it_waits() {
 #[tokio::test]
 async fn tasks_of_servers_are_promises() {
     for flags in [&["--era", "modern"][..], &["--era", "legacy", "--jobs"]] {
-        let kernel = kernel("[lite]\npromise_after_ms = 200\n", flags).await;
+        let kernel = kernel("[tuning.lite]\npromise_after_ms = 200\n", flags).await;
         let client = LiteClient::new(&kernel);
         let to_its_end = async |tool: &str, arguments: Value| {
             let mut said = client.call(tool, arguments).await;
@@ -159,7 +159,7 @@ async fn tasks_of_servers_are_promises() {
 /// redeemed reads the same.
 #[tokio::test]
 async fn a_promise_is_for_its_caller_and_its_time() {
-    let sections = "[lite]\npromise_ttl_secs = 4\n[sets.few]\nservers = [\"it\"]\n";
+    let sections = "[tuning.lite]\npromise_ttl_secs = 4\n[sets.few]\nservers = [\"it\"]\n";
     let kernel = guarded(sections, &["--no-tasks"]).await;
     let alice = token(&kernel, "alice").await;
     let client = LiteClient::new(&kernel).with_token(&alice);

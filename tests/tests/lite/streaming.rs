@@ -21,7 +21,7 @@ async fn counted(watcher: &mut Agent) -> Value {
 /// order and before `done`, which has the whole result besides `_meta`; a stream that is silent says that it is alive.
 #[tokio::test]
 async fn chunks_are_events_and_the_last_one_is_whole() {
-    let kernel = streaming("[lite]\nheartbeat_ms = 100\n").await;
+    let kernel = streaming("[tuning.lite]\nheartbeat_ms = 100\n").await;
     let client = LiteClient::new(&kernel);
     let steps = json!([{"chunk": 0, "text": "a"}, {"ms": 400}, {"chunk": 1, "text": "\u{e4}\n"}, {"chunk": 2, "text": "c", "done": true}]);
     let events = all(client.events("it__stream", json!({"steps": steps})).await).await;

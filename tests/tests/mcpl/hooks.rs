@@ -253,7 +253,7 @@ async fn what_servers_add_is_judged_ordered_and_in_time() {
         hooked("mute", false, &json!({BEFORE: {"silent": true}})),
         hooked("wrong", false, &json!({BEFORE: wrong})),
         enabled(&["alpha", "beta", "forged", "slow", "mute", "wrong"]),
-        "[mcpl.hooks]\nbefore_timeout_ms = 700\norder = [\"wrong\", \"beta\"]\n".into(),
+        "[mcpl.hooks]\norder = [\"wrong\", \"beta\"]\n[tuning.mcpl.hooks]\nbefore_timeout_ms = 700\n".into(),
     ];
     let kernel = Kernel::start(&entries.concat()).await;
     kernel
@@ -336,7 +336,7 @@ fn modified(set: &str, text: &str) -> Value {
 
 fn chain_rules(closed: &str) -> String {
     format!(
-        "[mcpl.hooks]\nafter_timeout_ms = 600\norder = [\"first\", \"last\"]\nfail_closed = [{closed}]\n"
+        "[mcpl.hooks]\norder = [\"first\", \"last\"]\nfail_closed = [{closed}]\n[tuning.mcpl.hooks]\nafter_timeout_ms = 600\n"
     )
 }
 

@@ -367,7 +367,7 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
         inferring("notes"),
         enabled("memory"),
         enabled("notes"),
-        "[mcpl.inference]\nagent_timeout_secs = 30\nroutes = { \"memory.*\" = \"agent\", \
+        "[tuning.mcpl.inference]\nagent_timeout_secs = 30\n[mcpl.inference]\nroutes = { \"memory.*\" = \"agent\", \
          \"notes.memory.consolidation\" = \"sampling:agent.local\", \"notes.memory.claude\" = \"agent:agent.away\" }\n"
             .to_owned(),
     ]

@@ -227,7 +227,7 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     let rules = format!(
         "[mcpl.servers.git]\nenable = [\"ci.alerts\", \"ci.slow\", \"ci.night\", \"ci.tools\"]\n\
          [mcpl.servers.mail]\nenable = [\"*\"]\n\
-         [mcpl.push]\nserver_per_minute = 0\n\
+         [tuning.mcpl.push]\nserver_per_minute = 0\n\
          [mcpl.push.sets.\"git.ci.slow\"]\nper_minute = 2\n\
          [mcpl.push.sets.\"git.ci.night\"]\nquiet_hours = \"{}-{} Z\"\n",
         hour(23),
@@ -351,7 +351,8 @@ async fn events_go_to_whom_the_server_is_open() {
 #[tokio::test]
 async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     let entry = pushing("git", &json!({"ci.alerts": push_set("x")}));
-    let rules = "[mcpl.servers.git]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 60000\n";
+    let rules =
+        "[mcpl.servers.git]\nenable = [\"*\"]\n[tuning.mcpl.push]\nagent_timeout_ms = 60000\n";
     let kernel = Kernel::start(&format!("{entry}{rules}")).await;
     kernel.connected(&["git"]).await;
     let mut owner_agent = owner(&kernel).await;
@@ -412,7 +413,8 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
 #[tokio::test]
 async fn hosts_are_asked_one_after_the_other() {
     let entry = pushing("git", &json!({"a": push_set("x")}));
-    let rules = "[mcpl.servers.git]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 300\n";
+    let rules =
+        "[mcpl.servers.git]\nenable = [\"*\"]\n[tuning.mcpl.push]\nagent_timeout_ms = 300\n";
     let kernel = Kernel::start(&format!("{entry}{rules}")).await;
     kernel.connected(&["git"]).await;
     let mut owner = owner(&kernel).await;

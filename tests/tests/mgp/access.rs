@@ -293,7 +293,7 @@ fn initialize() -> String {
 /// MGP-081: pages of what an agent may see are whole, whatever is hidden in between.
 #[tokio::test]
 async fn hidden_tools_leave_no_gap_in_the_pages() {
-    let kernel = kernel_of_two("[lists]\npage_size = 3\n").await;
+    let kernel = kernel_of_two("[tuning.lists]\npage_size = 3\n").await;
     let mut owner = owner(&kernel).await;
     let mut agent = anybody(&kernel, None).await;
     let all = names(&mut agent, "tools/list", "tools").await;

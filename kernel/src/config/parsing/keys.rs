@@ -18,7 +18,7 @@ impl<'t> Section<'_, '_, 't> {
         let found = value.get_ref().type_str();
         let message = format!(
             "`{key}` in {} wants {expected}, this is {}",
-            self.name(),
+            self.name_for(key),
             with_article(found)
         );
         self.reject(value.span(), message);

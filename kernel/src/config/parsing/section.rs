@@ -11,11 +11,14 @@ use super::SecretsConfig;
 use super::context::{FileContext, StartOrder};
 use super::problem::Severity;
 use super::suggestions::{equivalent_key, nearest, render_list};
+use super::tuning::{check_tuning, inner_table, is_constant, tuning_path};
 
 /// A table, possibly absent.
 pub(crate) struct Section<'p, 's, 't> {
     pub(super) context: &'p mut FileContext<'s>,
     table: Option<&'t DeTable<'t>>,
+    /// Its table below `[tuning]`.
+    tuning: Option<&'t DeTable<'t>>,
     /// For display: `[http]`, ``server `x` ``.
     name: String,
     /// Prefix of its keys in [`FileContext::known_keys`].
@@ -42,13 +45,19 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         Self {
             context,
             table: Some(table),
+            tuning: inner_table(table, "tuning"),
             name: "the file".into(),
             path: String::new(),
             severity: Severity::Fatal,
             allows_foreign_keys: true,
             known_keys: Vec::new(),
         }
-        .read_whole(read)
+        .read_whole(|root| {
+            if let Some(tuning) = root.table("tuning") {
+                check_tuning(root.context, tuning);
+            }
+            read(root)
+        })
     }
 
     /// Reads an entry of `[[servers]]`; `name` is for display.
@@ -61,6 +70,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         Self {
             context,
             table: Some(table),
+            tuning: None,
             name,
             path: "servers".into(),
             severity: Severity::Server,
@@ -77,7 +87,9 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         read: impl FnOnce(&mut Section<'_, 's, 't>) -> T,
     ) -> T {
         let table = self.table(key);
-        self.child(table, key, key).read_whole(read)
+        let tuning = self.tuning.and_then(|tuning| inner_table(tuning, key));
+        let child = self.child(table, key, key);
+        Section { tuning, ..child }.read_whole(read)
     }
 
     /// Reads the tables under names of the user's choice. Without any, `read` gets an absent table and an empty name,
@@ -120,6 +132,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
     ) -> Section<'_, 's, 't> {
         Section {
             table,
+            tuning: None,
             name: self.child_name(key),
             path: self.key_path(path),
             severity: self.severity,
@@ -152,11 +165,44 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
 
     /// The value of a key, of any type. Requesting a key makes it known.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
-        if !self.known_keys.contains(&key) {
+        let is_new = !self.known_keys.contains(&key);
+        if is_new {
             self.known_keys.push(key);
         }
-        self.context.known_keys.insert(self.key_path(key));
-        self.table?.get(key)
+        let path = self.key_path(key);
+        let value = self.table.and_then(|table| table.get(key));
+        let Some(moved) = tuning_path(&path) else {
+            self.context.known_keys.insert(path);
+            return value;
+        };
+        self.context.known_keys.insert(moved);
+        if let (Some(value), true) = (value, is_new) {
+            let message = format!(
+                "`{key}` in {} has moved to {}; it still works here",
+                self.name,
+                self.tuning_name()
+            );
+            self.warn(value.span(), message);
+        }
+        self.tuning_value(key).or(value)
+    }
+
+    fn tuning_value(&self, key: &str) -> Option<&'t Spanned<DeValue<'t>>> {
+        tuning_path(&self.key_path(key))?;
+        self.tuning?.get(key)
+    }
+
+    /// The section's table below `[tuning]`, for display.
+    fn tuning_name(&self) -> String {
+        format!("[tuning.{}", self.name.trim_start_matches('['))
+    }
+
+    /// The name of the table that has a key.
+    pub(super) fn name_for(&self, key: &str) -> String {
+        match self.tuning_value(key) {
+            Some(_) => self.tuning_name(),
+            None => self.name.clone(),
+        }
     }
 
     /// Whether the file has this table.
@@ -166,13 +212,15 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
 
     /// The beginning of the section, as the location of missing keys.
     pub(crate) fn start_span(&self) -> Range<usize> {
-        let first = self.table.and_then(|table| table.keys().next());
+        let table = self.table.or(self.tuning);
+        let first = table.and_then(|table| table.keys().next());
         first.map(Spanned::span).unwrap_or_default()
     }
 
     /// The location of a key's value.
     pub(crate) fn span(&self, key: &str) -> Option<Range<usize>> {
-        self.table?.get(key).map(Spanned::span)
+        let value = self.tuning_value(key).or_else(|| self.table?.get(key));
+        value.map(Spanned::span)
     }
 
     /// The folder of the file, where relative paths start.
@@ -197,7 +245,7 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
 
     /// Reports an error of a key: `` `key` in [section] `` and why.
     pub(crate) fn reject_key(&mut self, span: Range<usize>, key: &str, why: &str) {
-        let message = format!("`{key}` in {}{why}", self.name);
+        let message = format!("`{key}` in {}{why}", self.name_for(key));
         self.reject(span, message);
     }
 
@@ -247,6 +295,14 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         for key in self.table.into_iter().flat_map(|table| table.keys()) {
             let (span, key) = (key.span(), key.get_ref().as_ref());
             if self.known_keys.contains(&key) {
+                continue;
+            }
+            if is_constant(&self.key_path(key)) {
+                let message = format!(
+                    "`{key}` in {} is no setting any more and is ignored",
+                    self.name
+                );
+                self.warn(span, message);
                 continue;
             }
             let near = nearest(key, self.known_keys.iter().copied());

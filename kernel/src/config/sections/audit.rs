@@ -27,8 +27,6 @@ section! {
         enabled: bool = true, flag("enabled");
         /// Whether the record of a call is on disk before the call is answered, or batched.
         before_reply: bool = false, choice("calls", &CALLS);
-        /// The time to collect a batch.
-        window: Duration = DEFAULT_WINDOW, millis("window_ms", 1..=10_000);
         /// What is recorded of a call's arguments.
         arguments: ArgumentRetention = ArgumentRetention::default(), choice("arguments", &ARGUMENTS);
         /// How much is retained.
@@ -46,7 +44,7 @@ impl AuditConfig {
         if self.before_reply {
             CallAuditing::BeforeReply
         } else {
-            CallAuditing::Window(self.window)
+            CallAuditing::Window(DEFAULT_WINDOW)
         }
     }
 

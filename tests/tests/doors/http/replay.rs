@@ -123,7 +123,7 @@ async fn what_was_missed_is_replayed_before_what_comes() {
 /// comes, older or newer or no number at all.
 #[tokio::test]
 async fn an_id_outside_of_what_is_kept_gets_only_what_comes() {
-    let kernel = scene::kernel_with("[streams]\nreplay_events = 8\n", &[]).await;
+    let kernel = scene::kernel_with("[tuning.streams]\nreplay_events = 8\n", &[]).await;
     let (client, mut changer) = follower(&kernel, UNPRIMED).await;
     change(&mut changer, 20).await;
     let mut kept = client.get(Some("13")).await.events();
@@ -204,7 +204,7 @@ async fn a_flood_of_progress_does_not_wash_the_answer_away() {
 #[tokio::test]
 async fn a_reconnect_storm_has_no_gap_and_no_duplicate() {
     const EVENTS: u64 = 600;
-    let kernel = scene::kernel_with("[streams]\nreplay_events = 65536\n", &[]).await;
+    let kernel = scene::kernel_with("[tuning.streams]\nreplay_events = 65536\n", &[]).await;
     let (client, mut changer) = follower(&kernel, UNPRIMED).await;
     let changing = tokio::spawn(async move {
         change(&mut changer, usize::try_from(EVENTS).unwrap()).await;
@@ -274,7 +274,7 @@ async fn the_answer_of_a_call_waits_for_a_client_whose_connection_was_cut() {
 /// A call whose client hangs up before there is any stream is carried out all the same, once.
 #[tokio::test]
 async fn a_client_that_hangs_up_at_once_cancels_nothing() {
-    let kernel = scene::kernel_with("[streams]\nstream_after_ms = 60000\n", &[]).await;
+    let kernel = scene::kernel_with("[tuning.streams]\nstream_after_ms = 60000\n", &[]).await;
     let mut agent = scene::socket_agent(&kernel, "{}").await;
     let client = scene::session(&kernel, NEWEST).await;
     let call = scene::call(1, "test_slow", json!({"seconds": 0.3}));
@@ -328,7 +328,7 @@ async fn a_call_with_progress_survives_any_number_of_cuts() {
 /// for the answer; a client that does not know of it keeps its stream.
 #[tokio::test]
 async fn a_stream_let_go_after_poll_after_ms_is_taken_up_for_the_answer() {
-    let kernel = scene::kernel_with("[streams]\npoll_after_ms = 50\n", &[]).await;
+    let kernel = scene::kernel_with("[tuning.streams]\npoll_after_ms = 50\n", &[]).await;
     let slow = || scene::call(1, "slow", json!({"ms": 500}));
     let client = scene::session(&kernel, NEWEST).await;
     let mut events = client.post(slow()).await.events();

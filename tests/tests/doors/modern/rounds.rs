@@ -292,7 +292,7 @@ async fn responses_that_are_no_object_are_refused() {
 /// A client that does not come back in time finds its call taken back, at the server too.
 #[tokio::test]
 async fn a_call_nobody_comes_back_for_is_taken_back() {
-    let kernel = before_a_legacy_server("[questions]\nanswer_timeout_secs = 1\n").await;
+    let kernel = before_a_legacy_server("[tuning.questions]\nanswer_timeout_secs = 1\n").await;
     let modern = Modern::at(&kernel.server_url("it"), FULL);
     let params = params(TOOL, "Who?");
     let (key, result) = asked(&modern, &params).await;

@@ -12,7 +12,11 @@ use crate::scene;
 /// was asked for goes on with the call that waits, so that the server is called once.
 #[tokio::test]
 async fn a_kernel_has_another_ones_tools_over_mcp_lite() {
-    let far = scene::kernel("[lite]\npromise_after_ms = 200\n", &["--era", "legacy"]).await;
+    let far = scene::kernel(
+        "[tuning.lite]\npromise_after_ms = 200\n",
+        &["--era", "legacy"],
+    )
+    .await;
     let lite = scene::url(&far, scene::BASE);
     let grpc = format!("http://{}", address(&far));
     let entry = |transport: &str, url: &str| {
@@ -52,7 +56,11 @@ async fn a_kernel_has_another_ones_tools_over_mcp_lite() {
 /// it, and what an agent at either door says and hears; a question and a promise on the way, too.
 #[tokio::test]
 async fn what_passes_over_mcp_lite_is_followed_at_both_ends() {
-    let far = scene::kernel("[lite]\npromise_after_ms = 200\n", &["--era", "legacy"]).await;
+    let far = scene::kernel(
+        "[tuning.lite]\npromise_after_ms = 200\n",
+        &["--era", "legacy"],
+    )
+    .await;
     let lite = scene::url(&far, scene::BASE);
     let grpc = format!("http://{}", address(&far));
     let entry = |transport: &str, url: &str| {
