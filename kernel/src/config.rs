@@ -24,7 +24,7 @@ use std::path::Path;
 use mgp_discovery::{ConfigFile, ConfigKind, ConfigLookup, ConfigLookupError, config_files};
 use mgp_engine::doors::suggestions::nearest_name;
 use mgp_engine::policy::access::ToolSets;
-use mgp_engine::servers::spec::{ServerSpec, ServerTransport};
+use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_store::regular_file;
 
@@ -46,11 +46,9 @@ pub use sections::http::oauth::OAuthConfig;
 pub use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::network::NetworkConfig;
-pub use sections::registry::RegistryConfig;
-pub use sections::socket::{DataConfig, SocketConfig};
 pub use sections::{
-    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, LogFormat, MetricsConfig,
-    QuestionsConfig, StreamsConfig,
+    AccessConfig, ConfirmationConfig, DataConfig, ListsConfig, LogConfig, LogFormat, MetricsConfig,
+    QuestionsConfig, RegistryConfig, SocketConfig, StreamsConfig,
 };
 
 use self::file::ParsedFile;
@@ -70,8 +68,8 @@ pub struct LoadedConfig {
     pub(crate) files: Vec<ConfigFile>,
     /// The result for the project's file.
     pub project: ProjectFile,
-    /// The resolved named secrets.
-    resolved_secrets: Vec<String>,
+    /// Values that may be secrets.
+    secrets: Vec<String>,
 }
 
 /// A server with an invalid configuration.
@@ -94,7 +92,7 @@ impl LoadedConfig {
             problems: Vec::new(),
             files: Vec::new(),
             project: ProjectFile::default(),
-            resolved_secrets: Vec::new(),
+            secrets: Vec::new(),
         }
     }
 
@@ -112,35 +110,10 @@ impl LoadedConfig {
         self.files.iter().filter(|f| f.exists).filter(holds)
     }
 
-    /// Values of variables and headers: they may be secrets, and so are masked.
+    /// Values that may be secrets, and so are masked.
     #[must_use]
     pub(crate) fn secrets(&self) -> Vec<String> {
-        let servers = self.servers.iter().filter_map(|s| s.as_ref().ok());
-        let of = |spec: &ServerSpec| match &spec.transport {
-            ServerTransport::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
-            ServerTransport::Http { headers, .. } => {
-                // Of `Bearer SECRET`, the secret may appear alone somewhere.
-                let last = |value: &String| value.rsplit(' ').next().map(str::to_owned);
-                let alone = headers.values().filter_map(last);
-                headers.values().cloned().chain(alone).collect()
-            }
-            ServerTransport::Node(_) => Vec::new(),
-        };
-        let logins = self.servers.iter().filter_map(|s| s.as_ref().ok());
-        let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
-        let own = self.kernel.discovery.provider_key().map(str::to_owned);
-        let own = own.into_iter().chain(self.kernel.network.secrets());
-        let own = own.chain(self.kernel.telemetry.headers.values().cloned());
-        let own = own
-            .chain(sections::mcpl::inference::provider_keys(&self.kernel.mcpl.inference).cloned());
-        // Secrets within longer texts may appear alone, too.
-        let had = self.resolved_secrets.iter().cloned();
-        servers
-            .flat_map(of)
-            .chain(logins)
-            .chain(own)
-            .chain(had)
-            .collect()
+        self.secrets.clone()
     }
 }
 
@@ -203,17 +176,16 @@ pub(crate) fn load_with_env(
             .extend(part.servers.into_iter().filter(first));
         loaded.problems.extend(part.problems);
         orders.extend(part.start_orders);
+        loaded.secrets.extend(part.masked);
     }
+    // Secrets within longer texts may appear alone, too.
+    loaded.secrets.extend(env.resolved_secrets());
     let wrong = start_order::check(&mut loaded.servers, &orders);
     loaded.problems.extend(wrong);
     loaded
         .problems
         .extend(agents_with_unknown_sets(&loaded.kernel.sets, &files));
-    Ok(LoadedConfig {
-        files,
-        resolved_secrets: env.resolved_secrets(),
-        ..loaded
-    })
+    Ok(LoadedConfig { files, ..loaded })
 }
 
 /// Agents with an assigned set that no file defines: they see nothing.

@@ -69,7 +69,7 @@ impl MessageBudgets {
     #[must_use]
     pub(crate) fn overload_message(&self) -> String {
         format!(
-            "there is no room for this message: those under way may have {} bytes of one agent and {} in all (`[http] max_bodies_bytes`); try again later",
+            "there is no room for this message: those under way may have {} bytes of one agent and {} in all (`[tuning.http] max_bodies_bytes`); try again later",
             self.share,
             self.share * SHARES
         )

@@ -179,7 +179,7 @@ pub enum SessionMsg {
 pub(crate) enum SessionError {
     /// The table is full, and this agent has no idle session that could go.
     #[error(
-        "{0} sessions are open already (`[http] max_sessions`), and none of this agent's is idle"
+        "{0} sessions are open already (`[tuning.http] max_sessions`), and none of this agent's is idle"
     )]
     Full(usize),
     /// The kernel is ending.

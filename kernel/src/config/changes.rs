@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
 use super::kernel::KernelConfig;
+use super::parsing::{table_key, tuning_path};
 
 /// The keys of the kernel's own sections: section, then key, then the value as TOML. Values may be secrets, so `Debug`
 /// shows none.
@@ -34,7 +35,13 @@ impl WrittenKeys {
                 | Value::Boolean(_)
                 | Value::Datetime(_)
                 | Value::Array(_) => {
-                    let keys = self.0.entry(section.to_owned()).or_default();
+                    // A key of `[tuning]` is the same key in its old place.
+                    let moved = tuning_path(&format!("{section}.{key}"));
+                    let section = match moved {
+                        Some(_) => format!("tuning.{section}"),
+                        None => section.to_owned(),
+                    };
+                    let keys = self.0.entry(section).or_default();
                     keys.insert(key.clone(), value.to_string());
                 }
             }
@@ -57,16 +64,6 @@ impl WrittenKeys {
     }
 }
 
-/// A key, quoted as in the head of a table.
-fn table_key(key: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    if !key.is_empty() && key.chars().all(bare) {
-        key.to_owned()
-    } else {
-        format!("{key:?}")
-    }
-}
-
 /// The changes that need a restart of a kernel started with `running`: a line for each section, with the remedy. Values
 /// written differently with the same meaning, and explicit defaults, are no changes.
 #[must_use]
@@ -74,12 +71,15 @@ pub fn pending_restart(
     running: (&KernelConfig, &WrittenKeys),
     now: (&KernelConfig, &WrittenKeys),
 ) -> Vec<String> {
-    let differing = changed_sections(running.0, now.0);
+    let changed = running.0.changed_sections(now.0);
     let mut lines = Vec::new();
     for (section, keys) in running.1.changed_keys(now.1) {
-        let top = section.split('.').next().unwrap_or(section);
-        let waits = |key: &&str| differing.contains(&top) && !is_reloadable(section, key);
-        let keys: Vec<&str> = keys.into_iter().filter(waits).collect();
+        let meant = section.strip_prefix("tuning.").unwrap_or(section);
+        let top = meant.split('.').next().unwrap_or(meant);
+        let Some(is_reloadable) = changed.get(top) else {
+            continue;
+        };
+        let keys: Vec<&str> = keys.into_iter().filter(|key| !is_reloadable(key)).collect();
         if !keys.is_empty() {
             let keys = keys.join(", ");
             lines.push(format!(
@@ -88,63 +88,4 @@ pub fn pending_restart(
         }
     }
     lines
-}
-
-/// Keys that are applied when the files are read again.
-fn is_reloadable(section: &str, key: &str) -> bool {
-    match section {
-        // Used only by the command line.
-        "registry" => true,
-        "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
-        mcpl if mcpl == "mcpl" || mcpl.starts_with("mcpl.") => true,
-        sets if sets.starts_with("sets.") => true,
-        agents if agents.starts_with("agents.") => key == "set",
-        "access" => key == "default_policy",
-        "confirmation" => key == "enabled",
-        // Limits of agents count from the start, and listeners keep their bounds.
-        "limits" => !key.starts_with("agent_") && key != "max_frame_bytes",
-        _ => false,
-    }
-}
-
-/// The sections whose values differ.
-fn changed_sections(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
-    let all = [
-        ("http", one.http != other.http),
-        ("oauth", one.oauth != other.oauth),
-        ("lite", one.lite != other.lite),
-        ("socket", one.socket != other.socket),
-        ("data", one.data != other.data),
-        ("secrets", one.secrets != other.secrets),
-        ("network", one.network != other.network),
-        ("registry", one.registry != other.registry),
-        ("streams", one.streams != other.streams),
-        ("questions", one.questions != other.questions),
-        ("lists", one.lists != other.lists),
-        ("health", one.health != other.health),
-        ("audit", one.audit != other.audit),
-        ("mcpl", one.mcpl != other.mcpl),
-        ("access", one.access != other.access),
-        ("log", one.log != other.log),
-        ("metrics", one.metrics != other.metrics),
-        ("telemetry", one.telemetry != other.telemetry),
-        ("agents", one.answering != other.answering),
-        ("sets", one.sets != other.sets),
-        (
-            "limits",
-            one.limits != other.limits || one.rates != other.rates,
-        ),
-        ("validation", one.tools != other.tools),
-        (
-            "confirmation",
-            one.tools != other.tools || one.confirmation != other.confirmation,
-        ),
-        ("permissions", one.permissions != other.permissions),
-        ("pins", one.pin != other.pin),
-        ("sandbox", one.sandbox != other.sandbox),
-        ("discovery", one.discovery != other.discovery),
-        ("cluster", one.cluster != other.cluster),
-    ];
-    let differ = all.into_iter().filter(|(_, differs)| *differs);
-    differ.map(|(section, _)| section).collect()
 }

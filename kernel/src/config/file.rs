@@ -9,8 +9,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::kernel::KernelConfig;
-use super::parsing::{Env, Problem, Problems, Section, Severity, SourceFile, StartOrder};
-use super::server::{ServerContext, read_server};
+use super::parsing::{Env, FileContext, Problem, Section, Severity, SourceFile, StartOrder};
+use super::server::read_server;
 use super::{BrokenServer, ServerResults};
 
 /// The contents of one file.
@@ -19,6 +19,8 @@ pub(super) struct ParsedFile {
     pub(super) servers: ServerResults,
     pub(super) problems: Vec<Problem>,
     pub(super) start_orders: Vec<StartOrder>,
+    /// Values that may be secrets.
+    pub(super) masked: Vec<String>,
 }
 
 /// Reads a file, over the values of weaker files.
@@ -28,9 +30,9 @@ pub(super) fn read_file(
     env: &Env<'_>,
     kernel: &mut KernelConfig,
 ) -> ParsedFile {
-    let mut problems = Problems::new(SourceFile { path, text });
+    let mut context = FileContext::new(SourceFile { path, text }, env);
     let servers = match DeTable::parse(text) {
-        Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
+        Ok(table) => read_table(&mut context, table.get_ref(), kernel),
         Err(error) => {
             let message = if text.trim_start().starts_with('{') {
                 format!(
@@ -40,82 +42,77 @@ pub(super) fn read_file(
             } else {
                 format!("not TOML: {}", error.message())
             };
-            problems.add(Severity::Fatal, error.span().unwrap_or_default(), message);
+            context.add(Severity::Fatal, error.span().unwrap_or_default(), message);
             Vec::new()
         }
     };
     let location = |p: &Problem| p.location.as_ref().map(|at| (at.line, at.column));
-    problems.all.sort_by_key(location);
+    context.problems.sort_by_key(location);
     ParsedFile {
         servers,
-        problems: problems.all,
-        start_orders: problems.start_orders,
+        problems: context.problems,
+        start_orders: context.start_orders,
+        masked: context.masked,
     }
 }
 
 fn read_table<'t>(
-    problems: &mut Problems<'_>,
+    context: &mut FileContext<'_>,
     table: &'t DeTable<'t>,
-    env: &Env<'_>,
     kernel: &mut KernelConfig,
 ) -> ServerResults {
-    let folder = problems.file.path.parent().unwrap_or(Path::new(""));
-    let mut root = Section::root(problems, table);
-    kernel.read(&mut root, folder, env);
-    let list = root.value("servers");
-    let entries = list.and_then(|list| list.get_ref().as_array());
-    if let (Some(other), None) = (list, entries) {
-        let message = "`servers` is a list: write [[servers]] above each server";
-        root.reject(other.span(), message);
-    }
-    root.finish();
-    let context = ServerContext {
-        folder,
-        env,
-        kernel,
-    };
+    let entries = Section::read_root(context, table, |root| {
+        kernel.read(root);
+        let list = root.value("servers");
+        let entries = list.and_then(|list| list.get_ref().as_array());
+        if let (Some(other), None) = (list, entries) {
+            let message = "`servers` is a list: write [[servers]] above each server";
+            root.reject(other.span(), message);
+        }
+        entries
+    });
     let entries: Vec<_> = entries.into_iter().flatten().collect();
-    read_servers(problems, &entries, &context)
+    read_servers(context, &entries, kernel)
 }
 
 fn read_servers<'t>(
-    problems: &mut Problems<'_>,
+    context: &mut FileContext<'_>,
     entries: &[&'t Spanned<DeValue<'t>>],
-    context: &ServerContext<'_>,
+    kernel: &KernelConfig,
 ) -> ServerResults {
     let mut lines: BTreeMap<ServerId, Vec<String>> = BTreeMap::new();
     for entry in entries {
         if let Ok(id) = read_id(entry) {
-            let line = problems.file.line_at(entry.span().start);
+            let line = context.file.line_at(entry.span().start);
             lines.entry(id).or_default().push(line.to_string());
         }
     }
     let read = |entry: &&'t Spanned<DeValue<'t>>| {
         let id = match read_id(entry) {
             Ok(id) => id,
-            Err(message) => return Err(broken_server(problems, entry, None, message)),
+            Err(message) => return Err(broken_server(context, entry, None, message)),
         };
         match lines[&id].as_slice() {
             [first, others @ ..] if !others.is_empty() => {
                 let others = others.join(", ");
                 let message =
                     format!("more than one server is called `{id}`: lines {first} and {others}");
-                Err(broken_server(problems, entry, Some(id), message))
+                Err(broken_server(context, entry, Some(id), message))
             }
-            _ => read_entry(problems, entry, id, context),
+            _ => read_entry(context, entry, id, kernel),
         }
     };
     entries.iter().map(read).collect()
 }
 
 fn broken_server(
-    problems: &mut Problems<'_>,
+    context: &mut FileContext<'_>,
     entry: &Spanned<DeValue<'_>>,
     id: Option<ServerId>,
     message: String,
 ) -> BrokenServer {
     let span = entry.get_ref().get("id").unwrap_or(entry).span();
-    let problem = problems.add(Severity::Server, span, message).clone();
+    let problem = context.add(Severity::Server, span, message).clone();
     BrokenServer { id, problem }
 }
 
@@ -126,18 +123,19 @@ fn read_id(entry: &Spanned<DeValue<'_>>) -> Result<ServerId, String> {
 }
 
 fn read_entry<'t>(
-    problems: &mut Problems<'_>,
+    context: &mut FileContext<'_>,
     entry: &'t Spanned<DeValue<'t>>,
     id: ServerId,
-    context: &ServerContext<'_>,
+    kernel: &KernelConfig,
 ) -> Result<ServerSpec, BrokenServer> {
     let table = entry.get_ref().as_table();
     let table = table.expect("what has an id is a table");
-    let before = problems.all.len();
-    let section = Section::for_entry(problems, table, format!("server `{id}`"));
-    let spec = read_server(section, id.clone(), context);
+    let before = context.problems.len();
+    let spec = Section::read_entry(context, table, format!("server `{id}`"), |entry| {
+        read_server(entry, id.clone(), kernel)
+    });
     let wrong = |p: &&Problem| p.severity != Severity::Warning;
-    let found = || problems.all[before..].iter().filter(wrong);
+    let found = || context.problems[before..].iter().filter(wrong);
     // A misspelled key is the cause of the missing one.
     let misspelt = found().find(|p| p.nearest.is_some());
     match (misspelt.or_else(|| found().next()), spec) {
@@ -155,9 +153,19 @@ fn read_entry<'t>(
 pub(super) fn known_keys() -> Vec<String> {
     let text = "[[servers]]\nid = \"x\"\ncommand = \"c\"\n";
     let path = Path::new("mgp.toml");
-    let mut problems = Problems::new(SourceFile { path, text });
+    let env = |_: &str| None::<String>;
+    let mut context = FileContext::new(SourceFile { path, text }, &env);
     let table = DeTable::parse(text).expect("it is TOML");
     let mut kernel = KernelConfig::default();
-    read_table(&mut problems, table.get_ref(), &|_: &str| None, &mut kernel);
-    problems.known_keys.into_iter().collect()
+    read_table(&mut context, table.get_ref(), &mut kernel);
+    // A section whose keys are all below `[tuning]` is known only there.
+    let known = context.known_keys;
+    let has_keys = |section: &str| {
+        known
+            .iter()
+            .any(|key| key.starts_with(&format!("{section}.")))
+    };
+    let is_only_tuning = |key: &&String| !has_keys(key) && has_keys(&format!("tuning.{key}"));
+    let all = known.iter().filter(|key| !is_only_tuning(key));
+    all.cloned().collect()
 }

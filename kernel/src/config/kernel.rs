@@ -1,19 +1,17 @@
-//! The kernel's own sections of `mgp.toml`, with their defaults.
+//! The kernel's own sections of `mgp.toml`.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use mgp_engine::callers::agent_requests::RequestableAgents;
-use mgp_engine::calls::rate_limits::RateLimits;
 use mgp_engine::policy::access::ToolSets;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::health::HealthCheckConfig;
-use mgp_engine::servers::sandbox;
-use mgp_engine::servers::spec::ServerLimits;
+use mgp_engine::servers::sandbox::SandboxConfig;
 use mgp_mcpl_engine::rules::McplRules;
 
-use super::parsing::{Env, SecretsConfig, Section};
+use super::parsing::{ReadSection, SecretsConfig, Section};
 use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
@@ -22,135 +20,126 @@ use super::sections::http::lite::LiteConfig;
 use super::sections::http::oauth::OAuthConfig;
 use super::sections::http::telemetry::TelemetryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
-use super::sections::mcpl::read_mcpl;
+use super::sections::limits::LimitsConfig;
 use super::sections::network::NetworkConfig;
-use super::sections::permissions::{read_permissions, read_pins};
-use super::sections::registry::RegistryConfig;
-use super::sections::sandbox::read_sandbox;
 use super::sections::sets::read_sets;
-use super::sections::socket::{DataConfig, SocketConfig};
-use super::sections::tools::read_validation;
 use super::sections::{
-    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, MetricsConfig, QuestionsConfig,
-    StreamsConfig, limits,
+    AccessConfig, ConfirmationConfig, DataConfig, ListsConfig, LogConfig, MetricsConfig,
+    QuestionsConfig, RegistryConfig, SocketConfig, StreamsConfig,
 };
 
-/// The configuration except servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelConfig {
-    /// `[http]`: the HTTP listener.
-    pub http: HttpConfig,
-    /// `[oauth]`: the accepted issuer of tokens.
-    pub(crate) oauth: OAuthConfig,
-    /// `[lite]`: MCP-lite.
-    pub(crate) lite: LiteConfig,
-    /// `[socket]`: the owner's socket.
-    pub(crate) socket: SocketConfig,
-    /// `[data]`: the data folder.
-    pub data: DataConfig,
-    /// `[secrets]`: storage of named secrets.
-    pub(crate) secrets: SecretsConfig,
-    /// `[network]`: outgoing HTTP.
-    pub(crate) network: NetworkConfig,
-    /// `[registry]`: the registry of servers.
-    pub(crate) registry: RegistryConfig,
-    /// `[streams]`: event streams over HTTP.
-    pub(crate) streams: StreamsConfig,
-    /// `[questions]`: callbacks of servers to users.
-    pub(crate) questions: QuestionsConfig,
-    /// `[lists]`: the merged lists.
-    pub(crate) lists: ListsConfig,
-    /// `[health]`: health checks of servers.
-    pub(crate) health: HealthCheckConfig,
-    /// `[audit]`: the audit log.
-    pub audit: AuditConfig,
-    /// `[access]`: defaults of access.
-    pub(crate) access: AccessConfig,
-    /// `[log]`: the log on stderr.
-    pub log: LogConfig,
-    /// `[metrics]`: metrics for scrapers.
-    pub(crate) metrics: MetricsConfig,
-    /// `[telemetry]`: export to a collector.
-    pub(crate) telemetry: TelemetryConfig,
-    /// `[limits]`: defaults for servers.
-    pub(crate) limits: ServerLimits,
-    /// `[limits]`: rates of agents.
-    pub(crate) rates: RateLimits,
-    /// `[validation]`: defaults for tools of all servers.
-    pub(crate) tools: ToolRules,
-    /// `[confirmation]`: confirmation of dangerous calls.
-    pub(crate) confirmation: ConfirmationConfig,
-    /// `[permissions]`: decisions about permissions of servers.
-    pub(crate) permissions: PermissionRules,
-    /// `[pins]`: changes of pinned tools.
-    pub(crate) pin: PinRules,
-    /// `[sandbox]`: sandboxes of servers.
-    pub sandbox: sandbox::SandboxConfig,
-    /// `[discovery]`: exposure and search of tools.
-    pub discovery: DiscoveryConfig,
-    /// `[cluster]`: this node in a cluster.
-    pub cluster: ClusterConfig,
-    /// `[agents.*]`: which agents answer requests of others.
-    pub(crate) answering: RequestableAgents,
-    /// `[mcpl]`: what servers may do besides being called.
-    pub(crate) mcpl: McplRules,
-    /// `[sets.*]`, and the sets assigned in `[agents.*]`.
-    pub(crate) sets: ToolSets,
+/// Whether a running kernel applies a changed key. The others take effect at the next start.
+type IsReloadable = fn(&str) -> bool;
+
+const ALL: IsReloadable = |_| true;
+const NONE: IsReloadable = |_| false;
+
+/// Declares the sections: each with its field, its name in the file, and the keys that a running kernel applies. Those
+/// whose tables have names of the user's choice are read by hand.
+macro_rules! kernel_config {
+    (
+        $($(#[$doc:meta])* $field:ident: $type:ty = $section:literal, $reloadable:expr;)+
+        => $($(#[$named_doc:meta])* $named:ident: $named_type:ty = $named_section:literal, $named_reloadable:expr;)+
+    ) => {
+        /// The configuration except servers.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct KernelConfig {
+            $($(#[$doc])* pub $field: $type,)+
+            $($(#[$named_doc])* pub $named: $named_type,)+
+        }
+
+        impl KernelConfig {
+            fn read_sections(&mut self, root: &mut Section<'_, '_, '_>) {
+                $(root.subsection($section, |section| self.$field.read(section));)+
+            }
+
+            /// The sections whose values differ.
+            pub(super) fn changed_sections(
+                &self,
+                other: &Self,
+            ) -> BTreeMap<&'static str, IsReloadable> {
+                let all: [(&str, bool, IsReloadable); _] = [
+                    $(($section, self.$field != other.$field, $reloadable),)+
+                    $(($named_section, self.$named != other.$named, $named_reloadable),)+
+                ];
+                let differ = all.into_iter().filter(|(_, differs, _)| *differs);
+                differ.map(|(section, _, reloadable)| (section, reloadable)).collect()
+            }
+        }
+    };
+}
+
+kernel_config! {
+    /// Storage of named secrets. It is read first: other sections may refer to them.
+    secrets: SecretsConfig = "secrets", ALL;
+    /// The HTTP listener.
+    http: HttpConfig = "http", NONE;
+    /// The accepted issuer of tokens.
+    oauth: OAuthConfig = "oauth", NONE;
+    /// MCP-lite.
+    lite: LiteConfig = "lite", NONE;
+    /// The owner's socket.
+    socket: SocketConfig = "socket", NONE;
+    /// The data folder.
+    data: DataConfig = "data", NONE;
+    /// Outgoing HTTP.
+    network: NetworkConfig = "network", NONE;
+    /// The registry of servers, which only the command line uses.
+    registry: RegistryConfig = "registry", ALL;
+    /// Event streams over HTTP.
+    streams: StreamsConfig = "streams", NONE;
+    /// Callbacks of servers to users.
+    questions: QuestionsConfig = "questions", NONE;
+    /// The merged lists.
+    lists: ListsConfig = "lists", NONE;
+    /// Health checks of servers.
+    health: HealthCheckConfig = "health", NONE;
+    /// The audit log.
+    audit: AuditConfig = "audit", NONE;
+    /// Defaults of access.
+    access: AccessConfig = "access", |key| key == "default_policy";
+    /// The log on stderr.
+    log: LogConfig = "log", NONE;
+    /// Metrics for scrapers.
+    metrics: MetricsConfig = "metrics", NONE;
+    /// Export to a collector.
+    telemetry: TelemetryConfig = "telemetry", NONE;
+    /// Defaults for servers, and rates of agents. These count from the start, and listeners keep their bounds.
+    limits: LimitsConfig = "limits", |key| !key.starts_with("agent_") && key != "max_frame_bytes";
+    /// Defaults for tools of all servers.
+    tools: ToolRules = "validation", ALL;
+    /// Confirmation of dangerous calls.
+    confirmation: ConfirmationConfig = "confirmation", |key| key == "enabled";
+    /// Decisions about permissions of servers.
+    permissions: PermissionRules = "permissions", ALL;
+    /// Changes of pinned tools.
+    pin: PinRules = "pins", ALL;
+    /// Sandboxes of servers.
+    sandbox: SandboxConfig = "sandbox", ALL;
+    /// Exposure and search of tools.
+    discovery: DiscoveryConfig = "discovery", NONE;
+    /// This node in a cluster.
+    cluster: ClusterConfig = "cluster", NONE;
+    /// What servers may do besides being called.
+    mcpl: McplRules = "mcpl", ALL;
+    =>
+    /// Which agents answer requests of others.
+    answering: RequestableAgents = "agents", |key| key == "set";
+    /// Tool sets, and the agents that are limited to them.
+    sets: ToolSets = "sets", ALL;
 }
 
 impl KernelConfig {
-    /// Overrides values with those of the file; relative paths start at `folder`, which is the file's.
-    pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
-        self.http.read(root.kernel_section("http"), folder);
-        let wanted = self.http.auth == HttpAuth::OAuth;
-        self.oauth
-            .read(root.kernel_section("oauth"), wanted, folder);
-        self.lite.read(root.kernel_section("lite"));
-        self.socket.read(root.kernel_section("socket"), folder);
-        self.data.read(root.kernel_section("data"), folder);
-        self.secrets.read(root.kernel_section("secrets"));
-        self.network
-            .read(root.kernel_section("network"), folder, env, &self.secrets);
-        self.registry.read(root.kernel_section("registry"));
-        self.streams.read(root.kernel_section("streams"));
-        self.questions.read(root.kernel_section("questions"));
-        self.lists.read(root.kernel_section("lists"));
-        read_health(root.kernel_section("health"), &mut self.health);
-        self.audit.read(root.kernel_section("audit"));
-        self.access.read(root.kernel_section("access"));
-        self.log.read(root.kernel_section("log"));
-        self.metrics.read(root.kernel_section("metrics"));
-        self.telemetry
-            .read(root.kernel_section("telemetry"), folder, env, &self.secrets);
-        limits::read(
-            root.kernel_section("limits"),
-            &mut self.limits,
-            &mut self.rates,
-        );
-        read_validation(root.kernel_section("validation"), folder, &mut self.tools);
-        let mut confirmation = root.kernel_section("confirmation");
-        confirmation.flag("enabled", &mut self.tools.confirm_dangerous);
-        self.confirmation.read(confirmation);
-        read_permissions(root.kernel_section("permissions"), &mut self.permissions);
-        read_pins(root.kernel_section("pins"), &mut self.pin);
-        read_sandbox(root.kernel_section("sandbox"), &mut self.sandbox);
-        self.discovery
-            .read(root.kernel_section("discovery"), folder, env, &self.secrets);
-        self.cluster.read(root.kernel_section("cluster"));
-        read_mcpl(
-            root.kernel_section("mcpl"),
-            folder,
-            env,
-            &self.secrets,
-            &mut self.mcpl,
-        );
+    /// Overrides values with those of the file.
+    pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>) {
+        self.read_sections(root);
         read_sets(root, &mut self.sets);
         read_agents(root, &mut self.answering, &mut self.sets);
+        self.tools.confirm_dangerous = self.confirmation.enabled;
+        if self.http.auth == HttpAuth::OAuth && self.oauth.issuer.is_empty() {
+            let span = root.span("oauth").or_else(|| root.span("http"));
+            let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
+            root.reject(span.unwrap_or_default(), words);
+        }
     }
-}
-
-fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthCheckConfig) {
-    section.secs("interval_secs", 0..=86_400, &mut rules.interval);
-    section.count("misses", 1..=100, &mut rules.failure_threshold);
-    section.finish();
 }

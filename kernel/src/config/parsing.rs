@@ -1,23 +1,27 @@
 //! Reads the tables of a file key by key, each problem with its location.
+//!
+//! One line declares a key: its reader (the form of its value), its name, its bounds and where it goes. Everything else
+//! follows from the lines: unknown keys with suggestions, the keys that the example must have, and what is masked.
 
+mod context;
 mod keys;
 mod lookup;
 mod problem;
-mod problems;
+mod references;
 mod section;
 mod source_file;
 mod suggestions;
-mod values;
+mod tuning;
 
+pub(super) use context::{FileContext, StartOrder};
 pub(crate) use lookup::NAME_PLACEHOLDER;
 pub(super) use lookup::PlaceholderLookup;
 pub use lookup::{Lookup, SecretsConfig};
 pub use problem::{Location, Problem, Severity};
-pub(super) use problems::{Problems, StartOrder};
-pub(super) use section::Section;
+pub(super) use section::{ReadSection, Section, table_key};
 pub(super) use source_file::SourceFile;
 pub(super) use suggestions::{nearest, render_list};
-pub(super) use values::Values;
+pub(crate) use tuning::tuning_path;
 
 /// Looks up variables only.
 pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;

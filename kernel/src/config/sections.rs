@@ -9,19 +9,21 @@ pub(crate) mod limits;
 pub(crate) mod mcpl;
 pub(crate) mod network;
 pub(crate) mod permissions;
-pub(crate) mod registry;
 pub(crate) mod sandbox;
-pub(crate) mod secrets;
 pub(crate) mod sets;
-pub(crate) mod socket;
 pub(crate) mod tools;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_engine::servers::health::HealthCheckConfig;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_transports::http::is_safe_url;
 use tracing::level_filters::LevelFilter;
 
-use super::parsing::Section;
+use super::parsing::{NAME_PLACEHOLDER, ReadSection, SecretsConfig, Section};
 
 const DAY: u64 = 86_400;
 
@@ -51,10 +53,12 @@ pub enum LogFormat {
 
 const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 
-/// A section of plain keys: each field with its default and with the method of [`Section`] that reads its key.
+/// A section: each field with its default and with the reader of its key, a method of [`Section`]; then a check of
+/// several fields, if there is one.
 macro_rules! section {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$about:meta])* $field:ident: $type:ty = $default:expr, $read:ident($($key:expr),+);)+
+        $(=> $check:path;)?
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,14 +72,15 @@ macro_rules! section {
             }
         }
 
-        impl $name {
-            pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        impl $crate::config::parsing::ReadSection for $name {
+            fn read(&mut self, section: &mut Section<'_, '_, '_>) {
                 $(section.$read($($key,)+ &mut self.$field);)+
-                section.finish();
+                $($check(self, section);)?
             }
         }
     };
 }
+pub(crate) use section;
 
 section! {
     /// `[streams]`.
@@ -133,20 +138,101 @@ section! {
         /// Whether programs on this machine need no token for that.
         loopback: bool = false, flag("loopback");
         /// Tools with separate metrics: each takes a kilobyte here and some lines of each scrape. Calls of further ones
-    /// are
-        /// counted together.
+        /// are counted together.
         tools_max: usize = 500, count("tools_max", 1..=10_000);
     }
 }
 
 section! {
-    /// `[confirmation]`, except `enabled`, which is a rule for tools.
+    /// `[confirmation]`.
     ConfirmationConfig {
+        /// Whether dangerous calls need confirmation: the default of all servers.
+        enabled: bool = true, flag("enabled");
         /// Whether moderate tools need confirmation, too, unless granted.
         moderate: bool = false, flag("moderate");
         /// How long a confirmation is pending.
         timeout: Duration = Duration::from_secs(300), secs("timeout_secs", 1..=DAY);
         /// Whether the operator is asked if the caller cannot be.
         operator_queue: bool = true, flag("operator_queue");
+    }
+}
+
+section! {
+    /// `[socket]`.
+    SocketConfig {
+        /// The path of the socket; `None` for the runtime folder.
+        path: Option<PathBuf> = None, path("path");
+        /// Other users of this machine, by name or uid, and their agents.
+        users: BTreeMap<String, AgentId> = BTreeMap::new(), read_with(read_users);
+    }
+}
+
+fn read_users(section: &mut Section<'_, '_, '_>, users: &mut BTreeMap<String, AgentId>) {
+    for (user, agent) in section.text_map("users") {
+        match AgentId::parse(agent.get_ref()) {
+            Ok(id) => drop(users.insert(user.to_owned(), id)),
+            Err(why) => {
+                section.reject_key(agent.span(), &format!("users.{user}"), &format!(": {why}"))
+            }
+        }
+    }
+}
+
+section! {
+    /// `[data]`.
+    DataConfig {
+        /// The folder for persistent state; `None` for the user's data folder.
+        dir: Option<PathBuf> = None, path("dir");
+    }
+}
+
+section! {
+    /// `[registry]`: the registry of `mgp servers search`.
+    RegistryConfig {
+        /// The URL without the version of the API.
+        url: String = "https://registry.modelcontextprotocol.io".to_owned(), read_with(read_registry_url);
+    }
+}
+
+fn read_registry_url(section: &mut Section<'_, '_, '_>, into: &mut String) {
+    let Some(url) = section.text("url") else {
+        return;
+    };
+    let plain = url.get_ref().trim_end_matches('/');
+    if is_safe_url(plain) {
+        *into = plain.to_owned();
+    } else {
+        let why = " wants https://, or http:// and this machine: what comes from there is run";
+        section.reject_key(url.span(), "url", why);
+    }
+}
+
+impl ReadSection for SecretsConfig {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        let (mut on, is_set) = (true, section.span("keyring").is_some());
+        section.flag("keyring", &mut on);
+        if is_set {
+            self.keyring = Some(on);
+        }
+        section.strings("command", &mut self.command);
+        let (program, arguments) = self.command.split_first().unzip();
+        let is_named = arguments.is_some_and(|words: &[String]| {
+            words.iter().any(|word| word.contains(NAME_PLACEHOLDER))
+        });
+        if let (Some(program), Some(span)) = (program, section.span("command"))
+            && (!is_named || program.is_empty())
+        {
+            let why =
+                " wants a program and its arguments, with {name} where the name of the secret goes";
+            section.reject_key(span, "command", why);
+        }
+        section.set_secrets(self);
+    }
+}
+
+impl ReadSection for HealthCheckConfig {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.secs("interval_secs", 0..=DAY, &mut self.interval);
+        section.count("misses", 1..=100, &mut self.failure_threshold);
     }
 }

@@ -4,7 +4,6 @@ mod login;
 mod passed_headers;
 mod reach;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use mgp_engine::env::find_secrets;
@@ -16,10 +15,11 @@ use mgp_engine::servers::spec::{
     ServerInstances, ServerSpec, ServerTransport,
 };
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 
 use super::kernel::KernelConfig;
-use super::parsing::{Env, Section};
+use super::parsing::Section;
 use super::sections::POLICIES;
 use super::sections::limits::{read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
@@ -32,90 +32,59 @@ use reach::{CALLER_FOLDER, read_reach};
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
 
-/// The context of reading an entry.
-pub(super) struct ServerContext<'c> {
-    /// The folder of its file: relative paths start there.
-    pub(super) folder: &'c Path,
-    /// The kernel's variables.
-    pub(super) env: &'c Env<'c>,
-    /// The kernel's sections, for defaults.
-    pub(super) kernel: &'c KernelConfig,
-}
-
 /// Reads an entry with a known id. Problems are added to the section; the spec is valid only without any.
 pub(super) fn read_server(
-    mut entry: Section<'_, '_, '_>,
+    entry: &mut Section<'_, '_, '_>,
     id: ServerId,
-    context: &ServerContext<'_>,
+    kernel: &KernelConfig,
 ) -> Option<ServerSpec> {
     entry.value("id");
     let KernelConfig {
-        mut limits,
         mut tools,
         mut permissions,
         mut pin,
         mut sandbox,
         ..
-    } = context.kernel.clone();
-    let reach = read_reach(
-        &mut entry,
-        context.folder,
-        context.env,
-        &context.kernel.secrets,
-    );
-    let mut login = read_login(
-        &mut entry,
-        reach.as_ref(),
-        context.folder,
-        context.env,
-        &context.kernel.secrets,
-    );
-    let (pass_headers, forwards_authorization) =
-        read_passed_headers(&mut entry, reach.as_ref(), context.kernel);
+    } = kernel.clone();
+    let mut limits = kernel.limits.servers.clone();
+    let reach = read_reach(entry);
+    let mut login = read_login(entry, reach.as_ref());
+    let (pass_headers, forwards_authorization) = read_passed_headers(entry, reach.as_ref(), kernel);
     // Forwarding the agent's own token replaces a login.
     login.enabled &= !forwards_authorization;
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
-    let after = read_start_after(&mut entry, &id);
-    read_limits(&mut entry, &mut limits);
+    let after = read_start_after(entry, &id);
+    read_limits(entry, &mut limits);
     let mut resources = ResourceLimits::default();
-    read_resources(entry.subsection("limits", "servers.limits"), &mut resources);
-    if let (Some(ServerTransport::Http { .. }), Some(span)) = (&reach, entry.span("limits")) {
-        let name = entry.name();
-        let message = format!(
-            "{name} is reached at its `url`: what it uses there cannot be limited, leave out [servers.limits]"
-        );
-        entry.reject(span, message);
+    entry.subsection("limits", |section| read_resources(section, &mut resources));
+    if let Some(ServerTransport::Http { .. }) = &reach {
+        let why = "is reached at its `url`: what it uses there cannot be limited, leave out [servers.limits]";
+        entry.reject_use("limits", why);
     }
-    let mut default_policy = None;
-    let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
-    entry.choice("default_policy", &policies, &mut default_policy);
+    let mut default_policy: Option<DefaultPolicy> = None;
+    entry.choice("default_policy", &POLICIES, &mut default_policy);
     let mut attribution = CallbackAttribution::default();
     let known = [
         ("by-turn", CallbackAttribution::ByTurn),
         ("by-call", CallbackAttribution::ByCall),
     ];
     entry.choice("questions", &known, &mut attribution);
-    let instances = read_instances(&mut entry, login.per_agent && login.enabled);
-    let replica = read_replica(&mut entry);
+    let instances = read_instances(entry, login.per_agent && login.enabled);
+    let replica = read_replica(entry);
     let mut rolling = false;
     let modes = [("stop_first", false), ("rolling", true)];
     entry.choice("restart_mode", &modes, &mut rolling);
-    if let (true, ServerInstances::PerAgent(_), Some(span)) =
-        (rolling, instances, entry.span("restart_mode"))
-    {
-        let name = entry.name();
-        let message = format!(
-            "{name} has an instance for each caller, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share"
-        );
-        entry.reject(span, message);
+    if let (true, ServerInstances::PerAgent(_)) = (rolling, instances) {
+        let why = "has an instance for each caller, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share";
+        entry.reject_use("restart_mode", why);
     }
     let mut restart = RestartConfig::default();
-    read_restart(&mut entry, &mut restart);
-    let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
+    read_restart(entry, &mut restart);
+    let mgp = read_mgp(entry, &mut restart, &mut tools);
     let mut mcpl = true;
     entry.flag("mcpl", &mut mcpl);
-    read_tools(&mut entry, &mut tools);
+    read_tools(entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
     entry.count(
         "max_result_bytes",
@@ -123,10 +92,10 @@ pub(super) fn read_server(
         &mut tools.result_max,
     );
     entry.flag("check_arguments", &mut tools.check_schema);
-    read_server_permissions(&mut entry, &mut permissions, &mut pin);
-    let own = entry.subsection("sandbox", "servers.sandbox");
-    read_server_sandbox(own, context.folder, &mut sandbox);
-    entry.finish();
+    read_server_permissions(entry, &mut permissions, &mut pin);
+    entry.subsection("sandbox", |section| {
+        read_server_sandbox(section, &mut sandbox)
+    });
     Some(ServerSpec {
         id,
         transport: reach?,
@@ -186,21 +155,15 @@ fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> Ser
         ("agent", ServerInstances::PerAgent(bounds)),
     ];
     entry.choice("instances", &known, &mut instances);
-    if let (true, ServerInstances::Shared, Some(span)) = (
-        by_folder || per_agent_login,
-        instances,
-        entry.span("instances"),
-    ) {
-        let name = entry.name();
+    if let (true, ServerInstances::Shared) = (by_folder || per_agent_login, instances) {
         let why = if by_folder {
             "runs in the folder of each caller"
         } else {
             "has a login for each agent"
         };
-        let message = format!(
-            "{name} {why}, so each has an instance: leave out `instances`, or write \"agent\""
-        );
-        entry.reject(span, message);
+        let why =
+            format!("{why}, so each has an instance: leave out `instances`, or write \"agent\"");
+        entry.reject_use("instances", &why);
     }
     instances
 }
@@ -210,12 +173,9 @@ fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaMode {
     let (mut replica, mut stateful) = (false, false);
     entry.flag("replica", &mut replica);
     entry.flag("stateful", &mut stateful);
-    if let (true, false, Some(span)) = (stateful, replica, entry.span("stateful")) {
-        let name = entry.name();
-        let message = format!(
-            "{name} stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`"
-        );
-        entry.reject(span, message);
+    if stateful && !replica {
+        let why = "stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`";
+        entry.reject_use("stateful", why);
     }
     if replica {
         warn_open_address(entry);
@@ -231,11 +191,8 @@ fn warn_open_address(entry: &mut Section<'_, '_, '_>) {
         return;
     };
     if !find_secrets(url.get_ref()).is_empty() {
-        let name = entry.name();
-        let message = format!(
-            "{name} is a replica, whose `url` other nodes compare: send the secret as a header"
-        );
-        entry.reject(url.span(), message);
+        let why = "is a replica, whose `url` other nodes compare: send the secret as a header";
+        entry.reject_use("url", why);
     }
 }
 
@@ -258,22 +215,21 @@ fn read_mgp(
     entry: &mut Section<'_, '_, '_>,
     restart: &mut RestartConfig,
     tools: &mut ToolRules,
-    folder: &Path,
 ) -> MgpConfig {
     let mut mgp = MgpConfig::default();
     if let Some(offered) = entry.value("mgp").and_then(|v| v.get_ref().as_bool()) {
         mgp.is_disabled = !offered;
         return mgp;
     }
-    let mut section = entry.subsection("mgp", "servers.mgp");
-    section.strings("extensions", &mut mgp.extensions);
-    section.strings("permissions_required", &mut mgp.permissions_required);
-    if let Some(text) = section.text("trust_level") {
-        mgp.trust_level = read_trust(&mut section, &text);
-    }
-    read_restart(&mut section, restart);
-    read_server_rules(&mut section, tools, folder);
-    section.finish();
+    entry.subsection("mgp", |section| {
+        section.strings("extensions", &mut mgp.extensions);
+        section.strings("permissions_required", &mut mgp.permissions_required);
+        if let Some(text) = section.text("trust_level") {
+            mgp.trust_level = read_trust(section, &text);
+        }
+        read_restart(section, restart);
+        read_server_rules(section, tools);
+    });
     mgp
 }
 

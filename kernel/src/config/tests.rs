@@ -10,6 +10,7 @@ struct Read {
     kernel: KernelConfig,
     servers: ServerResults,
     problems: Vec<Problem>,
+    masked: Vec<String>,
 }
 
 fn env(name: &str) -> Option<String> {
@@ -34,6 +35,7 @@ fn read_with(text: &str, env: &parsing::Env<'_>) -> Read {
         kernel,
         servers: read.servers,
         problems: read.problems,
+        masked: read.masked,
     }
 }
 

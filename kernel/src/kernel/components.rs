@@ -98,7 +98,8 @@ pub(super) async fn start(
     let operator = parts.new_operator(options, &tree, &source, &connector, closing);
     let health = parts.new_health_methods(connector.clone(), closing);
     let calls = parts.new_context(kernel, &connector, closing);
-    let message_budgets = MessageBudgets::new(kernel.http.max_bodies, kernel.limits.max_frame);
+    let message_budgets =
+        MessageBudgets::new(kernel.http.max_bodies, kernel.limits.servers.max_frame);
     let metrics = Arc::new(KernelMetrics {
         calls: calls.clone(),
         resource_usage: connector.resource_usage.clone(),
@@ -350,7 +351,7 @@ impl Components {
                 permissions: self.approval.permissions.clone(),
                 pins: self.approval.pins.clone(),
                 approvals: self.shared.approvals.clone(),
-                rates: Rates::new(kernel.rates),
+                rates: Rates::new(kernel.limits.rates),
                 schemas: CompiledSchemas::default(),
                 validation: Validation::default(),
                 confirmation: confirmation_rules(kernel),

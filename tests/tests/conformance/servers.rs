@@ -76,7 +76,7 @@ const LEGACY: Reach = Reach {
 
 /// A server over stdio, or a modern one, has no stream that it could let go of in mid-call, which the
 /// suite wants to see (SEP-1699); so the kernel does it.
-const LETS_GO: &str = "[streams]\npoll_after_ms = 10\n\n";
+const LETS_GO: &str = "[tuning.streams]\npoll_after_ms = 10\n\n";
 
 /// A legacy server makes no tasks; so the kernel does, soon enough for the suite to see it.
 const MAKES_TASKS: &str = "task_after_ms = 50\n";

@@ -39,7 +39,7 @@ fn observed(verdicts: &Value) -> String {
         answering(&judges, &json!({AFTER: verdicts})).entry("judge"),
         "[mcpl.servers.judge]\nenable = [\"on\"]\n".into(),
         "[mcpl.servers.chat]\nenable = [\"see\"]\n[mcpl.servers.chat.scopes.see]\nwhitelist = [\"**\"]\n".into(),
-        "[mcpl.hooks]\nafter_timeout_ms = 2000\nfail_closed = [\"judge\"]\n".into(),
+        "[mcpl.hooks]\nfail_closed = [\"judge\"]\n[tuning.mcpl.hooks]\nafter_timeout_ms = 2000\n".into(),
     ];
     entries.concat()
 }
@@ -100,7 +100,7 @@ async fn inference_of_a_server_is_rejected_while_its_hook_is_pending() {
     let entries = [
         answering(&declared, &json!({BEFORE: {"silent": true}})).entry("memory"),
         "[mcpl.servers.memory]\nenable = [\"on\"]\n".into(),
-        "[mcpl.hooks]\nbefore_timeout_ms = 1500\n".into(),
+        "[tuning.mcpl.hooks]\nbefore_timeout_ms = 1500\n".into(),
     ];
     let kernel = Kernel::start(&entries.concat()).await;
     kernel.connected(&["memory"]).await;

@@ -9,10 +9,11 @@ use crate::scene::{Driver, Host, VERSION, host, server};
 const CONFIG: &str = r#"
 [mcpl.servers.git]
 enable = ["*"]
-[mcpl.push]
-agent_timeout_ms = 500
 [mcpl.inference]
 routes = { "git.infer" = "agent" }
+[tuning.mcpl.push]
+agent_timeout_ms = 500
+[tuning.mcpl.inference]
 agent_timeout_secs = 2
 "#;
 

@@ -175,7 +175,7 @@ async fn a_server_that_is_silent_for_too_long_has_failed() {
     };
     let servers = with("slow", 4500) + &with("late", 5600);
     let kernel = Kernel::start(&format!(
-        "{servers}[health]\ninterval_secs = 1\nmisses = 1\n"
+        "{servers}[health]\ninterval_secs = 1\n[tuning.health]\nmisses = 1\n"
     ))
     .await;
     kernel.connected(&["slow", "late"]).await;

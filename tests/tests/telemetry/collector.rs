@@ -5,7 +5,7 @@ use mgp_tests::harness::{DEADLINE, HttpClient, Peers, Process, wait_until};
 use serde_json::Value;
 
 /// What waits is told at once.
-const SOON: &str = "interval_ms = 20\nmetrics_interval_secs = 1\n";
+const SOON: &str = "[tuning.telemetry]\ninterval_ms = 20\nmetrics_interval_secs = 1\n";
 
 /// A running collector.
 pub(crate) struct Collector {
@@ -34,13 +34,13 @@ impl Collector {
 
     /// The section that names it, with more keys.
     pub(crate) fn section(&self, more: &str) -> String {
-        self.named(&format!("{SOON}{more}"))
+        self.named(&format!("{more}\n{SOON}"))
     }
 
     /// The same, over gRPC.
     pub(crate) fn grpc_section(&self, more: &str) -> String {
         let endpoint = &self.grpc;
-        format!("[telemetry]\nprotocol = \"grpc\"\nendpoint = \"{endpoint}\"\n{SOON}{more}\n")
+        format!("[telemetry]\nprotocol = \"grpc\"\nendpoint = \"{endpoint}\"\n{more}\n{SOON}")
     }
 
     /// The section that names it, with these keys alone.

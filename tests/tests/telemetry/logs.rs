@@ -13,7 +13,7 @@ async fn each_line_of_the_log_is_an_object() {
     let entry = Program::fixture(&[]).env("KEY", "a-secret").entry("it");
     let away = "[[servers]]\nid = \"away\"\nurl = \"http://127.0.0.1:1/mcp\"\nheaders = { Authorization = \"Bearer a-secret\" }\n";
     let log = "[log]\nformat = \"json\"\nlevel = \"debug\"\n";
-    let told = "[telemetry]\nendpoint = \"http://127.0.0.1:1\"\ninterval_ms = 10\nheaders = { Authorization = \"Bearer a-secret\" }\n";
+    let told = "[telemetry]\nendpoint = \"http://127.0.0.1:1\"\nheaders = { Authorization = \"Bearer a-secret\" }\n[tuning.telemetry]\ninterval_ms = 10\n";
     let mut kernel = Kernel::start(&format!("{log}{told}{entry}{away}")).await;
     kernel.connected(&["it"]).await;
     let mut agent = kernel.stdio_agent(None);

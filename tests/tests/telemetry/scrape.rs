@@ -104,7 +104,7 @@ async fn the_figures_of_all_are_for_no_agent() {
 /// nothing of what was sent is shown, and both ways show the same.
 #[tokio::test]
 async fn calls_are_counted_and_labels_are_bounded() {
-    let kernel = kernel("[metrics]\ntools_max = 2\nloopback = true\n").await;
+    let kernel = kernel("[metrics]\nloopback = true\n[tuning.metrics]\ntools_max = 2\n").await;
     let mut agent = kernel.stdio_agent(None);
     agent.initialize("2025-11-25", "{}").await.result();
     for _ in 0..3 {

@@ -216,8 +216,7 @@ async fn buffered_spans_are_exported_at_shutdown() {
         return;
     };
     let collector = Collector::start(&peers).await;
-    let keys =
-        "interval_ms = 60000\nmetrics_interval_secs = 3600\nlogs = true\nservice = \"of-the-test\"";
+    let keys = "logs = true\nservice = \"of-the-test\"\n[tuning.telemetry]\ninterval_ms = 60000\nmetrics_interval_secs = 3600";
     let entry = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&(collector.named(keys) + &entry)).await;
     kernel.connected(&["it"]).await;

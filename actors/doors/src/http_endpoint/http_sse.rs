@@ -108,7 +108,7 @@ impl HttpSse {
             evict: leave.clone(),
         });
         if !self.lock().insert(&id, visit) {
-            let words = "too many sessions are open (`[http] max_sessions`)";
+            let words = "too many sessions are open (`[tuning.http] max_sessions`)";
             return overloaded_response(None, words);
         }
         let serving = connection::serve(

@@ -1,9 +1,12 @@
-//! Reads keys as values of their types. A value of another type is reported, and leaves the default.
+//! The readers of keys, one for each form of a value. A key that is absent or wrong leaves the default.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use mgp_transports::http::is_safe_url;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -15,7 +18,7 @@ impl<'t> Section<'_, '_, 't> {
         let found = value.get_ref().type_str();
         let message = format!(
             "`{key}` in {} wants {expected}, this is {}",
-            self.name(),
+            self.name_for(key),
             with_article(found)
         );
         self.reject(value.span(), message);
@@ -66,13 +69,109 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A list of strings without their locations.
-    pub(crate) fn strings(&mut self, key: &'static str, into: &mut Vec<String>) {
+    pub(crate) fn strings(&mut self, key: &'static str, into: &mut impl FromIterator<String>) {
         if let Some(texts) = self.texts(key) {
-            *into = texts
-                .into_iter()
-                .map(|t| t.into_inner().to_owned())
-                .collect();
+            *into = texts.iter().map(|t| (*t.get_ref()).to_owned()).collect();
         }
+    }
+
+    /// Any text.
+    pub(crate) fn string(&mut self, key: &'static str, into: &mut impl From<String>) {
+        if let Some(text) = self.text(key) {
+            *into = text.into_inner().to_owned().into();
+        }
+    }
+
+    /// A text of a form; `parse` says what is wrong with another one.
+    pub(crate) fn parse<T, E: Display>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+        into: &mut impl From<T>,
+    ) {
+        let Some(text) = self.text(key) else { return };
+        match parse(text.get_ref()) {
+            Ok(value) => *into = value.into(),
+            Err(why) => self.reject_key(text.span(), key, &format!(": {why}")),
+        }
+    }
+
+    /// A list of texts of a form; wrong ones are left out.
+    pub(crate) fn parse_each<T, E: Display>(
+        &mut self,
+        key: &'static str,
+        mut parse: impl FnMut(&str) -> Result<T, E>,
+    ) -> Option<Vec<T>> {
+        let mut values = Vec::new();
+        for text in self.texts(key)? {
+            match parse(text.get_ref()) {
+                Ok(value) => values.push(value),
+                Err(why) => self.reject_key(text.span(), key, &format!(": {why}")),
+            }
+        }
+        Some(values)
+    }
+
+    /// A list as [`Self::parse_each`] reads it.
+    pub(crate) fn parse_all<T, E: Display>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnMut(&str) -> Result<T, E>,
+        into: &mut impl FromIterator<T>,
+    ) {
+        if let Some(values) = self.parse_each(key, parse) {
+            *into = values.into_iter().collect();
+        }
+    }
+
+    /// An address that [`is_safe_url`] accepts.
+    pub(crate) fn safe_url(&mut self, key: &'static str, into: &mut impl From<String>) {
+        let Some(text) = self.text(key) else { return };
+        if !is_safe_url(text.get_ref()) {
+            self.reject_key(
+                text.span(),
+                key,
+                " wants https://, or http:// on this machine",
+            );
+        }
+        *into = text.into_inner().to_owned().into();
+    }
+
+    /// A path; a relative one starts at the file.
+    pub(crate) fn path(&mut self, key: &'static str, into: &mut impl From<PathBuf>) {
+        match self.text(key) {
+            Some(text) if text.get_ref().is_empty() => {
+                self.reject_key(text.span(), key, " is empty");
+            }
+            Some(text) => *into = self.folder().join(text.get_ref()).into(),
+            None => {}
+        }
+    }
+
+    /// Several keys, or a table.
+    pub(crate) fn read_with<T>(&mut self, read: impl FnOnce(&mut Self, &mut T), into: &mut T) {
+        read(self, into);
+    }
+
+    /// The tables under names of the user's choice, each name of a form.
+    pub(crate) fn named_tables<N, T, E: Display>(
+        &mut self,
+        key: &'static str,
+        parse_name: impl Fn(&str) -> Result<N, E>,
+        mut read: impl FnMut(&mut Section<'_, '_, 't>) -> T,
+    ) -> Vec<(N, T)> {
+        let (mut all, whole) = (Vec::new(), self.child_name(key));
+        self.for_each_table(key, |name, section| {
+            let value = read(section);
+            match parse_name(name) {
+                Ok(name) if section.is_present() => all.push((name, value)),
+                Err(why) if section.is_present() => {
+                    section.reject(section.start_span(), format!("{whole}: {why}"));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        });
+        all
     }
 
     /// A table of strings, under keys of the user's choice.
@@ -101,8 +200,7 @@ impl<'t> Section<'_, '_, 't> {
             Some(fits) => Some(Spanned::new(number.span(), fits)),
             None => {
                 let (least, most) = range.into_inner();
-                let message = format!("`{key}` in {} goes from {least} to {most}", self.name());
-                self.reject(number.span(), message);
+                self.reject_key(number.span(), key, &format!(" goes from {least} to {most}"));
                 None
             }
         }
@@ -150,11 +248,11 @@ impl<'t> Section<'_, '_, 't> {
         &mut self,
         key: &'static str,
         choices: &[(&'static str, T)],
-        into: &mut T,
+        into: &mut impl From<T>,
     ) {
         let Some(text) = self.text(key) else { return };
         match choices.iter().find(|(word, _)| word == text.get_ref()) {
-            Some((_, chosen)) => *into = *chosen,
+            Some((_, chosen)) => *into = (*chosen).into(),
             None => {
                 let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
                 let message = format!(

@@ -1,10 +1,9 @@
 //! `[agents.*]`: rules for single agents.
 
-use std::collections::BTreeSet;
-
 use mgp_engine::callers::agent_requests::{AllowedRequesters, RequestableAgents};
 use mgp_engine::policy::access::ToolSets;
 use mgp_protocol::ids::{AgentId, BadAgentName, SetName};
+use toml::Spanned;
 
 use crate::config::parsing::Section;
 
@@ -16,9 +15,10 @@ pub(crate) fn read_agents(
     answering: &mut RequestableAgents,
     sets: &mut ToolSets,
 ) {
-    root.for_each_table("agents", "agents.*", |name, section| {
+    root.for_each_table("agents", |name, section| {
         let answered = read_answered_agents(section);
-        let assigned_set = read_assigned_set(section);
+        let mut assigned_set = None;
+        section.parse("set", SetName::parse, &mut assigned_set);
         match AgentId::parse_or_from_subject(name) {
             Ok(agent) => {
                 assigned_set.map(|set| sets.by_agent.insert(agent.clone(), set));
@@ -31,7 +31,6 @@ pub(crate) fn read_agents(
                 let agent = AgentId::new(format!("{}{reserved}", AgentId::PREFIX));
                 assigned_set.map(|set| sets.by_agent.insert(agent, set));
             }
-            // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
             Err(why) => {
                 let whole = section.start_span();
@@ -41,33 +40,12 @@ pub(crate) fn read_agents(
     });
 }
 
-/// `set`: the assigned tool set.
-fn read_assigned_set(section: &mut Section<'_, '_, '_>) -> Option<SetName> {
-    let name = section.text("set")?;
-    match SetName::parse(name.get_ref()) {
-        Ok(name) => Some(name),
-        Err(why) => {
-            let words = format!("`set` in {}: {why}", section.name());
-            section.reject(name.span(), words);
-            None
-        }
-    }
-}
-
 /// `answers`: the agents whose requests it answers; none by default.
 fn read_answered_agents(section: &mut Section<'_, '_, '_>) -> Option<AllowedRequesters> {
-    let mut agents = BTreeSet::new();
-    for name in section.texts("answers")? {
-        if *name.get_ref() == ALL_AGENTS {
-            return Some(AllowedRequesters::All);
-        }
-        match AgentId::parse_or_from_subject(name.get_ref()) {
-            Ok(agent) => drop(agents.insert(agent)),
-            Err(why) => {
-                let words = format!("`answers` in {}: {why}", section.name());
-                section.reject(name.span(), words);
-            }
-        }
+    let is_all = |name: &Spanned<&str>| *name.get_ref() == ALL_AGENTS;
+    if section.texts("answers")?.iter().any(is_all) {
+        return Some(AllowedRequesters::All);
     }
-    (!agents.is_empty()).then_some(AllowedRequesters::Only(agents))
+    let agents = section.parse_each("answers", AgentId::parse_or_from_subject)?;
+    (!agents.is_empty()).then(|| AllowedRequesters::Only(agents.into_iter().collect()))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_protocol::federation::hello::NodeName;
 use nix::sys::utsname::uname;
 
+use super::section;
 use crate::config::parsing::Section;
 
 /// Most `peers`: each is dialed as long as it does not answer.
@@ -15,33 +16,22 @@ pub(crate) const ADVERTISED_MAX: usize = 8;
 /// Longest address: a DNS name and a port.
 const ADDRESS_LENGTH_MAX: usize = 253 + 6;
 
-/// `[cluster]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// The name of this node; `None` for the machine's name.
-    pub name: Option<NodeName>,
-    /// Where it listens for other nodes, once it is in a cluster or invites to one.
-    pub(crate) listen: SocketAddr,
-    /// Its addresses, as `host:port`; found automatically if empty.
-    pub(crate) advertise: Vec<String>,
-    /// Addresses of other nodes of its cluster, as `host:port`.
-    pub(crate) peers: Vec<String>,
-    /// How long rights of other nodes' agents last here without contact to an admin that could revoke them.
-    pub(crate) lease: Duration,
-    /// Whether packets are relayed between nodes that have no link to each other.
-    pub(crate) relay: bool,
-}
-
-impl Default for ClusterConfig {
-    fn default() -> Self {
-        Self {
-            name: None,
-            listen: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 7332)),
-            advertise: Vec::new(),
-            peers: Vec::new(),
-            lease: Duration::from_secs(30),
-            relay: true,
-        }
+section! {
+    /// `[cluster]`.
+    ClusterConfig {
+        /// The name of this node; `None` for the machine's name.
+        name: Option<NodeName> = None, parse("name", NodeName::parse);
+        /// Where it listens for other nodes, once it is in a cluster or invites to one.
+        listen: SocketAddr = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 7332)), read_with(read_listen_address);
+        /// Its addresses, as `host:port`; found automatically if empty.
+        advertise: Vec<String> = Vec::new(),
+            read_with(|section, into| read_addresses(section, "advertise", ADVERTISED_MAX, into));
+        /// Addresses of other nodes of its cluster, as `host:port`.
+        peers: Vec<String> = Vec::new(), read_with(|section, into| read_addresses(section, "peers", PEERS_MAX, into));
+        /// How long rights of other nodes' agents last here without contact to an admin that could revoke them.
+        lease: Duration = Duration::from_secs(30), secs("lease_secs", 10..=300);
+        /// Whether packets are relayed between nodes that have no link to each other.
+        relay: bool = true, flag("relay");
     }
 }
 
@@ -58,34 +48,18 @@ impl ClusterConfig {
         };
         self.name.clone().unwrap_or_else(machine)
     }
+}
 
-    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
-        if let Some(text) = section.text("name") {
-            match NodeName::parse(text.get_ref()) {
-                Ok(name) => self.name = Some(name),
-                Err(why) => section.reject(text.span(), format!("`name` in [cluster]: {why}")),
-            }
+fn read_listen_address(section: &mut Section<'_, '_, '_>, into: &mut SocketAddr) {
+    let Some(text) = section.text("listen") else {
+        return;
+    };
+    match text.get_ref().parse() {
+        Ok(address) => *into = address,
+        Err(_) => {
+            let why = " wants an address and a port, like [::]:7332 for every network, or 192.168.1.2:7332 for one";
+            section.reject_key(text.span(), "listen", why);
         }
-        if let Some(text) = section.text("listen") {
-            match text.get_ref().parse() {
-                Ok(address) => self.listen = address,
-                Err(_) => {
-                    let words = "`listen` in [cluster] wants an address and a port, like [::]:7332 for \
-                         every network, or 192.168.1.2:7332 for one";
-                    section.reject(text.span(), words);
-                }
-            }
-        }
-        read_addresses(
-            &mut section,
-            "advertise",
-            ADVERTISED_MAX,
-            &mut self.advertise,
-        );
-        read_addresses(&mut section, "peers", PEERS_MAX, &mut self.peers);
-        section.secs("lease_secs", 10..=300, &mut self.lease);
-        section.flag("relay", &mut self.relay);
-        section.finish();
     }
 }
 
@@ -100,13 +74,15 @@ fn read_addresses(
         return;
     };
     if let Some(beyond) = texts.get(most) {
-        let words = format!("`{key}` in [cluster] names more than {most} addresses");
-        section.reject(beyond.span(), words);
+        section.reject_key(
+            beyond.span(),
+            key,
+            &format!(" names more than {most} addresses"),
+        );
     }
     for text in &texts {
         if let Err(why) = check_host_port(text.get_ref()) {
-            let words = format!("`{key}` in [cluster]: {:?} {why}", text.get_ref());
-            section.reject(text.span(), words);
+            section.reject_key(text.span(), key, &format!(": {:?} {why}", text.get_ref()));
         }
     }
     let texts = texts.into_iter().take(most);

@@ -5,9 +5,9 @@ use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::ServerLimits;
 
+use super::{DAY, section};
 use crate::config::parsing::Section;
 
-const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
 /// More calls than a kernel can make in a day.
 const CALLS_MAX: u64 = 1_000_000_000_000;
@@ -21,13 +21,17 @@ const CONSENTS: [(&str, Consent); 3] = [
     ("off", Consent::Deny),
 ];
 
-/// `[limits]`.
-pub(crate) fn read(
-    mut section: Section<'_, '_, '_>,
-    limits: &mut ServerLimits,
-    rates: &mut RateLimits,
-) {
-    read_limits(&mut section, limits);
+section! {
+    /// `[limits]`.
+    LimitsConfig {
+        /// Defaults for servers.
+        servers: ServerLimits = ServerLimits::default(), read_with(read_limits);
+        /// Rates of agents.
+        rates: RateLimits = RateLimits::default(), read_with(read_rates);
+    }
+}
+
+fn read_rates(section: &mut Section<'_, '_, '_>, rates: &mut RateLimits) {
     section.count(
         "agent_calls_per_minute",
         0..=CALLS_MAX,
@@ -39,7 +43,6 @@ pub(crate) fn read(
         0..=REFUSALS_MAX,
         &mut rates.refusals,
     );
-    section.finish();
 }
 
 /// The keys of [`ServerLimits`], in an entry or in `[limits]`.
@@ -76,8 +79,8 @@ pub(crate) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
 }
 
 /// `[servers.limits]`: what the processes of a server instance may use together.
-pub(crate) fn read_resources(section: Section<'_, '_, '_>, limits: &mut ResourceLimits) {
-    let mut section = section.strict();
+pub(crate) fn read_resources(section: &mut Section<'_, '_, '_>, limits: &mut ResourceLimits) {
+    section.reject_foreign_keys();
     let keys = [
         ("memory_bytes", 1 << 20..=1 << 50, &mut limits.memory),
         ("cpu_percent", 1..=100_000, &mut limits.cpu_percent),
@@ -89,5 +92,4 @@ pub(crate) fn read_resources(section: Section<'_, '_, '_>, limits: &mut Resource
         section.count(key, range, &mut most);
         *into = (most > 0).then_some(most);
     }
-    section.finish();
 }

@@ -5,80 +5,48 @@ pub(crate) mod push;
 pub(crate) mod scopes;
 pub(crate) mod state;
 
-use std::path::Path;
-
 use mgp_mcpl_engine::policy::{McplServerRules, SetPattern};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::is_valid_name;
 
 use super::DAY;
-use crate::config::parsing::{Env, SecretsConfig, Section};
+use crate::config::parsing::{ReadSection, Section};
+use inference::read_inference;
+use push::{read_hooks, read_push};
+use state::{read_channels, read_state};
 
-/// Reads `[mcpl]`. A server of a stronger file replaces that of a weaker one.
-pub(crate) fn read_mcpl(
-    mut section: Section<'_, '_, '_>,
-    folder: &Path,
-    env: &Env<'_>,
-    secrets: &SecretsConfig,
-    rules: &mut McplRules,
-) {
-    section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
-    push::read_push(section.subsection("push", "mcpl.push"), &mut rules.push);
-    push::read_hooks(section.subsection("hooks", "mcpl.hooks"), &mut rules.hooks);
-    section.for_each_table("servers", "mcpl.servers.*", |name, section| {
-        let mut server = McplServerRules {
-            enable: read_set_patterns(section, "enable"),
-            disable: read_set_patterns(section, "disable"),
-            ..McplServerRules::default()
-        };
-        for (tool, set) in section.text_map("tools") {
-            if is_valid_name(set.get_ref()) {
-                drop(
-                    server
-                        .tools
-                        .insert(tool.to_owned(), (*set.get_ref()).to_owned()),
-                )
-            } else {
-                let words = format!(
-                    "`tools.{tool}` in {}: {:?} is no name of a feature set",
-                    section.name(),
-                    set.get_ref()
-                );
-                section.reject(set.span(), words);
-            }
-        }
-        server.scopes = scopes::read_scopes(section);
-        match ServerId::parse_local_or_remote(name) {
-            Ok(id) => drop(rules.servers.insert(id, server)),
-            // `each` reads an absent table, so that its keys are known.
-            Err(_) if name.is_empty() => {}
-            Err(why) => {
-                let whole = section.start_span();
-                section.reject(whole, format!("[mcpl.servers]: {why}"));
-            }
-        }
-    });
-    inference::read_inference(&mut section, folder, env, secrets, &mut rules.inference);
-    state::read_state(section.subsection("state", "mcpl.state"), &mut rules.state);
-    state::read_channels(
-        section.subsection("channels", "mcpl.channels"),
-        &mut rules.channels,
-    );
-    section.finish();
+/// A server of a stronger file replaces that of a weaker one.
+impl ReadSection for McplRules {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.secs("scope_timeout_secs", 1..=DAY, &mut self.scope_patience);
+        section.subsection("push", |push| read_push(push, &mut self.push));
+        section.subsection("hooks", |hooks| read_hooks(hooks, &mut self.hooks));
+        let servers = section.named_tables("servers", ServerId::parse_local_or_remote, read_server);
+        self.servers.extend(servers);
+        read_inference(section, &mut self.inference);
+        section.subsection("state", |state| read_state(state, &mut self.state));
+        section.subsection("channels", |channels| {
+            read_channels(channels, &mut self.channels)
+        });
+    }
 }
 
-/// Names of sets, or patterns: `memory.*`.
-fn read_set_patterns(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<SetPattern> {
-    let mut patterns = Vec::new();
-    for text in section.texts(key).unwrap_or_default() {
-        match SetPattern::parse(text.get_ref()) {
-            Ok(pattern) => patterns.push(pattern),
-            Err(why) => {
-                let words = format!("`{key}` in {}: {why}", section.name());
-                section.reject(text.span(), words);
-            }
+fn read_server(section: &mut Section<'_, '_, '_>) -> McplServerRules {
+    let mut server = McplServerRules::default();
+    // Names of sets, or patterns: `memory.*`.
+    section.parse_all("enable", SetPattern::parse, &mut server.enable);
+    section.parse_all("disable", SetPattern::parse, &mut server.disable);
+    for (tool, set) in section.text_map("tools") {
+        if is_valid_name(set.get_ref()) {
+            server
+                .tools
+                .insert(tool.to_owned(), (*set.get_ref()).to_owned());
+        } else {
+            let why = format!(": {:?} is no name of a feature set", set.get_ref());
+            section.reject_key(set.span(), &format!("tools.{tool}"), &why);
         }
     }
-    patterns
+    server.scopes = scopes::read_scopes(section);
+    server
 }

@@ -1,93 +1,94 @@
 //! `[network]`: how servers, authorization servers and registries are reached over HTTP.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::env::resolve_secret;
 use mgp_transports::http::proxy::{
     Outbound, ProxyAddress, ProxyExceptions, ProxyRules, percent_decode,
 };
 use mgp_transports::http::tls::Tls;
 
-use crate::config::parsing::{Env, SecretsConfig, Section};
+use super::section;
+use crate::config::parsing::Section;
 
 /// Disables proxies, whatever the variables say.
 const NO_PROXY: &str = "none";
 
-/// `[network]`. Each key has precedence over the corresponding variables.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct NetworkConfig {
-    /// As written, with its secrets resolved.
-    proxy: Option<String>,
-    no_proxy: Option<Vec<String>>,
-    /// Certificate authorities besides those of the machine.
-    pub(crate) ca_file: Option<PathBuf>,
+section! {
+    /// `[network]`. Each key has precedence over the corresponding variables.
+    NetworkConfig {
+        /// A proxy, or `none`.
+        proxy: Option<Proxy> = None, read_with(read_proxy);
+        /// Hosts that are reached directly.
+        no_proxy: Option<Vec<String>> = None, read_with(read_no_proxy);
+        /// Certificate authorities besides those of the machine.
+        ca_file: Option<PathBuf> = None, path("ca_file");
+    }
 }
 
-impl fmt::Debug for NetworkConfig {
+/// A proxy as written, with its secrets resolved: `Debug` shows none.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy(String);
+
+impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NetworkConfig")
-            .field("proxy", &self.proxy.as_deref().map(ProxyAddress::parse))
-            .field("no_proxy", &self.no_proxy)
-            .field("ca_file", &self.ca_file)
-            .finish()
+        fmt::Debug::fmt(&ProxyAddress::parse(&self.0), f)
     }
+}
+
+fn read_proxy(section: &mut Section<'_, '_, '_>, into: &mut Option<Proxy>) {
+    let Some(text) = section.text("proxy") else {
+        return;
+    };
+    let value = section.resolve_secret("proxy", &text).trim().to_owned();
+    // The placeholder of a variable, used when only the shape of a file is checked, is no address.
+    let is_literal = value == *text.get_ref() && value != NO_PROXY;
+    match ProxyAddress::parse(&value) {
+        Err(bad) if is_literal => section.reject_key(text.span(), "proxy", &format!(": {bad}")),
+        Ok(_) | Err(_) => {
+            login_parts(&value)
+                .into_iter()
+                .for_each(|part| section.mask(part));
+            *into = Some(Proxy(value));
+        }
+    }
+}
+
+fn read_no_proxy(section: &mut Section<'_, '_, '_>, into: &mut Option<Vec<String>>) {
+    let Some(entries) = section.texts("no_proxy") else {
+        return;
+    };
+    let mut valid = Vec::new();
+    for entry in entries {
+        let read = ProxyExceptions::from_entries(std::iter::once(*entry.get_ref()));
+        if read.invalid.is_empty() {
+            valid.push((*entry.get_ref()).to_owned());
+        } else {
+            let why = " wants names (corp.example), addresses, networks (10.0.0.0/8), each with a :PORT or without, or \"*\"";
+            section.reject_key(entry.span(), "no_proxy", why);
+        }
+    }
+    *into = Some(valid);
+}
+
+/// What is masked in logs: the address with its login, and the password alone.
+fn login_parts(proxy: &str) -> Vec<String> {
+    let Some((before, _)) = proxy.rsplit_once('@') else {
+        return Vec::new();
+    };
+    let pair = before.rsplit_once("//").map_or(before, |(_, pair)| pair);
+    let password = pair.split_once(':').map_or(pair, |(_, password)| password);
+    let decoded = String::from_utf8_lossy(&percent_decode(password)).into_owned();
+    vec![
+        proxy.to_owned(),
+        pair.to_owned(),
+        password.to_owned(),
+        decoded,
+    ]
 }
 
 impl NetworkConfig {
-    /// Relative paths start at `folder`, which is the file's.
-    pub(crate) fn read(
-        &mut self,
-        mut section: Section<'_, '_, '_>,
-        folder: &Path,
-        env: &Env<'_>,
-        secrets: &SecretsConfig,
-    ) {
-        if let Some(text) = section.text("proxy") {
-            let read = |path: &str| env.file(&folder.join(path));
-            let variable = |name: &str| env.variable(name);
-            let kept = |name: &str| env.secret(name, secrets);
-            match resolve_secret(text.get_ref(), "proxy", variable, read, kept) {
-                Ok(value) => {
-                    let value = value.trim().to_owned();
-                    // The placeholder of a variable, used when only the shape of a file is checked, is no address.
-                    let written = value == *text.get_ref() && value != NO_PROXY;
-                    match ProxyAddress::parse(&value) {
-                        Err(bad) if written => {
-                            section.reject(text.span(), format!("`proxy` in [network]: {bad}"));
-                        }
-                        Ok(_) | Err(_) => self.proxy = Some(value),
-                    }
-                }
-                Err(why) => section.reject(text.span(), format!("[network]: {why}")),
-            }
-        }
-        if let Some(entries) = section.texts("no_proxy") {
-            let mut kept = Vec::new();
-            for entry in entries {
-                let read = ProxyExceptions::from_entries(std::iter::once(*entry.get_ref()));
-                if read.invalid.is_empty() {
-                    kept.push((*entry.get_ref()).to_owned())
-                } else {
-                    section.reject(
-                        entry.span(),
-                        "`no_proxy` in [network] wants names (corp.example), addresses, networks (10.0.0.0/8), each with a :PORT or without, or \"*\"",
-                    )
-                }
-            }
-            self.no_proxy = Some(kept);
-        }
-        if let Some(text) = section.text("ca_file") {
-            if text.get_ref().is_empty() {
-                section.reject(text.span(), "`ca_file` in [network] is empty")
-            } else {
-                self.ca_file = Some(folder.join(text.get_ref()))
-            }
-        }
-        section.finish();
-    }
-
     /// Whether a key, not the variables, sets the proxy.
     #[must_use]
     pub(crate) fn has_proxy_setting(&self) -> bool {
@@ -106,7 +107,7 @@ impl NetworkConfig {
     /// The proxies with these variables.
     fn proxy_rules(&self, variable: impl Fn(&str) -> Option<String>) -> ProxyRules {
         let mut rules = ProxyRules::from_variables(variable);
-        if let Some(text) = &self.proxy {
+        if let Some(Proxy(text)) = &self.proxy {
             let proxy = (text != NO_PROXY).then(|| ProxyAddress::parse(text));
             rules.http.clone_from(&proxy);
             rules.https = proxy;
@@ -115,20 +116,6 @@ impl NetworkConfig {
             rules.exceptions = ProxyExceptions::from_entries(entries.iter().map(String::as_str));
         }
         rules
-    }
-
-    /// Values to mask in logs: the address with its login, and the password alone.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        let Some(text) = &self.proxy else {
-            return Vec::new();
-        };
-        let Some((before, _)) = text.rsplit_once('@') else {
-            return Vec::new();
-        };
-        let pair = before.rsplit_once("//").map_or(before, |(_, pair)| pair);
-        let password = pair.split_once(':').map_or(pair, |(_, password)| password);
-        let decoded = String::from_utf8_lossy(&percent_decode(password)).into_owned();
-        vec![text.clone(), pair.to_owned(), password.to_owned(), decoded]
     }
 }
 
@@ -154,15 +141,15 @@ mod tests {
         assert_eq!(way(&plain, "http://a.test/"), "-");
         assert_eq!(way(&plain, "https://direct.test/"), "-");
         let keyed = NetworkConfig {
-            proxy: Some("http://u:p%40ss@key.test:2".into()),
+            proxy: Some(Proxy("http://u:p%40ss@key.test:2".into())),
             ..plain.clone()
         };
         assert_eq!(way(&keyed, "http://a.test/"), "http://***@key.test:2");
         assert_eq!(way(&keyed, "https://direct.test/"), "-");
-        assert!(keyed.secrets().contains(&"p@ss".to_owned()));
+        assert!(login_parts("http://u:p%40ss@key.test:2").contains(&"p@ss".to_owned()));
         assert!(!format!("{keyed:?}").contains("ss@key"), "{keyed:?}");
         let none = NetworkConfig {
-            proxy: Some(NO_PROXY.into()),
+            proxy: Some(Proxy(NO_PROXY.into())),
             ..plain.clone()
         };
         assert_eq!(way(&none, "https://a.test/"), "-");

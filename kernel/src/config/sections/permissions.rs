@@ -8,7 +8,7 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::{PinMode, PinRules, can_ignore_member};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
-use crate::config::parsing::Section;
+use crate::config::parsing::{ReadSection, Section};
 
 const POLICIES: [(&str, Policy); 4] = [
     ("interactive", Policy::Interactive),
@@ -22,18 +22,18 @@ const MODES: [(&str, PinMode); 3] = [
     ("block", PinMode::Block),
 ];
 
-/// `[permissions]`: defaults for all servers.
-pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
-    section.choice("policy", &POLICIES, &mut rules.policy);
-    read_set(&mut section, "always_ask", &mut rules.exceptions);
-    section.flag("all_or_nothing", &mut rules.all_or_nothing);
-    section.finish();
+impl ReadSection for PermissionRules {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.choice("policy", &POLICIES, &mut self.policy);
+        read_set(section, "always_ask", &mut self.exceptions);
+        section.flag("all_or_nothing", &mut self.all_or_nothing);
+    }
 }
 
-/// `[pins]`: defaults for all servers.
-pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, rules: &mut PinRules) {
-    section.choice("mode", &MODES, &mut rules.mode);
-    section.finish();
+impl ReadSection for PinRules {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.choice("mode", &MODES, &mut self.mode);
+    }
 }
 
 /// Their keys in a server's entry.

@@ -1,29 +1,24 @@
 //! Sandboxes: `[sandbox]`, and `[servers.sandbox]` of one server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mgp_engine::servers::sandbox::{SandboxConfig, SandboxLimits};
 
-use crate::config::parsing::Section;
+use crate::config::parsing::{ReadSection, Section};
 
-/// `[sandbox]`: defaults for all sandboxed servers.
-pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxConfig) {
-    section.flag("required", &mut rules.required);
-    read_limits(&mut section, &mut rules.limits);
-    section.finish();
+impl ReadSection for SandboxConfig {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.flag("required", &mut self.required);
+        read_limits(section, &mut self.limits);
+    }
 }
 
 /// `[servers.sandbox]`: what the server's permissions open, and its own bounds.
-pub(crate) fn read_server_sandbox(
-    mut section: Section<'_, '_, '_>,
-    folder: &Path,
-    rules: &mut SandboxConfig,
-) {
+pub(crate) fn read_server_sandbox(section: &mut Section<'_, '_, '_>, rules: &mut SandboxConfig) {
     rules.is_operator_written = true;
-    rules.read = read_paths(&mut section, "read", folder);
-    rules.write = read_paths(&mut section, "write", folder);
-    read_limits(&mut section, &mut rules.limits);
-    section.finish();
+    read_paths(section, "read", &mut rules.read);
+    read_paths(section, "write", &mut rules.write);
+    read_limits(section, &mut rules.limits);
 }
 
 fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
@@ -38,12 +33,13 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
 pub(crate) fn read_paths(
     section: &mut Section<'_, '_, '_>,
     key: &'static str,
-    folder: &Path,
-) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    section.strings(key, &mut paths);
-    let whole = paths.iter().map(|path| folder.join(path));
-    whole
-        .map(|path| std::path::absolute(&path).unwrap_or(path))
-        .collect()
+    into: &mut Vec<PathBuf>,
+) {
+    if let Some(paths) = section.texts(key) {
+        let folder = section.folder();
+        let paths = paths.into_iter().map(|path| folder.join(path.get_ref()));
+        *into = paths
+            .map(|path| std::path::absolute(&path).unwrap_or(path))
+            .collect();
+    }
 }

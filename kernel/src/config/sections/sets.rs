@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use mgp_engine::policy::access::{ToolSet, ToolSets};
 use mgp_protocol::ids::{ServerId, SetName};
-use toml::Spanned;
 
 use crate::config::parsing::Section;
 
@@ -14,61 +13,35 @@ type ToolsByServer = BTreeMap<ServerId, BTreeSet<String>>;
 
 /// Reads all `[sets.NAME]`. A set of a stronger file replaces that of a weaker one.
 pub(crate) fn read_sets(root: &mut Section<'_, '_, '_>, sets: &mut ToolSets) {
-    root.for_each_table("sets", "sets.*", |name, section| {
-        let mut set = ToolSet::default();
-        for id in section.texts("servers").unwrap_or_default() {
-            set.servers
-                .extend(parse_server(section, "servers", &id, id.get_ref()));
-        }
-        set.tools = read_tools_of_servers(section, "tools");
-        set.except = read_tools_of_servers(section, "except");
-        match SetName::parse(name) {
-            Ok(name) => drop(sets.by_name.insert(name, Arc::new(set))),
-            // `each` reads an absent table, so that its keys are known.
-            Err(_) if name.is_empty() => {}
-            Err(why) => {
-                let whole = section.start_span();
-                section.reject(whole, format!("[sets]: {why}"));
-            }
-        }
+    let read = root.named_tables("sets", SetName::parse, |section| {
+        let servers = section.parse_each("servers", ServerId::parse_local_or_remote);
+        Arc::new(ToolSet {
+            servers: servers.into_iter().flatten().collect(),
+            tools: read_tools_of_servers(section, "tools"),
+            except: read_tools_of_servers(section, "except"),
+        })
     });
+    sets.by_name.extend(read);
 }
 
 fn read_tools_of_servers(section: &mut Section<'_, '_, '_>, key: &'static str) -> ToolsByServer {
     let mut tools = ToolsByServer::new();
     for typed in section.texts(key).unwrap_or_default() {
-        let Some((id, tool)) = typed
-            .get_ref()
-            .split_once(':')
-            .filter(|(_, tool)| !tool.is_empty())
-        else {
-            let words = format!(
-                "`{key}` in {} wants \"server:tool\", by the server's own name for the tool; this is {:?}",
-                section.name(),
+        let parts = typed.get_ref().split_once(':');
+        let why = match parts.filter(|(_, tool)| !tool.is_empty()) {
+            Some((id, tool)) => match ServerId::parse_local_or_remote(id) {
+                Ok(id) => {
+                    tools.entry(id).or_default().insert(tool.to_owned());
+                    continue;
+                }
+                Err(why) => format!(": {why}"),
+            },
+            None => format!(
+                " wants \"server:tool\", by the server's own name for the tool; this is {:?}",
                 typed.get_ref()
-            );
-            section.reject(typed.span(), words);
-            continue;
+            ),
         };
-        if let Some(id) = parse_server(section, key, &typed, id) {
-            tools.entry(id).or_default().insert(tool.to_owned());
-        }
+        section.reject_key(typed.span(), key, &why);
     }
     tools
-}
-
-fn parse_server(
-    section: &mut Section<'_, '_, '_>,
-    key: &str,
-    typed: &Spanned<&str>,
-    id: &str,
-) -> Option<ServerId> {
-    match ServerId::parse_local_or_remote(id) {
-        Ok(id) => Some(id),
-        Err(why) => {
-            let words = format!("`{key}` in {}: {why}", section.name());
-            section.reject(typed.span(), words);
-            None
-        }
-    }
 }

@@ -1,13 +1,11 @@
 //! Rules for tools: `[validation]`, and the keys of a server and of single tools.
 
-use std::path::Path;
-
 use mgp_engine::policy::requirements::{ToolRule, ToolRules};
 use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_screening::Validator;
 use mgp_screening::code_safety::Level;
 
-use crate::config::parsing::{Section, nearest, render_list};
+use crate::config::parsing::{ReadSection, Section, nearest, render_list};
 
 /// Longest display name of a tool, in bytes: the maximum that MCP recommends.
 const DISPLAY_NAME_MAX: usize = 128;
@@ -33,29 +31,22 @@ const VALIDATORS: [&str; 5] = [
     "none",
 ];
 
-/// `[validation]`: defaults for all servers.
-pub(crate) fn read_validation(
-    mut section: Section<'_, '_, '_>,
-    folder: &Path,
-    rules: &mut ToolRules,
-) {
-    section.flag("enabled", &mut rules.validate_arguments);
-    read_roots(&mut section, folder, rules);
-    section.finish();
+/// `[validation]`.
+impl ReadSection for ToolRules {
+    fn read(&mut self, section: &mut Section<'_, '_, '_>) {
+        section.flag("enabled", &mut self.validate_arguments);
+        read_roots(section, self);
+    }
 }
 
 /// The keys of `[servers.mgp]` for all tools of the server.
-pub(crate) fn read_server_rules(
-    section: &mut Section<'_, '_, '_>,
-    rules: &mut ToolRules,
-    folder: &Path,
-) {
+pub(crate) fn read_server_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
     if let Some(names) = read_validators(section) {
         rules.validators = names;
     }
     section.choice("code_safety", &LEVELS, &mut rules.code_safety);
     section.flag("confirmation", &mut rules.confirm_dangerous);
-    read_roots(section, folder, rules);
+    read_roots(section, rules);
 }
 
 /// `only_tools` and `[servers.tools."name"]`.
@@ -64,16 +55,14 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
         let only = only.into_iter().map(|name| name.into_inner().to_owned());
         rules.offered = Some(only.collect());
     }
-    entry.for_each_table("tools", "servers.tools.*", |name, section| {
+    entry.for_each_table("tools", |name, section| {
         let mut rule = ToolRule::default();
-        let risks = RISKS.map(|(word, level)| (word, Some(level)));
-        section.choice("risk_level", &risks, &mut rule.risk_level);
+        section.choice("risk_level", &RISKS, &mut rule.risk_level);
         rule.validators = read_validators(section);
-        let levels = LEVELS.map(|(word, level)| (word, Some(level)));
-        section.choice("code_safety", &levels, &mut rule.code_safety);
+        section.choice("code_safety", &LEVELS, &mut rule.code_safety);
         section.flag("idempotent", &mut rule.idempotent);
-        rule.name = read_name(section);
-        rule.description = read_description(section);
+        section.parse("name", parse_name, &mut rule.name);
+        section.parse("description", parse_description, &mut rule.description);
         section.flag("hidden", &mut rule.hidden);
         if let Some(display_name) = &rule.name
             && rules
@@ -95,32 +84,23 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
 }
 
 /// A name that every client accepts: MCP 2025-11-25, tool names.
-fn read_name(section: &mut Section<'_, '_, '_>) -> Option<String> {
-    let name = section.text("name")?;
+fn parse_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    let fits = (1..=DISPLAY_NAME_MAX).contains(&name.get_ref().len());
-    if !fits || !name.get_ref().chars().all(plain) {
-        let words = format!(
-            "`name` in {} has 1 to {DISPLAY_NAME_MAX} letters, digits, '_', '-' and '.'",
-            section.name()
-        );
-        section.reject(name.span(), words);
-        return None;
+    if (1..=DISPLAY_NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!(
+            "it has 1 to {DISPLAY_NAME_MAX} letters, digits, '_', '-' and '.'"
+        ))
     }
-    Some(name.into_inner().to_owned())
 }
 
-fn read_description(section: &mut Section<'_, '_, '_>) -> Option<String> {
-    let words = section.text("description")?;
-    if words.get_ref().len() > DESCRIPTION_MAX {
-        let too_long = format!(
-            "`description` in {} has more than {DESCRIPTION_MAX} bytes",
-            section.name()
-        );
-        section.reject(words.span(), too_long);
-        return None;
+fn parse_description(words: &str) -> Result<String, String> {
+    if words.len() > DESCRIPTION_MAX {
+        Err(format!("more than {DESCRIPTION_MAX} bytes"))
+    } else {
+        Ok(words.to_owned())
     }
-    Some(words.into_inner().to_owned())
 }
 
 /// An unknown name would enforce something else than intended.
@@ -148,10 +128,11 @@ fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
 }
 
 /// Folders; relative ones start at the file.
-fn read_roots(section: &mut Section<'_, '_, '_>, folder: &Path, rules: &mut ToolRules) {
+fn read_roots(section: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
     let Some(roots) = section.texts("roots") else {
         return;
     };
+    let folder = section.folder();
     let roots = roots.into_iter().map(|root| folder.join(root.into_inner()));
     rules.roots = roots
         .map(|root| root.to_string_lossy().into_owned())

@@ -68,23 +68,15 @@ pub(super) fn read_passed_headers(
         );
         entry.reject(text.span(), message);
     }
-    if let (false, Some(span), Some(ServerTransport::Stdio { .. })) =
-        (names.is_empty(), entry.span("pass_headers"), reach)
-    {
-        let message = format!(
-            "{} is started by a command: `pass_headers` is for servers at a `url`",
-            entry.name()
-        );
-        entry.reject(span, message);
+    if let (false, Some(ServerTransport::Stdio { .. })) = (names.is_empty(), reach) {
+        let why = "is started by a command: `pass_headers` is for servers at a `url`";
+        entry.reject_use("pass_headers", why);
     }
     names.sort();
     names.dedup();
-    if let (true, Some(span)) = (names.len() > HEADERS_MAX, entry.span("pass_headers")) {
-        let message = format!(
-            "`pass_headers` of {} names more than {HEADERS_MAX}",
-            entry.name()
-        );
-        entry.reject(span, message);
+    if names.len() > HEADERS_MAX {
+        let why = format!("names more than {HEADERS_MAX} in `pass_headers`");
+        entry.reject_use("pass_headers", &why);
     }
     let shows_who = names.iter().any(|name| name == "authorization");
     (names, shows_who)

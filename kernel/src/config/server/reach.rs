@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 
 use mgp_engine::servers::spec::{ServerTransport, UrlProtocol};
 use toml::Spanned;
 
-use crate::config::parsing::{Env, SecretsConfig, Section, Values};
+use crate::config::parsing::Section;
 
 /// The value of `cwd` for a folder per caller; a folder of that name is `./caller`.
 pub(crate) const CALLER_FOLDER: &str = "caller";
@@ -29,21 +28,13 @@ struct ReachKeys<'t> {
     headers: BTreeMap<&'t str, Spanned<&'t str>>,
 }
 
-/// Reads the keys of both transports, so that all of them are known, and returns the selected one. Relative paths start
-/// at `folder`, which is the file's.
-pub(crate) fn read_reach(
-    entry: &mut Section<'_, '_, '_>,
-    folder: &Path,
-    env: &Env<'_>,
-    secrets: &SecretsConfig,
-) -> Option<ServerTransport> {
+/// Reads the keys of both transports, so that all of them are known, and returns the selected one.
+pub(crate) fn read_reach(entry: &mut Section<'_, '_, '_>) -> Option<ServerTransport> {
     let written = ReachKeys::read(entry);
-    let mut values = Values::new(folder, env, secrets);
     let reach = match select_transport(entry, &written)? {
-        TransportKey::Stdio => written.into_stdio(&mut values, folder)?,
-        TransportKey::Url(speaks) => written.into_http(&mut values, speaks)?,
+        TransportKey::Stdio => written.into_stdio(entry)?,
+        TransportKey::Url(speaks) => written.into_http(entry, speaks)?,
     };
-    values.report_errors(entry);
     if let (ServerTransport::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
         match classify_url(url) {
             UrlSafety::Safe => {}
@@ -85,8 +76,9 @@ impl<'t> ReachKeys<'t> {
         written
     }
 
-    fn into_stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<ServerTransport> {
-        let command = values.resolve("command", &self.command?);
+    fn into_stdio(self, entry: &mut Section<'_, '_, '_>) -> Option<ServerTransport> {
+        let folder = entry.folder();
+        let command = entry.resolve("command", &self.command?);
         Some(ServerTransport::Stdio {
             // A bare name is looked up in PATH; anything with a slash is a path relative to the file.
             command: if command.contains('/') {
@@ -97,24 +89,35 @@ impl<'t> ReachKeys<'t> {
             args: self
                 .args
                 .iter()
-                .map(|arg| values.resolve("args", arg))
+                .map(|arg| entry.resolve("args", arg))
                 .collect(),
-            env: values.resolve_secrets("env", &self.env),
+            env: entry.resolve_secrets("env", &self.env),
             inherit_env: self.inherit_env,
             cwd: Some(
                 match self.cwd.filter(|cwd| *cwd.get_ref() != CALLER_FOLDER) {
-                    Some(cwd) => folder.join(values.resolve("cwd", &cwd)),
+                    Some(cwd) => folder.join(entry.resolve("cwd", &cwd)),
                     None => folder.to_owned(),
                 },
             ),
         })
     }
 
-    fn into_http(self, values: &mut Values<'_>, speaks: UrlProtocol) -> Option<ServerTransport> {
+    fn into_http(
+        self,
+        entry: &mut Section<'_, '_, '_>,
+        protocol: UrlProtocol,
+    ) -> Option<ServerTransport> {
+        let url = entry.resolve_secret("url", &self.url?);
+        let headers = entry.resolve_secrets("headers", &self.headers);
+        // Of `Bearer SECRET`, the secret may appear alone somewhere.
+        let last_words = headers
+            .values()
+            .filter_map(|value| value.rsplit(' ').next());
+        last_words.for_each(|word| entry.mask(word));
         Some(ServerTransport::Http {
-            url: values.resolve_secret("url", &self.url?),
-            headers: values.resolve_secrets("headers", &self.headers),
-            protocol: speaks,
+            url,
+            headers,
+            protocol,
         })
     }
 }

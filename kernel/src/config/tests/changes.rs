@@ -15,9 +15,6 @@ listen = "127.0.0.1:1" #> "127.0.0.1:2" waits
 auth = "token" #> "oauth" waits
 allowed_hosts = [] #> ["a"] waits
 allowed_origins = [] #> ["http://a"] waits
-max_sessions = 1 #> 2 waits
-session_idle_secs = 10 #> 11 waits
-max_bodies_bytes = 33554432 #> 33554433 waits
 [http.tls]
 cert = "/a" #> "/b" waits
 key = "/a" #> "/b" waits
@@ -35,9 +32,6 @@ algorithms = ["RS256"] #> ["ES256"] waits
 accept_tokens = true #> false waits
 [lite]
 enabled = true #> false waits
-promise_after_ms = 1 #> 2 waits
-promise_ttl_secs = 10 #> 11 waits
-heartbeat_ms = 1000 #> 1001 waits
 [socket]
 path = "/a" #> "/b" waits
 users = { a = "agent.a" } #> { a = "agent.b" } waits
@@ -52,26 +46,14 @@ no_proxy = [] #> ["a.test"] waits
 ca_file = "/a" #> "/b" waits
 [registry]
 url = "https://a.test" #> "https://b.test" live
-[streams]
-replay_events = 1 #> 2 waits
-stream_after_ms = 1 #> 2 waits
-poll_after_ms = 1 #> 2 waits
-[questions]
-answer_timeout_secs = 1 #> 2 waits
-[lists]
-page_size = 1 #> 2 waits
 [health]
 interval_secs = 1 #> 2 waits
-misses = 1 #> 2 waits
 [audit]
 enabled = true #> false waits
 calls = "window" #> "before_reply" waits
-window_ms = 1 #> 2 waits
 arguments = "digest" #> "whole" waits
 keep_days = 1 #> 2 waits
 keep_bytes = 1073741824 #> 1073741825 waits
-file_bytes = 16777216 #> 16777217 waits
-agent_bytes_per_day = 134217728 #> 134217729 waits
 [access]
 default_policy = "opt-out" #> "opt-in" live
 reveal = false #> true waits
@@ -81,7 +63,6 @@ format = "text" #> "json" waits
 [metrics]
 enabled = true #> false waits
 loopback = false #> true waits
-tools_max = 1 #> 2 waits
 [telemetry]
 endpoint = "https://a" #> "https://b" waits
 protocol = "http/protobuf" #> "grpc" waits
@@ -90,10 +71,6 @@ metrics = true #> false waits
 logs = false #> true waits
 sample_percent = 1 #> 2 waits
 follow_callers = true #> false waits
-queue = 1 #> 2 waits
-interval_ms = 10 #> 11 waits
-metrics_interval_secs = 1 #> 2 waits
-timeout_ms = 10 #> 11 waits
 service = "a" #> "b" waits
 [telemetry.headers]
 b = "a" #> "c" waits
@@ -110,7 +87,6 @@ task_after_ms = 1 #> 2 live
 task_ttl_secs = 10 #> 11 live
 agent_calls_per_minute = 1 #> 2 waits
 agent_calls_per_day = 1 #> 2 waits
-agent_refusals_per_second = 1 #> 2 waits
 [validation]
 enabled = true #> false live
 roots = ["/a"] #> ["/b"] live
@@ -144,18 +120,11 @@ exposure = "all" #> "pinned" waits
 pinned = [] #> ["a/b"] waits
 may_register = [] #> ["agent.a"] waits
 creating = false #> true waits
-registered_max = 1 #> 2 waits
-model_idle_secs = 30 #> 31 waits
 [discovery.registered]
 python = "/a" #> "/b" waits
 node = "/a" #> "/b" waits
 read = [] #> ["/a"] waits
 write = [] #> ["/a"] waits
-[discovery.budget]
-max_tokens = 8000 #> 8001 waits
-pinned_reserve = 2000 #> 1999 waits
-discovery_reserve = 3000 #> 2999 waits
-cache_limit = 3000 #> 2999 waits
 [discovery.agents."agent.a"]
 exposure = "all" #> "pinned" waits
 pinned = [] #> ["a/c"] waits
@@ -172,17 +141,11 @@ scope_timeout_secs = 10 #> 11 live
 per_minute = 1 #> 2 live
 quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
 inference = true #> false live
-server_per_minute = 1 #> 2 live
-agent_timeout_ms = 1 #> 2 live
 [mcpl.push.sets."agent.a"]
 per_minute = 1 #> 2 live
 quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
 inference = false #> true live
 [mcpl.hooks]
-before_timeout_ms = 1 #> 2 live
-after_timeout_ms = 1 #> 2 live
-server_bytes = 1 #> 2 live
-bytes = 1 #> 2 live
 channels = true #> false live
 order = [] #> ["a"] live
 fail_closed = [] #> ["a"] live
@@ -204,7 +167,6 @@ conversations = { "x:c" = "none" } #> { "x:c" = "agent" } live
 max_tokens = 1 #> 2 live
 tokens_per_day = 1 #> 2 live
 tokens_per_day_all = 1 #> 2 live
-agent_timeout_secs = 1 #> 2 live
 push_prompt = "{content}" #> "{content}." live
 push_channels = { "x.a" = "x:a" } #> { "x.a" = "x:b" } live
 [mcpl.inference.servers.x]
@@ -228,7 +190,6 @@ context_window = 1 #> 2 live
 capabilities = [] #> ["vision"] live
 [mcpl.state]
 shared_by = "session" #> "agent" live
-keep_ended_secs = 10 #> 11 live
 tool_for = [] #> ["a"] live
 [mcpl.state.sets]
 "x.y" = "agent" #> "nobody" live
@@ -247,6 +208,57 @@ exposure = "all" #> "pinned" waits
 url = "https://a" #> "https://b" waits
 model = "a" #> "b" waits
 key = "a" #> "b" waits
+[tuning.http]
+max_sessions = 1 #> 2 waits
+session_idle_secs = 10 #> 11 waits
+max_bodies_bytes = 33554432 #> 33554433 waits
+[tuning.lite]
+promise_after_ms = 1 #> 2 waits
+promise_ttl_secs = 10 #> 11 waits
+heartbeat_ms = 1000 #> 1001 waits
+[tuning.streams]
+replay_events = 1 #> 2 waits
+stream_after_ms = 1 #> 2 waits
+poll_after_ms = 1 #> 2 waits
+[tuning.questions]
+answer_timeout_secs = 1 #> 2 waits
+[tuning.lists]
+page_size = 1 #> 2 waits
+[tuning.health]
+misses = 1 #> 2 waits
+[tuning.audit]
+file_bytes = 16777216 #> 16777217 waits
+agent_bytes_per_day = 134217728 #> 134217729 waits
+[tuning.metrics]
+tools_max = 1 #> 2 waits
+[tuning.telemetry]
+queue = 1 #> 2 waits
+interval_ms = 10 #> 11 waits
+metrics_interval_secs = 1 #> 2 waits
+timeout_ms = 10 #> 11 waits
+[tuning.limits]
+agent_refusals_per_second = 1 #> 2 waits
+[tuning.discovery]
+registered_max = 1 #> 2 waits
+model_idle_secs = 30 #> 31 waits
+[tuning.discovery.budget]
+max_tokens = 8000 #> 8001 waits
+pinned_reserve = 2000 #> 1999 waits
+discovery_reserve = 3000 #> 2999 waits
+cache_limit = 3000 #> 2999 waits
+[tuning.mcpl.push]
+server_per_minute = 1 #> 2 live
+agent_timeout_ms = 1 #> 2 live
+[tuning.mcpl.hooks]
+before_timeout_ms = 1 #> 2 live
+after_timeout_ms = 1 #> 2 live
+server_bytes = 1 #> 2 live
+bytes = 1 #> 2 live
+[tuning.mcpl.inference]
+agent_timeout_secs = 1 #> 2 live
+[tuning.mcpl.state]
+keep_ended_secs = 10 #> 11 live
+[tuning.discovery.provider]
 timeout_secs = 1 #> 2 waits
 batch = 1 #> 2 waits
 "#;
@@ -400,5 +412,19 @@ fn an_explicit_default_is_no_change() {
     assert_eq!(
         pending_restart((&running.kernel, &before), (&now.kernel, &after)),
         [""; 0]
+    );
+}
+
+/// A key is the same in its old place and below `[tuning]`.
+#[test]
+fn a_moved_key_is_no_change() {
+    let keys = |section: &str, after: u32| {
+        let text = format!("[{section}]\nreplay_events = 7\nstream_after_ms = {after}\n");
+        read_keys(&(text + SERVER))
+    };
+    let ((before, running), (after, now)) = (keys("streams", 9), keys("tuning.streams", 10));
+    assert_eq!(
+        pending_restart((&running.kernel, &before), (&now.kernel, &after)),
+        ["[tuning.streams] stream_after_ms changed: takes effect after `mgp down && mgp up`"]
     );
 }

@@ -68,10 +68,10 @@ fn a_listen_address_beyond_loopback_requires_tls_and_authentication() {
 /// CMCP-028: the longest replay ring has 65,536 events; larger values are reported.
 #[test]
 fn a_replay_ring_that_is_too_long_is_rejected() {
-    let most = read_text("[streams]\nreplay_events = 65_536\n");
+    let most = read_text("[tuning.streams]\nreplay_events = 65_536\n");
     assert_eq!(most.kernel.streams.replay_events, 65_536);
     assert!(most.problems.is_empty());
-    let more = read_text("[streams]\nreplay_events = 65_537\n");
+    let more = read_text("[tuning.streams]\nreplay_events = 65_537\n");
     assert_eq!(more.problems[0].severity, Severity::Fatal);
     let said = &more.messages()[0];
     assert!(said.contains("goes from 0 to 65536"), "{said}");
@@ -95,7 +95,7 @@ fn the_project_wins_over_the_user() {
         |id: &str, command: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"{command}\"\n");
     let project = format!("[lists]\npage_size = 5\n{}", server("both", "project"));
     let user = format!(
-        "[lists]\npage_size = 6\n[streams]\nreplay_events = 7\n{}{}",
+        "[lists]\npage_size = 6\n[tuning]\nstreams.replay_events = 7\ndiscovery.budget.max_tokens = 9000\n{}{}",
         server("both", "user"),
         server("mine", "user")
     );
@@ -125,6 +125,7 @@ fn the_project_wins_over_the_user() {
     assert_eq!(commands.collect::<Vec<_>>(), ["project", "user"]);
     assert_eq!(loaded.kernel.lists.page_size, 5);
     assert_eq!(loaded.kernel.streams.replay_events, 7);
+    assert_eq!(loaded.kernel.discovery.budget.max_tokens, 9000);
     assert_eq!(loaded.files.len(), 2);
 }
 
@@ -192,7 +193,8 @@ fn a_provider_has_precedence_over_the_built_in_model() {
     let off = of("embedding = \"off\"\n");
     assert_eq!(off.kernel.discovery.embedding(), Embedding::Off);
     let section = |url: &str, more: &str| format!("[discovery.provider]\nurl = \"{url}\"\n{more}");
-    let more = "model = \"m\"\nkey = \"${CEREBRAS_API_KEY}\"\nbatch = 7\n";
+    let more =
+        "model = \"m\"\nkey = \"${CEREBRAS_API_KEY}\"\n[tuning.discovery.provider]\nbatch = 7\n";
     let read = of(&format!(
         "embedding = \"off\"\n{}",
         section("https://a.example/v1", more)
@@ -202,7 +204,7 @@ fn a_provider_has_precedence_over_the_built_in_model() {
         panic!("it is named");
     };
     assert_eq!((provider.key.0.as_str(), provider.batch), ("sk-secret", 7));
-    assert_eq!(read.kernel.discovery.provider_key(), Some("sk-secret"));
+    assert_eq!(read.masked, ["sk-secret"]);
     assert!(!format!("{:?}", read.kernel).contains("sk-secret"));
     for (text, told) in [
         (section("http://a.example/v1", more), "wants https://"),
@@ -219,7 +221,10 @@ fn a_provider_has_precedence_over_the_built_in_model() {
             "NO_SUCH",
         ),
         (
-            section("https://a.example/v1", "model = \"m\"\nbatch = 0\n"),
+            section(
+                "https://a.example/v1",
+                "model = \"m\"\n[tuning.discovery.provider]\nbatch = 0\n",
+            ),
             "from 1 to 256",
         ),
         ("embedding = \"magic\"\n".to_owned(), "`builtin`, `off`"),

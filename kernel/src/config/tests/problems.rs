@@ -33,6 +33,60 @@ fn misspelled_keys_are_reported_with_location_and_suggestion() {
     );
 }
 
+/// Decision 0102: a key of `[tuning]` works in its old place, too, and unknown ones are reported like elsewhere.
+#[test]
+fn tuning_keys_work_in_their_old_place_with_a_warning() {
+    let read = read_text("[http]\nmax_sessions = 7\n");
+    assert_eq!(read.kernel.http.max_sessions, 7);
+    let moved = "`max_sessions` in [http] has moved to [tuning.http]; it still works here";
+    assert_eq!(
+        read.messages(),
+        [format!("/etc/mgp/mgp.toml:2:16: {moved}")]
+    );
+    assert_eq!(read.problems[0].severity, Severity::Warning);
+    let read = read_text("[http]\nmax_sessions = 7\n[tuning]\nhttp.max_sessions = 8\n");
+    assert_eq!(
+        (read.kernel.http.max_sessions, read.problems.len()),
+        (8, 1),
+        "{:?}",
+        read.messages()
+    );
+    let read = read_text("[audit]\nwindow_ms = 7\n");
+    assert_eq!(read.problems[0].severity, Severity::Warning);
+    assert!(
+        read.messages()[0].contains("is ignored"),
+        "{:?}",
+        read.messages()
+    );
+    for (text, want) in [
+        (
+            "[tuning.http]\nmax_session = 7\n",
+            "2:1: unknown key `max_session` in [tuning.http], did you mean `max_sessions`?",
+        ),
+        (
+            "[tuning.http]\nlisten = \"127.0.0.1:1\"\n",
+            "2:1: unknown key `listen` in [tuning.http]; known are `max_bodies_bytes`, `max_sessions`, `session_idle_secs`",
+        ),
+        (
+            "[tuning.stream]\n",
+            "unknown key `stream` in [tuning], did you mean `streams`?",
+        ),
+        (
+            "[tuning.http]\nmax_sessions = 0\n",
+            "2:16: `max_sessions` in [tuning.http] goes from 1 to 65536",
+        ),
+        ("tuning = 1\n", "`tuning` in the file wants a table"),
+    ] {
+        let read = read_text(text);
+        assert!(
+            read.messages()[0].contains(want),
+            "{text}: {:?}",
+            read.messages()
+        );
+        assert_eq!(read.problems[0].severity, Severity::Fatal);
+    }
+}
+
 /// MGP-219: files of other MCP clients are read, with a warning.
 #[test]
 fn foreign_keys_of_a_server_are_ignored_with_a_warning() {
@@ -173,7 +227,7 @@ fn secrets_are_never_shown() {
         problems: read.problems,
         files: Vec::new(),
         project: ProjectFile::default(),
-        resolved_secrets: vec!["hunter2".to_owned()],
+        secrets: vec!["hunter2".to_owned()],
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(report_of).collect();

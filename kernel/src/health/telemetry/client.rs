@@ -54,7 +54,7 @@ impl CollectorClient {
         };
         let [traces, metrics, logs] = Signal::ALL.map(url);
         let mut headers = HeaderMap::new();
-        for (name, value) in &config.headers {
+        for (name, value) in &config.headers.0 {
             let (Ok(name), Ok(mut value)) =
                 (name.parse::<HeaderName>(), HeaderValue::from_str(value))
             else {

@@ -38,7 +38,7 @@ const MODEL_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn registration_defaults(kernel: &KernelConfig) -> RegistrationDefaults {
     RegistrationDefaults {
-        limits: kernel.limits.clone(),
+        limits: kernel.limits.servers.clone(),
         tools: kernel.tools.clone(),
         permissions: kernel.permissions.clone(),
         sandbox: sandbox::SandboxConfig {

@@ -131,7 +131,7 @@ async fn telling(name: &str, how: Telling, collector: &str) -> (Kernel, Subject)
         Telling::Nobody => String::new(),
         Telling::Scraper => "[metrics]\nloopback = true\n".to_owned(),
         Telling::Collector(percent) => format!(
-            "[telemetry]\nendpoint = \"{collector}\"\nsample_percent = {percent}\nqueue = 65536\ninterval_ms = 1000\n"
+            "[telemetry]\nendpoint = \"{collector}\"\nsample_percent = {percent}\n[tuning.telemetry]\nqueue = 65536\ninterval_ms = 1000\n"
         ),
     };
     let entry = Program::fixture(&["--era", "modern"]).entry("it");

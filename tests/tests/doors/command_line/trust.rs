@@ -138,7 +138,7 @@ fn text(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn a_cloned_file_runs_nothing_before_it_was_trusted() {
     let clone = Checkout::with("");
-    let evil = format!("[lists]\npage_size = 1\n{}", clone.entry("evil"));
+    let evil = format!("[tuning.lists]\npage_size = 1\n{}", clone.entry("evil"));
     fs::write(clone.file(), &evil).unwrap();
     let file = clone.file().canonicalize().unwrap().display().to_string();
 

@@ -192,7 +192,7 @@ async fn progress_comes_on_the_stream_of_its_request() {
 async fn request_that_needs_an_undeclared_capability_fails() {
     for era in ["legacy", "modern"] {
         // However busy the machine is, no answer begins as a stream, which would be told 200.
-        let patient = "[streams]\nstream_after_ms = 60000\n";
+        let patient = "[tuning.streams]\nstream_after_ms = 60000\n";
         let kernel = scene::kernel_with(patient, &["--era", era]).await;
         for (capabilities, tool, missing) in [
             ("{}", "test_sampling", "sampling"),

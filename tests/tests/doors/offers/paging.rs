@@ -30,7 +30,7 @@ async fn walked(agent: &mut Agent, method: &str, key: &str) -> (Vec<Value>, usiz
 async fn paged_kernel() -> Kernel {
     let server = Program::fixture(&["--page", "3", "--tools", "20"]);
     let config = format!(
-        "[lists]\npage_size = 7\n{}{}",
+        "[tuning.lists]\npage_size = 7\n{}{}",
         server.entry("one"),
         server.entry("two")
     );

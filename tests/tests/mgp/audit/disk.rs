@@ -147,7 +147,7 @@ async fn full_disk_is_reported_and_recovered_from_without_a_restart() {
 #[tokio::test]
 async fn a_journal_that_cannot_grow_goes_on_when_it_can() {
     let config = format!(
-        "[audit]\nfile_bytes = 65536\n{}",
+        "[tuning.audit]\nfile_bytes = 65536\n{}",
         Program::fixture(&[]).entry("it")
     );
     let kernel = match Kernel::on_a_disk(&config, "8m").await {

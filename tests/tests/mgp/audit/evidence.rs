@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// The smallest log there is, and few refusals at once.
 const SMALL: &str = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n[log]\nlevel = \"warn\"\n\
-    [limits]\nagent_refusals_per_second = 5\n\
-    [audit]\nkeep_bytes = 1048576\nfile_bytes = 65536\n";
+    [tuning.limits]\nagent_refusals_per_second = 5\n\
+    [audit]\nkeep_bytes = 1048576\n[tuning.audit]\nfile_bytes = 65536\n";
 const FLOOD: usize = 4_000;
 const AGENTS: usize = 4;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::whole_log;
 
 /// The least that all messages and one agent's may hold: 32 MiB and 8 MiB.
-const SECTIONS: &str = "max_bodies_bytes = 33554432\n[audit]\nfile_bytes = 65536\n";
+const SECTIONS: &str = "max_bodies_bytes = 33554432\n[tuning.audit]\nfile_bytes = 65536\n";
 /// As many short calls fill one file of the log and need another one.
 const FILL: usize = 300;
 /// Twice as many calls of 64 KiB as find room at once.

@@ -46,7 +46,7 @@ impl Provider {
     pub(super) fn section(&self) -> String {
         format!(
             "\n[discovery]\nembedding = \"off\"\n[discovery.provider]\nurl = \"{}\"\n\
-             model = \"plain\"\nkey = \"sk-hush\"\nbatch = 4\n",
+             model = \"plain\"\nkey = \"sk-hush\"\n[tuning.discovery.provider]\nbatch = 4\n",
             self.url
         )
     }

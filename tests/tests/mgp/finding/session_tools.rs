@@ -278,7 +278,7 @@ async fn each_capability_of_a_request_counts_as_a_call() {
 #[tokio::test]
 async fn least_recently_used_tool_is_evicted_over_budget() {
     // A short tool costs 100 tokens and its schema: two of them fit.
-    let budget = "[discovery.budget]\nmax_tokens = 700\npinned_reserve = 200\ndiscovery_reserve = 250\ncache_limit = 250\n";
+    let budget = "[tuning.discovery.budget]\nmax_tokens = 700\npinned_reserve = 200\ndiscovery_reserve = 250\ncache_limit = 250\n";
     let kernel = kernel_of(&tools(), TRUSTED, &format!("{PINNED}{budget}")).await;
     let mut agent = agent(&kernel).await;
     for name in [

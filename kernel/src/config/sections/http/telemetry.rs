@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use mgp_engine::calls::telemetry::sampling::Sampler;
 use mgp_transports::http::client::parse_url;
 use mgp_transports::http::is_safe_url;
 
-use crate::config::parsing::{Env, SecretsConfig, Section, Values};
+use crate::config::parsing::Section;
+use crate::config::sections::section;
 
 /// The protocol of the collector, named as in `OTEL_EXPORTER_OTLP_PROTOCOL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,127 +26,83 @@ const PROTOCOLS: [(&str, OtlpProtocol); 2] = [
     ("grpc", OtlpProtocol::Grpc),
 ];
 
-/// `[telemetry]`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TelemetryConfig {
-    /// The OTLP endpoint; `None` disables the export.
-    pub(crate) endpoint: Option<String>,
-    pub(crate) protocol: OtlpProtocol,
-    /// Headers of each message; they may be secrets.
-    pub(crate) headers: BTreeMap<String, String>,
-    /// Whether spans are exported.
-    pub(crate) traces: bool,
-    /// Whether metrics are exported.
-    pub(crate) metrics: bool,
-    /// Whether the kernel's log is exported.
-    pub logs: bool,
-    /// Which traces are exported.
-    pub(crate) sampling: Sampler,
-    /// Most queued spans, and log lines; more are dropped and counted.
-    pub(crate) queue: usize,
-    /// The interval of batches.
-    pub(crate) interval: Duration,
-    /// The interval of metrics.
-    pub(crate) metrics_interval: Duration,
-    /// Limit for the collector's response.
-    pub(crate) timeout: Duration,
-    /// The service name.
-    pub(crate) service: String,
-}
-
-impl Default for TelemetryConfig {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            protocol: OtlpProtocol::default(),
-            headers: BTreeMap::new(),
-            traces: true,
-            metrics: true,
-            logs: false,
-            sampling: Sampler {
-                percent: 100,
-                parent_based: true,
-            },
-            queue: 2048,
-            interval: Duration::from_secs(5),
-            metrics_interval: Duration::from_secs(60),
-            timeout: Duration::from_secs(10),
-            service: "mgp".into(),
-        }
+section! {
+    /// `[telemetry]`.
+    TelemetryConfig {
+        /// The protocol of the collector.
+        protocol: OtlpProtocol = OtlpProtocol::HttpProtobuf, choice("protocol", &PROTOCOLS);
+        /// The OTLP endpoint; `None` disables the export.
+        endpoint: Option<String> = None, string("endpoint");
+        /// Headers of each message.
+        headers: SecretHeaders = SecretHeaders::default(), read_with(read_headers);
+        /// Whether spans are exported.
+        traces: bool = true, flag("traces");
+        /// Whether metrics are exported.
+        metrics: bool = true, flag("metrics");
+        /// Whether the kernel's log is exported.
+        logs: bool = false, flag("logs");
+        /// Which traces are exported.
+        sampling: Sampler = Sampler { percent: 100, parent_based: true }, read_with(read_sampling);
+        /// Most queued spans, of about 1 KB, and log lines; more are dropped and counted.
+        queue: usize = 2048, count("queue", 1..=65_536);
+        /// The interval of batches.
+        interval: Duration = Duration::from_secs(5), millis("interval_ms", 10..=60_000);
+        /// The interval of metrics.
+        metrics_interval: Duration = Duration::from_secs(60), secs("metrics_interval_secs", 1..=3_600);
+        /// Limit for the collector's response.
+        timeout: Duration = Duration::from_secs(10), millis("timeout_ms", 10..=60_000);
+        /// The service name.
+        service: String = "mgp".into(), string("service");
+        => Self::check_endpoint;
     }
 }
 
-impl fmt::Debug for TelemetryConfig {
+/// Headers whose values may be secrets: `Debug` shows their names.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretHeaders(pub(crate) BTreeMap<String, String>);
+
+impl fmt::Debug for SecretHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TelemetryConfig")
-            .field("endpoint", &self.endpoint)
-            .field("protocol", &self.protocol)
-            .field("headers", &self.headers.keys())
-            .field("sampling", &self.sampling)
-            .finish_non_exhaustive()
+        fmt::Debug::fmt(&self.0.keys(), f)
     }
 }
 
 impl TelemetryConfig {
-    /// Relative paths start at `folder`, which is the file's.
-    pub(crate) fn read(
-        &mut self,
-        mut section: Section<'_, '_, '_>,
-        folder: &Path,
-        env: &Env<'_>,
-        secrets: &SecretsConfig,
-    ) {
-        section.choice("protocol", &PROTOCOLS, &mut self.protocol);
-        if let Some(text) = section.text("endpoint") {
-            match parse_endpoint(text.get_ref(), self.protocol) {
-                Ok(url) => {
-                    self.endpoint = Some(url.to_owned());
-                    if let Some(hint) = other_protocol_port_hint(url, self.protocol) {
-                        section.warn(text.span(), format!("`endpoint` in [telemetry] {hint}"));
-                    }
+    fn check_endpoint(&mut self, section: &mut Section<'_, '_, '_>) {
+        let (Some(url), Some(span)) = (&self.endpoint, section.span("endpoint")) else {
+            return;
+        };
+        match parse_endpoint(url, self.protocol) {
+            Ok(url) => {
+                if let Some(hint) = other_protocol_port_hint(url, self.protocol) {
+                    section.warn(span, format!("`endpoint` in [telemetry] {hint}"));
                 }
-                Err(why) => section.reject(text.span(), format!("`endpoint` in [telemetry] {why}")),
+                self.endpoint = Some(url.to_owned());
             }
+            Err(why) => section.reject_key(span, "endpoint", &format!(" {why}")),
         }
-        let headers = section.text_map("headers");
-        for (name, text) in &headers {
-            if name.parse::<http::HeaderName>().is_err() {
-                let words = format!("`headers` in [telemetry]: {name:?} is no name of a header");
-                section.reject(text.span(), words);
-            }
+    }
+}
+
+fn read_sampling(section: &mut Section<'_, '_, '_>, sampling: &mut Sampler) {
+    section.count("sample_percent", 0..=100, &mut sampling.percent);
+    section.flag("follow_callers", &mut sampling.parent_based);
+}
+
+fn read_headers(section: &mut Section<'_, '_, '_>, into: &mut SecretHeaders) {
+    let headers = section.text_map("headers");
+    if headers.is_empty() {
+        return;
+    }
+    into.0 = section.resolve_secrets("headers", &headers);
+    for (name, text) in &headers {
+        if name.parse::<http::HeaderName>().is_err() {
+            let why = format!(": {name:?} is no name of a header");
+            section.reject_key(text.span(), "headers", &why);
+        } else if http::HeaderValue::from_str(&into.0[*name]).is_err() {
+            let why = format!(": the value of {name:?} has a character that HTTP does not allow");
+            section.reject_key(text.span(), "headers", &why);
         }
-        if !headers.is_empty() {
-            let mut values = Values::new(folder, env, secrets);
-            self.headers = values.resolve_secrets("headers", &headers);
-            values.report_errors(&mut section);
-            for (name, text) in &headers {
-                let value = self.headers.get(*name);
-                if value.is_some_and(|value| http::HeaderValue::from_str(value).is_err()) {
-                    let words = format!(
-                        "`headers` in [telemetry]: the value of {name:?} has a character that HTTP does not allow"
-                    );
-                    section.reject(text.span(), words);
-                }
-            }
-        }
-        section.flag("traces", &mut self.traces);
-        section.flag("metrics", &mut self.metrics);
-        section.flag("logs", &mut self.logs);
-        section.count("sample_percent", 0..=100, &mut self.sampling.percent);
-        section.flag("follow_callers", &mut self.sampling.parent_based);
-        // A span takes about 1 KB.
-        section.count("queue", 1..=65_536, &mut self.queue);
-        section.millis("interval_ms", 10..=60_000, &mut self.interval);
-        section.secs(
-            "metrics_interval_secs",
-            1..=3_600,
-            &mut self.metrics_interval,
-        );
-        section.millis("timeout_ms", 10..=60_000, &mut self.timeout);
-        if let Some(text) = section.text("service") {
-            self.service = (*text.get_ref()).to_owned();
-        }
-        section.finish();
     }
 }
 

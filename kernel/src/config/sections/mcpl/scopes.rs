@@ -13,56 +13,32 @@ use crate::config::parsing::Section;
 
 /// Reads the scopes of all sets of a server.
 pub(super) fn read_scopes(server: &mut Section<'_, '_, '_>) -> BTreeMap<String, ScopeRules> {
-    let mut all = BTreeMap::new();
-    server.for_each_table("scopes", "mcpl.servers.*.scopes.*", |set, section| {
-        let rules = ScopeRules {
-            label: read_label(section),
-            whitelist: read_patterns(section, "whitelist"),
-            blacklist: read_patterns(section, "blacklist"),
-            enrich: read_enrichments(section),
-        };
-        match is_valid_name(set) {
-            true => drop(all.insert(set.to_owned(), rules)),
-            // `each` reads an absent table, so that its keys are known.
-            false if set.is_empty() => {}
-            false => {
-                let (whole, name) = (section.start_span(), section.name().to_owned());
-                section.reject(
-                    whole,
-                    format!("{name}: {set:?} is no name of a feature set"),
-                );
-            }
-        }
+    let read = server.named_tables("scopes", parse_set_name, |section| {
+        let mut rules = ScopeRules::default();
+        section.parse("label", LabelTemplate::parse, &mut rules.label);
+        rules.whitelist = read_patterns(section, "whitelist");
+        rules.blacklist = read_patterns(section, "blacklist");
+        rules.enrich = read_enrichments(section);
+        rules
     });
-    all
+    read.into_iter().collect()
 }
 
-fn read_label(section: &mut Section<'_, '_, '_>) -> Option<LabelTemplate> {
-    let text = section.text("label")?;
-    match LabelTemplate::parse(text.get_ref()) {
-        Ok(template) => Some(template),
-        Err(why) => {
-            let words = format!("`label` in {}: {why}", section.name());
-            section.reject(text.span(), words);
-            None
-        }
+fn parse_set_name(name: &str) -> Result<String, String> {
+    if is_valid_name(name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("{name:?} is no name of a feature set"))
     }
 }
 
 fn read_patterns(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<ScopePattern> {
-    let mut patterns = Vec::new();
-    for text in section.texts(key).unwrap_or_default() {
-        match ScopePattern::parse(text.get_ref()) {
-            Ok(_) if patterns.len() >= PATTERNS_MAX => {
-                let words = format!("`{key}` in {} has more than {PATTERNS_MAX}", section.name());
-                section.reject(text.span(), words);
-            }
-            Ok(pattern) => patterns.push(pattern),
-            Err(why) => {
-                let words = format!("`{key}` in {}: {why}", section.name());
-                section.reject(text.span(), words);
-            }
-        }
+    let patterns = section.parse_each(key, ScopePattern::parse);
+    let mut patterns = patterns.unwrap_or_default();
+    if patterns.len() > PATTERNS_MAX {
+        let span = section.span(key).unwrap_or_default();
+        section.reject_key(span, key, &format!(" has more than {PATTERNS_MAX}"));
+        patterns.truncate(PATTERNS_MAX);
     }
     patterns
 }
@@ -75,11 +51,8 @@ fn read_enrichments(
     for (pattern, added) in section.table("enrich").into_iter().flatten() {
         let read = ScopePattern::parse(pattern.get_ref());
         let (Ok(read), Some(table)) = (read, added.get_ref().as_table()) else {
-            let words = format!(
-                "`enrich` in {} wants, for each pattern of labels, a table of what is added",
-                section.name()
-            );
-            section.reject(pattern.span(), words);
+            let why = " wants, for each pattern of labels, a table of what is added";
+            section.reject_key(pattern.span(), "enrich", why);
             continue;
         };
         let mut members = BTreeMap::new();
@@ -87,11 +60,8 @@ fn read_enrichments(
             match value_to_json(value) {
                 Some(json) => drop(members.insert(name.get_ref().to_string(), json)),
                 None => {
-                    let words = format!(
-                        "`enrich` in {} adds texts, whole numbers and truth values",
-                        section.name()
-                    );
-                    section.reject(value.span(), words);
+                    let why = " adds texts, whole numbers and truth values";
+                    section.reject_key(value.span(), "enrich", why);
                 }
             }
         }

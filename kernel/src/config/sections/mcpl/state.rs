@@ -22,7 +22,7 @@ const MESSAGE_DIRECTIONS: [(&str, Option<MessageDirection>); 3] = [
 const KEEP_MAX_SECS: u64 = 366 * 24 * 60 * 60;
 
 /// `[mcpl.state]`.
-pub(crate) fn read_state(mut section: Section<'_, '_, '_>, rules: &mut StateRules) {
+pub(crate) fn read_state(section: &mut Section<'_, '_, '_>, rules: &mut StateRules) {
     section.choice("shared_by", &SHARED_BY, &mut rules.shared_by);
     section.secs("keep_ended_secs", 1..=KEEP_MAX_SECS, &mut rules.keep_ended);
     section.strings("tool_for", &mut rules.tool_for);
@@ -43,31 +43,26 @@ pub(crate) fn read_state(mut section: Section<'_, '_, '_>, rules: &mut StateRule
             ),
         }
     }
-    section.finish();
 }
 
 /// `[mcpl.channels]`.
-pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut ChannelRules) {
-    if let Some(name) = section.text("default_outgoing") {
-        match names::parse_channel(name.get_ref()) {
-            Some(_) => rules.default_outgoing = Some((*name.get_ref()).to_owned()),
-            None => section.reject(
-                name.span(),
-                "`default_outgoing` in [mcpl.channels] wants \"SERVER:CHANNEL\"",
-            ),
-        }
-    }
+pub(crate) fn read_channels(section: &mut Section<'_, '_, '_>, rules: &mut ChannelRules) {
+    let parse = |name: &str| match names::parse_channel(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err(format!("{name:?} is no \"SERVER:CHANNEL\"")),
+    };
+    section.parse("default_outgoing", parse, &mut rules.default_outgoing);
     section.strings("incoming_to", &mut rules.incoming_to);
     section.strings("tool_for", &mut rules.tool_for);
     let mut read = Vec::new();
-    section.for_each_table("moderation", "mcpl.channels.moderation.*", |name, rule| {
+    section.for_each_table("moderation", |_, rule| {
         let channels = rule.text("channels");
         let pattern = rule.text("pattern");
-        let with = rule.text("with").map(|with| (*with.get_ref()).to_owned());
-        let mut way = None;
+        let mut with = None;
+        rule.string("with", &mut with);
+        let mut way: Option<MessageDirection> = None;
         rule.choice("way", &MESSAGE_DIRECTIONS, &mut way);
-        // `each` reads an absent table, so that its keys are known.
-        if name.is_empty() {
+        if !rule.is_present() {
             return;
         }
         let channels = channels
@@ -95,5 +90,4 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
     if !read.is_empty() {
         rules.moderation = read;
     }
-    section.finish();
 }

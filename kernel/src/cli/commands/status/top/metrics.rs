@@ -8,7 +8,7 @@ use mgp_engine::calls::telemetry::latency::{BOUNDS_US, BUCKET_COUNT, LatencyHist
 /// Metrics of one moment. Counters start with the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MetricsSnapshot {
-    /// The calls of each server by id, with `~other` (tools beyond `tools_max` of `[metrics]`) and `~none` (tools of no
+    /// The calls of each server by id, with `~other` (tools beyond `[tuning.metrics] tools_max`) and `~none` (tools of no
     /// server).
     pub(super) calls: BTreeMap<String, CallTotals>,
     /// Unfinished calls.

@@ -1,23 +1,30 @@
-//! Collects problems and keys while a file is read.
+//! What readers of one file share: its text, the lookup of references, and what they found.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mgp_protocol::ids::ServerId;
 use mgp_transports::log::sanitize;
 
 use super::problem::{Location, Problem, Severity};
 use super::source_file::SourceFile;
+use super::{Env, SecretsConfig};
 
-/// The problems of one file, and the requested keys.
-pub(crate) struct Problems<'s> {
+/// One file while it is read.
+pub(crate) struct FileContext<'s> {
     pub(crate) file: SourceFile<'s>,
-    pub(crate) all: Vec<Problem>,
+    /// Resolves references in values.
+    pub(super) env: &'s Env<'s>,
+    /// `[secrets]`, once it is read.
+    pub(crate) secrets: SecretsConfig,
+    pub(crate) problems: Vec<Problem>,
     /// The requested keys, with their sections: `http.listen`.
     pub(crate) known_keys: BTreeSet<String>,
     /// The predecessors in the start order, with their locations.
     pub(crate) start_orders: Vec<StartOrder>,
+    /// Values that may be secrets, to be masked.
+    pub(crate) masked: Vec<String>,
 }
 
 /// A server that starts after another one.
@@ -33,14 +40,22 @@ pub(crate) struct StartOrder {
     pub(crate) location: Location,
 }
 
-impl<'s> Problems<'s> {
-    pub(crate) fn new(file: SourceFile<'s>) -> Self {
+impl<'s> FileContext<'s> {
+    pub(crate) fn new(file: SourceFile<'s>, env: &'s Env<'s>) -> Self {
         Self {
             file,
-            all: Vec::new(),
+            env,
+            secrets: SecretsConfig::default(),
+            problems: Vec::new(),
             known_keys: BTreeSet::new(),
             start_orders: Vec::new(),
+            masked: Vec::new(),
         }
+    }
+
+    /// The folder of the file, where relative paths start.
+    pub(crate) fn folder(&self) -> &'s Path {
+        self.file.path.parent().unwrap_or(Path::new(""))
     }
 
     /// Adds a problem at `span`.
@@ -50,7 +65,7 @@ impl<'s> Problems<'s> {
         span: Range<usize>,
         message: impl Into<String>,
     ) -> &mut Problem {
-        self.all.push(Problem {
+        self.problems.push(Problem {
             severity,
             file: self.file.path.to_owned(),
             location: Some(Box::new(self.file.locate(span))),
@@ -58,6 +73,6 @@ impl<'s> Problems<'s> {
             message: sanitize(message.into().as_bytes()),
             nearest: None,
         });
-        self.all.last_mut().expect("one was pushed")
+        self.problems.last_mut().expect("one was pushed")
     }
 }
