@@ -22,8 +22,6 @@ mod sandbox;
 mod scripts;
 mod sql;
 
-use serde_json::{Value, json};
-
 pub use fast_path::is_trivially_safe;
 
 use arguments::{CallArguments, Leaf};
@@ -327,19 +325,6 @@ impl BlockedArgument {
 
     fn for_leaf(validator: Validator, leaf: &Leaf, finding: ArgumentFinding) -> Self {
         Self::new(validator, &leaf.path, &leaf.text, finding)
-    }
-
-    /// For `data._mgp.details` of the error (MGP §14.4).
-    #[must_use]
-    pub fn details(&self) -> Value {
-        json!({
-            "validator": self.validator.name(),
-            "argument": self.path,
-            "rule": self.rule,
-            "reason": self.reason,
-            "hint": self.hint,
-            "found": self.excerpt,
-        })
     }
 }
 

@@ -39,7 +39,7 @@ use super::sections::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
     /// `[http]`: the HTTP listener.
-    pub http: HttpConfig,
+    pub(crate) http: HttpConfig,
     /// `[oauth]`: the accepted issuer of tokens.
     pub(crate) oauth: OAuthConfig,
     /// `[lite]`: MCP-lite.
@@ -67,7 +67,7 @@ pub struct KernelConfig {
     /// `[access]`: defaults of access.
     pub(crate) access: AccessConfig,
     /// `[log]`: the log on stderr.
-    pub log: LogConfig,
+    pub(crate) log: LogConfig,
     /// `[metrics]`: metrics for scrapers.
     pub(crate) metrics: MetricsConfig,
     /// `[telemetry]`: export to a collector.
@@ -85,7 +85,7 @@ pub struct KernelConfig {
     /// `[pins]`: changes of pinned tools.
     pub(crate) pin: PinRules,
     /// `[sandbox]`: sandboxes of servers.
-    pub sandbox: sandbox::SandboxConfig,
+    pub(crate) sandbox: sandbox::SandboxConfig,
     /// `[discovery]`: exposure and search of tools.
     pub discovery: DiscoveryConfig,
     /// `[cluster]`: this node in a cluster.

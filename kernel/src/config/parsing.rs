@@ -11,8 +11,8 @@ mod values;
 
 pub(crate) use lookup::NAME_PLACEHOLDER;
 pub(super) use lookup::PlaceholderLookup;
-pub use lookup::{Lookup, SecretsConfig};
-pub use problem::{Location, Problem, Severity};
+pub(crate) use lookup::{Lookup, SecretsConfig};
+pub(crate) use problem::{Location, Problem, Severity};
 pub(super) use problems::{Problems, StartOrder};
 pub(super) use section::Section;
 pub(super) use source_file::SourceFile;
@@ -20,7 +20,7 @@ pub(super) use suggestions::{nearest, render_list};
 pub(super) use values::Values;
 
 /// Looks up variables only.
-pub type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
+pub(crate) type VariableLookup<'e> = dyn Fn(&str) -> Option<String> + 'e;
 
 /// Looks up variables and secrets.
-pub type Env<'e> = dyn Lookup + 'e;
+pub(crate) type Env<'e> = dyn Lookup + 'e;

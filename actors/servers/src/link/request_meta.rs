@@ -36,7 +36,7 @@ pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
 
 /// `params` of a modern request that the kernel of this version sends for itself.
 #[must_use]
-pub fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
+pub(crate) fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
     add_meta(params, &kernel_meta(version, offers_mgp))
 }
 

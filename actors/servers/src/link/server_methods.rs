@@ -14,7 +14,7 @@ use self::MethodRequirement::{Mcpl, Mgp};
 
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
-pub enum MethodHandler {
+pub(crate) enum MethodHandler {
     /// A notification: its `params`, and the call on whose stream it came, where the transport tells.
     Notification(fn(&Arc<Link>, Option<&str>, Option<u64>)),
     /// A request that the kernel answers itself: its id and `params`.
@@ -48,7 +48,7 @@ impl Callback {
 
 /// What must have been negotiated before a method is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MethodRequirement {
+pub(crate) enum MethodRequirement {
     /// Nothing.
     Nothing,
     /// These parts of MGP.
@@ -59,7 +59,7 @@ pub enum MethodRequirement {
 
 /// What is checked of a method of MCPL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum McplCheck {
+pub(crate) enum McplCheck {
     /// The feature set that it names is enabled, and uses this.
     FeatureSet(Capability),
     /// The feature set that it names is enabled, and a person or a pattern opened the scope.
@@ -79,7 +79,7 @@ const NO_REQUIREMENT: MethodRequirement = MethodRequirement::Nothing;
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
+pub(crate) const SERVER_METHODS: [(&str, MethodRequirement, MethodHandler); 34] = [
     ("notifications/progress", NO_REQUIREMENT, Notification(|link, params, _| link.handle_progress(params))),
     ("notifications/message", NO_REQUIREMENT, Notification(Link::handle_log_message)),
     ("notifications/cancelled", NO_REQUIREMENT, Notification(|link, params, _| link.handle_cancelled(params))),

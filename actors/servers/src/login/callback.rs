@@ -82,7 +82,7 @@ impl CallbackListener {
 
     /// Where the browser is to come back to.
     #[must_use]
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 

@@ -30,11 +30,11 @@ pub(super) struct OpenOffer {
 
 /// Where a person signs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignInOffer {
+pub(crate) struct SignInOffer {
     /// The address.
-    pub url: String,
+    pub(crate) url: String,
     /// Its `elicitationId`.
-    pub id: String,
+    pub(crate) id: String,
 }
 
 impl OpenOffer {

@@ -78,7 +78,7 @@ impl ServerLogin {
     ///
     /// # Errors
     /// The address is not one that tokens may be sent to.
-    pub fn new(
+    pub(crate) fn new(
         (id, agent): &(ServerId, Option<AgentId>),
         url: &str,
         rules: LoginConfig,

@@ -182,7 +182,7 @@ impl CallRejection {
 
     /// Whether the call took effect all the same.
     #[must_use]
-    pub fn outcome(&self) -> CallOutcome {
+    pub(crate) fn outcome(&self) -> CallOutcome {
         match self {
             Self::AnswerTooLarge { .. } => CallOutcome::Done,
             Self::Unknown => CallOutcome::Unknown,

@@ -1,7 +1,6 @@
 //! The errors of MCPL (appendix A).
 
 use mgp_json::quote;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::feature_sets::Capability;
@@ -32,16 +31,6 @@ pub struct McplError {
     pub message: String,
     /// For programs, as JSON text.
     pub data: Option<String>,
-}
-
-/// `data` of [`NOT_ENABLED`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DisabledSetDetails {
-    /// The set.
-    pub(crate) feature_set: String,
-    /// The operator can enable it.
-    pub(crate) can_enable: bool,
 }
 
 /// Where a use is missing.

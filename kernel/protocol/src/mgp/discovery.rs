@@ -34,7 +34,7 @@ request! {
 pub struct Filter {
     /// They speak each of these.
     #[serde(default)]
-    pub(crate) extensions: Vec<String>,
+    pub extensions: Vec<String>,
     /// They need each of these.
     #[serde(default)]
     pub(crate) permissions: Vec<String>,

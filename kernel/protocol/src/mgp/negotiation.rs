@@ -46,7 +46,7 @@ impl MgpVersion {
 
     /// Reads `1.2.3`, with or without a suffix.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let core = text.split(['-', '+']).next()?;
         let mut parts = core.split('.').map(|part| {
             let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -178,7 +178,7 @@ pub enum Carrier {
 impl Carrier {
     /// The members that lead from the capabilities object to the declaration.
     #[must_use]
-    pub const fn path(self) -> &'static [&'static str] {
+    pub(crate) const fn path(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["mgp"],
             Self::Experimental => &["experimental", "mgp"],
@@ -191,7 +191,7 @@ impl Carrier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// The version it speaks.
-    pub(crate) version: MgpVersion,
+    pub version: MgpVersion,
     /// What the names it listed mean together.
     pub(crate) features: Features,
     /// The names that are known, as it wrote them; each once.

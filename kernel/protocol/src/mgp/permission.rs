@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::discovery::security::RiskLevel;
 use crate::mcp::methods;
@@ -253,15 +252,6 @@ impl fmt::Display for PermissionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// The answer a server gives to `mgp/permission/request`: a decision only when it has one of its
-/// own to tell, which counts for nothing here; what matters is that it knows the word.
-#[derive(Debug, Deserialize)]
-pub struct Acknowledged<'a> {
-    /// The question it has taken up.
-    #[serde(borrow, default)]
-    pub request_id: Option<&'a RawValue>,
 }
 
 #[cfg(test)]

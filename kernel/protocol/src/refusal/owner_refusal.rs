@@ -80,7 +80,7 @@ impl OwnerRefusal {
 
     /// The error for the agent; `None` where it is answered with a result.
     #[must_use]
-    pub fn error(&self) -> Option<&str> {
+    pub(crate) fn error(&self) -> Option<&str> {
         match &self.answer {
             OwnerAnswer::Error(error) => Some(error),
             OwnerAnswer::Result(_) => None,

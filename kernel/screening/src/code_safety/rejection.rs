@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::policy::CodePolicy;
 
 /// Findings in one rejection. The first ones are enough to mend the code by; the rest are counted.
-pub const MAX_FINDINGS: usize = 50;
+pub(crate) const MAX_FINDINGS: usize = 50;
 
 /// Bytes of a construct that are repeated to the caller.
 const MAX_CONSTRUCT: usize = 120;

@@ -17,7 +17,7 @@ const DAY: u64 = 86_400;
 
 /// `[http]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpConfig {
+pub(crate) struct HttpConfig {
     /// Whether there is an HTTP listener.
     pub(crate) enabled: bool,
     /// Whether the console is served at `/`.
@@ -43,7 +43,7 @@ pub struct HttpConfig {
 
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpAuth {
+pub(crate) enum HttpAuth {
     /// A bearer token that the kernel issued.
     Token,
     /// A bearer token that the issuer of `[oauth]` issued.

@@ -17,7 +17,7 @@ const NO_PROXY: &str = "none";
 
 /// `[network]`. Each key has precedence over the corresponding variables.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct NetworkConfig {
+pub(crate) struct NetworkConfig {
     /// As written, with its secrets resolved.
     proxy: Option<String>,
     no_proxy: Option<Vec<String>>,

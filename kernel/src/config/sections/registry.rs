@@ -6,9 +6,9 @@ use crate::config::parsing::Section;
 
 /// `[registry]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistryConfig {
+pub(crate) struct RegistryConfig {
     /// The URL without the version of the API.
-    pub url: String,
+    pub(crate) url: String,
 }
 
 impl Default for RegistryConfig {

@@ -9,9 +9,9 @@ use crate::config::parsing::Section;
 
 /// `[socket]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SocketConfig {
+pub(crate) struct SocketConfig {
     /// The path of the socket; `None` for the runtime folder.
-    pub path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// Other users of this machine, by name or uid, and their agents.
     pub(crate) users: BTreeMap<String, AgentId>,
 }

@@ -32,8 +32,8 @@ use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
 use self::session::HttpSessionState;
-pub use self::sse_wire::SseWire;
-pub use self::transport_detection::{DetectedTransport, HttpTarget, OpenError};
+pub(crate) use self::sse_wire::SseWire;
+pub(crate) use self::transport_detection::{DetectedTransport, HttpTarget};
 
 /// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
 const MAX_PENDING_POSTS: u64 = 256;
@@ -64,7 +64,7 @@ pub struct HttpWire {
 impl HttpWire {
     /// A connection to `url`; `headers` go with each request, `session` is the session id of the server.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         client: ServerClient,
         url: Uri,
         mut headers: HeaderMap,

@@ -36,7 +36,7 @@ use crate::link::{CallContext, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
 /// What is spoken with a lite server, and in which version of its document.
-pub const VERSION_LABEL: &str = "MCP-lite 0.042";
+pub(crate) const VERSION_LABEL: &str = "MCP-lite 0.042";
 
 /// The questions that wait for their callers; each call has at most one.
 type PendingElicitations = HashMap<Box<str>, oneshot::Sender<ElicitationAnswer>>;

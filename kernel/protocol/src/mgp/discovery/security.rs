@@ -41,12 +41,6 @@ impl RiskLevel {
             Self::Dangerous => "dangerous",
         }
     }
-
-    /// Reads the word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == word)
-    }
 }
 
 /// What a server says of a tool: claims. The object itself is relayed as it is.

@@ -8,7 +8,7 @@ const DAY: u64 = 86_400;
 
 /// `[lite]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiteConfig {
+pub(crate) struct LiteConfig {
     /// Whether MCP-lite is enabled.
     pub(crate) enabled: bool,
     /// A call that takes longer is answered with a promise; zero for never, unless its caller sets a time.

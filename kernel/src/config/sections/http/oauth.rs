@@ -9,11 +9,11 @@ use crate::config::parsing::Section;
 
 /// `[oauth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OAuthConfig {
+pub(crate) struct OAuthConfig {
     /// The issuer of the tokens.
-    pub issuer: String,
+    pub(crate) issuer: String,
     /// The URL of `/mcp` as clients know it; `None` to derive it from the listen address.
-    pub resource: Option<String>,
+    pub(crate) resource: Option<String>,
     /// Further accepted audiences.
     pub(crate) audience: Vec<String>,
     /// The URL of the issuer's keys; `None` to use its metadata.
@@ -21,11 +21,11 @@ pub struct OAuthConfig {
     /// A file with the issuer's keys; has precedence over `jwks_url`.
     pub(crate) jwks_file: Option<PathBuf>,
     /// The claim that names the agent.
-    pub agent_claim: String,
+    pub(crate) agent_claim: String,
     /// Scopes a token must have.
-    pub scopes: Vec<String>,
+    pub(crate) scopes: Vec<String>,
     /// The accepted algorithms.
-    pub algorithms: Vec<Algorithm>,
+    pub(crate) algorithms: Vec<Algorithm>,
     /// Whether the kernel's own tokens are accepted, too.
     pub(crate) accept_tokens: bool,
 }

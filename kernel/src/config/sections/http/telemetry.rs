@@ -13,7 +13,7 @@ use crate::config::parsing::{Env, SecretsConfig, Section, Values};
 
 /// The protocol of the collector, named as in `OTEL_EXPORTER_OTLP_PROTOCOL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OtlpProtocol {
+pub(crate) enum OtlpProtocol {
     /// A POST for each message.
     #[default]
     HttpProtobuf,
@@ -28,7 +28,7 @@ const PROTOCOLS: [(&str, OtlpProtocol); 2] = [
 
 /// `[telemetry]`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TelemetryConfig {
+pub(crate) struct TelemetryConfig {
     /// The OTLP endpoint; `None` disables the export.
     pub(crate) endpoint: Option<String>,
     pub(crate) protocol: OtlpProtocol,
@@ -39,7 +39,7 @@ pub struct TelemetryConfig {
     /// Whether metrics are exported.
     pub(crate) metrics: bool,
     /// Whether the kernel's log is exported.
-    pub logs: bool,
+    pub(crate) logs: bool,
     /// Which traces are exported.
     pub(crate) sampling: Sampler,
     /// Most queued spans, and log lines; more are dropped and counted.
