@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Longest file that is read, in bytes: Claude Code stores its history in the same file, some tens of MiB.
-pub const DOCUMENT_MAX: usize = 64 << 20;
+pub(crate) const DOCUMENT_MAX: usize = 64 << 20;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

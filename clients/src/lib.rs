@@ -24,7 +24,7 @@ pub use client_files::{ClientFile, FileScope, Platform, UserFolders, client_file
 pub use client_servers::{
     ClientConnection, ClientDocument, ClientInput, ClientServer, SkippedKey, ToolLimits,
 };
-pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
+pub use document::{DocumentError, DocumentForm};
 pub use edit::undo::{BlockedEntry, ConnectedFile, UndoResult, undo};
 pub use edit::{
     ClientEditError, EntryLocation, TableForm, append_to_list, keep_line_ends, put_entry,

@@ -10,7 +10,7 @@ pub(crate) const ADDRESSES_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceAddress {
     /// The interface's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The address.
     pub(crate) ip: IpAddr,
 }

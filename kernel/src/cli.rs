@@ -2,7 +2,7 @@
 //!
 //! A running kernel is controlled only over its socket, with MCP and MGP; there is no private protocol.
 
-pub mod args;
+pub(crate) mod args;
 mod client;
 mod commands;
 mod completions;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::Cli;
+pub(crate) use args::Cli;
 
 use args::{Command, Internal, Invocation};
 use client::CliContext;

@@ -24,7 +24,7 @@ use mgp_engine::servers::spec::{
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
-pub use banner::render_banner;
+pub(crate) use banner::render_banner;
 use server::serve;
 
 use crate::config::{KernelConfig, LoadedConfig};

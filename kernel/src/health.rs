@@ -1,8 +1,8 @@
 //! Health of the kernel and its servers, and their shutdown, for MGP clients: `mgp/health/*` and
 //! `mgp/lifecycle/*` (MGP §11.3, §11.4). Callers see only servers that are visible to them.
 
-pub mod metrics;
-pub mod telemetry;
+pub(crate) mod metrics;
+pub(crate) mod telemetry;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const KERNEL: &str = "mgp";
 #[derive(Debug)]
 pub(crate) struct HealthMethods {
     /// All servers.
-    pub servers: Arc<ServerTable>,
+    pub(crate) servers: Arc<ServerTable>,
     /// Connected clients, and who may see which server.
     pub(crate) directory: Arc<Directory>,
     /// Problems with the kernel's files.

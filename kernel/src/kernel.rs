@@ -51,7 +51,7 @@ use crate::config::named_secrets::NamedSecrets;
 use crate::health::telemetry::logs::{ExportLayer, JsonLayer, sanitized_fields};
 use crate::key_rotation::KeyRotation;
 use crate::{cluster, config_source};
-pub use options::{KernelOptions, OpenHttpListener, OpenListeners};
+pub(crate) use options::{KernelOptions, OpenHttpListener, OpenListeners};
 
 use announcement::RunningRecord;
 use data_folder::StoredMcpl;

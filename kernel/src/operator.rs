@@ -18,7 +18,7 @@ mod server_starts;
 mod sets;
 mod shares;
 
-pub mod tools;
+pub(crate) mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,13 +71,13 @@ const DEFAULT_LOG_LINES: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Operator {
-    pub servers: Arc<ServerTable>,
+    pub(crate) servers: Arc<ServerTable>,
     /// The published catalog.
     pub(crate) catalog: Arc<Snapshot<PublishedCatalog>>,
     /// The connected clients.
     pub(crate) directory: Arc<Directory>,
     /// The audit log.
-    pub audit: AuditHandle,
+    pub(crate) audit: AuditHandle,
     /// The index of the audit log.
     pub(crate) audit_views: OnceLock<AuditViews>,
     /// Problems with the kernel's files.
@@ -109,7 +109,7 @@ pub(crate) struct Operator {
     /// Sessions of the console.
     pub(crate) console: Arc<Console>,
     /// The cluster as this node sees it.
-    pub cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     /// Names that users may type.
     pub(crate) name_sources: NameSources,
     /// Shuts the kernel down.

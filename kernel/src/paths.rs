@@ -30,7 +30,7 @@ pub(crate) struct BaseDirs {
     /// `$XDG_DATA_HOME`.
     pub(crate) data_home: Option<PathBuf>,
     /// `$HOME`, or the home in the password database if it is not set or belongs to another user.
-    pub home: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
     /// The home in the password database.
     pub(crate) account_home: Option<PathBuf>,
     /// Saved by the last kernel that was started with default locations.

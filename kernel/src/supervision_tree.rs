@@ -42,7 +42,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-pub use self::root::{ROOT_ACTORS, Restart, RootActor};
+pub use self::root::{ROOT_ACTORS, RootActor};
 use crate::config::{BrokenServer, LoadedConfig};
 use crate::config_source::ConfigSource;
 

@@ -6,8 +6,7 @@ mod ownership;
 mod project;
 mod store;
 
-pub use project::{
-    FILE_BYTES_MAX, ProjectFile, UntrustedFile, UntrustedReason, evaluate, hash, read_checked,
-    trusted_path,
+pub(crate) use project::{
+    FILE_BYTES_MAX, ProjectFile, UntrustedReason, evaluate, hash, read_checked, trusted_path,
 };
-pub use store::{TrustError, TrustStore, TrustedFile, modify_store};
+pub(crate) use store::{TrustError, TrustStore, TrustedFile, modify_store};

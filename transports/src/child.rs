@@ -34,7 +34,9 @@ use tokio::time::{sleep, timeout};
 
 pub use exit::{ChildExit, ExitCause};
 pub use program::SpawnError;
-pub use spec::{BASE_ENVIRONMENT, ChildSpec, Launcher, MARK_VARIABLE, SERVER_PREFIX};
+#[cfg(test)]
+pub(crate) use spec::BASE_ENVIRONMENT;
+pub use spec::{ChildSpec, Launcher, MARK_VARIABLE, SERVER_PREFIX};
 pub use usage::{ProcessTree, ProcessUsage, measure_all, measure_self};
 
 use crate::log::{self, ServerLog};

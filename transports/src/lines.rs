@@ -8,12 +8,10 @@ mod reader;
 mod sink;
 mod writer;
 
-pub use reader::{
-    LINE_TIMEOUT, OVERRUN_FACTOR_MAX, PAUSE_TIMEOUT, READ_AHEAD, ReadEnd, read_lines,
-    read_lines_with_budget,
-};
+pub use reader::{ReadEnd, read_lines, read_lines_with_budget};
 pub use sink::{LineSink, QueueLimits, SendError};
-pub use writer::{LineWriter, WriteEnd};
+pub(crate) use writer::LineWriter;
+pub use writer::WriteEnd;
 
 /// A queue of frames and the writer that empties it.
 #[must_use]

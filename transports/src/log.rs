@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-pub use drain::drain;
+pub(crate) use drain::drain;
 pub use sanitize::{is_hidden, sanitize};
 
 /// Lines stored per server: enough for the stack trace of a crash and its context.

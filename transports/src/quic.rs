@@ -30,16 +30,22 @@ pub use acceptor::{AcceptedPeer, Acceptor};
 pub use control::{ControlInput, ControlOutput};
 pub use endpoint::{LinkConfig, LinkEndpoint};
 pub use frames::{StreamFailure, WriteFailure};
+#[cfg(test)]
+pub(crate) use handshake::NodeCertificateError;
+pub use handshake::PeerError;
 pub use handshake::identity::{IdentityError, NodeIdentity, NodeSigner};
-pub use handshake::{NodeCertificateError, PeerError};
 pub use inbound::{InboundCall, InboundStream, InboundStreams};
-pub use limits::{
-    DIALED_ADDRESSES, HANDSHAKE_TIMEOUT, IDLE, LINK_MEMORY, LINKS_PER_NODE, MAX_CALLS, MAX_FOLLOWS,
+pub use limits::MAX_FOLLOWS;
+#[cfg(test)]
+pub(crate) use limits::{
+    DIALED_ADDRESSES, HANDSHAKE_TIMEOUT, IDLE, LINK_MEMORY, LINKS_PER_NODE, MAX_CALLS,
     MAX_HANDSHAKES, MAX_LISTENS, MAX_PAIRINGS, MAX_SYNCS,
 };
 pub use link::{BeginCallError, LinkGone, NewLink, NodeLink, PacketLoss};
 pub use negotiation::{HelloProvider, LinkError};
+pub use packets::PacketInput;
+#[cfg(test)]
+pub(crate) use packets::PacketOutcome;
 pub use packets::relay::RelayedPair;
-pub use packets::{PacketInput, PacketOutcome};
 pub use pairing::{PairingGuard, PairingLink};
 pub use streams::{CallFrame, CallInput, CallOutput, SyncStream};

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use mgp_protocol::framing::to_one_line_bytes;
 
-pub use decoder::{Decoder, SseEvent, TooLarge};
+pub(crate) use decoder::TooLarge;
+pub use decoder::{Decoder, SseEvent};
 
 /// The id of an event as its sender counts.
 #[derive(Clone, Copy, Debug)]

@@ -49,11 +49,6 @@ impl<IO> StallGuard<IO> {
         }
     }
 
-    /// The guarded stream.
-    pub fn get_ref(&self) -> &IO {
-        &self.stream
-    }
-
     /// Progress disarms the deadline; waiting arms it or, once it has passed, fails.
     fn track_progress<T>(
         &mut self,

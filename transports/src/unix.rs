@@ -242,7 +242,8 @@ pub fn peer_credentials(stream: &UnixStream) -> io::Result<UnixPeer> {
 /// # Errors
 /// `NotFound` or `ConnectionRefused` when no kernel runs, `PermissionDenied` when another user has
 /// opened the socket, `InvalidInput` when the path is too long.
-pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+#[cfg(test)]
+pub(crate) async fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path).await?;
     let owner = peer_credentials(&stream)?.uid;
     if owner != 0 && owner != geteuid().as_raw() {

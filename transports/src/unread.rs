@@ -49,12 +49,6 @@ impl UnreadBytes {
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
-
-    /// The maximum.
-    #[must_use]
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
 }
 
 /// The budget of one agent's responses.

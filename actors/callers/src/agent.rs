@@ -1,10 +1,10 @@
 //! One connection of one agent: its state, and the way to send to it.
 
-pub mod caller;
+pub(crate) mod caller;
 mod channel;
 pub mod client_activity;
 mod inference;
-pub mod stateless_clients;
+pub(crate) mod stateless_clients;
 pub mod supervisor;
 mod tap;
 

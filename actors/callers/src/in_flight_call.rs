@@ -1,16 +1,16 @@
 //! The state of one in-flight request: where its messages go, and whether it was cancelled.
 
-pub mod call_stream;
-pub mod callback;
+pub(crate) mod call_stream;
+pub(crate) mod callback;
 pub(crate) mod delivery;
 mod flag;
-pub mod forwarded_headers;
-pub mod in_flight_calls;
-pub mod progress;
-pub mod remote_times;
-pub mod rounds;
-pub mod stop;
-pub mod streams;
+pub(crate) mod forwarded_headers;
+pub(crate) mod in_flight_calls;
+pub(crate) mod progress;
+pub(crate) mod remote_times;
+pub(crate) mod rounds;
+pub(crate) mod stop;
+pub(crate) mod streams;
 mod tap;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,8 @@ use self::streams::{Lane, Streams};
 use crate::agent_tap::AgentTap;
 use mgp_runtime::time::{monotonic_now, report_call};
 
-pub use self::delivery::{Delivery, send_line, send_line_as};
+pub(crate) use self::delivery::send_line_as;
+pub use self::delivery::{Delivery, send_line};
 pub use self::flag::Flag;
 pub use mgp_transports::lines::SendError;
 

@@ -24,7 +24,7 @@ use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
 use mgp_screening::Validator;
 use serde_json::{Map, Value, json};
 
-pub use self::call_metrics::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
+pub use self::call_metrics::CallMetrics;
 use self::call_times::CallTimeBreakdown;
 pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;

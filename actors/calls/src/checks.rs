@@ -2,12 +2,12 @@
 
 pub mod access;
 mod compiled_schemas;
-pub mod confirmation;
+pub(crate) mod confirmation;
 mod permissions;
 mod pins;
 pub(crate) mod schema;
 pub(crate) mod unlisted_names;
-pub mod validators;
+pub(crate) mod validators;
 
 use std::sync::Arc;
 

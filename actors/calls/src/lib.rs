@@ -64,7 +64,7 @@ pub mod mcpl {
 }
 
 pub use self::answer::empty_result;
-pub use self::audit::{CallMetrics, NO_TOOL_LABEL, OTHER_LABEL};
+pub use self::audit::CallMetrics;
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};

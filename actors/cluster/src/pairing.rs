@@ -141,9 +141,9 @@ pub struct PendingNode {
     /// Its permissions once admitted.
     pub role: ReportedRole,
     /// Where it asks from.
-    pub address: Option<SocketAddr>,
+    pub(crate) address: Option<SocketAddr>,
     /// When the ticket ends, in milliseconds since 1970.
-    pub expires_ms: u64,
+    pub(crate) expires_ms: u64,
 }
 
 /// How far this node's own joining is.

@@ -46,11 +46,13 @@ use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 
-pub use self::disk::{LogsError, check_witnesses, has_rekeyed};
+pub(crate) use self::disk::LogsError;
+pub use self::disk::{check_witnesses, has_rekeyed};
 pub use self::handle::ReplicationHandle;
 pub use self::recovery_key::RecoveryKey;
-pub use self::state::ReplicationState;
-pub use self::transfer::{TransferError, TransferPermit, receive_entries, send_entries};
+pub(crate) use self::state::ReplicationState;
+pub(crate) use self::transfer::TransferPermit;
+pub use self::transfer::{receive_entries, send_entries};
 pub use self::view::{ClusterMemberView, ClusterView, MemberStatus};
 
 /// What the actor needs.

@@ -23,8 +23,6 @@ use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;
 
-pub use self::shares_file::SharesFileError;
-
 /// What the actor needs.
 #[derive(Clone, Debug)]
 pub struct SharesStart {
@@ -174,7 +172,8 @@ impl SharesHandle {
     ///
     /// # Errors
     /// [`ShareChangeError`].
-    pub async fn remove_server(
+    #[cfg(test)]
+    pub(crate) async fn remove_server(
         &self,
         server: ServerId,
         by: AuditActor,

@@ -34,8 +34,9 @@ use mgp_sync::Snapshot;
 use mgp_transports::quic::SyncStream;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
-pub use self::node_handles::{NamesFileError, PublishedNames};
-pub use self::peer_tools::{HiddenNode, PeerServer, PeerTool, PeerTools};
+pub use self::node_handles::PublishedNames;
+pub(crate) use self::peer_tools::HiddenNode;
+pub use self::peer_tools::{PeerServer, PeerTool, PeerTools};
 pub use self::status::IndexedNode;
 use crate::links::{MessagePermit, PeerLink};
 use state::ToolIndexState;

@@ -23,7 +23,7 @@ use crate::revocation::Revocation;
 use mgp_callers::RegisteredAgents;
 use mgp_store::audit::{self, AuditHandle, AuditWriteError};
 
-pub use self::file::{RegistryFileError, create_empty, load};
+pub use self::file::{create_empty, load};
 
 /// Why the registry was not changed.
 #[derive(Debug, thiserror::Error)]

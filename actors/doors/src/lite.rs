@@ -4,7 +4,7 @@
 //! A promise is a task under another name, and a tool's callback is a suspended call.
 
 mod answer;
-pub mod call;
+pub(crate) mod call;
 mod continuation;
 mod lite_routes;
 mod names;

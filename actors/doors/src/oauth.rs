@@ -152,7 +152,7 @@ impl OAuth {
     ///
     /// # Errors
     /// [`BadBearerToken`].
-    pub async fn verify(
+    pub(crate) async fn verify(
         self: &Arc<Self>,
         token: &str,
         view: &CatalogView,

@@ -248,12 +248,6 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The bounds on sessions.
-    #[must_use]
-    pub fn limits(&self) -> SessionLimits {
-        self.limits
-    }
-
     /// The session with this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {

@@ -61,11 +61,11 @@ pub(crate) struct StatelessRequest {
     /// The servers it sees.
     pub(crate) view: CatalogView,
     /// The client's request id.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// The method.
-    pub method: ByteString,
+    pub(crate) method: ByteString,
     /// The params, as JSON text.
-    pub params: Option<ByteString>,
+    pub(crate) params: Option<ByteString>,
     /// The trace.
     pub(crate) trace: Trace,
     /// Where messages of the request are sent.
@@ -429,13 +429,13 @@ pub(crate) struct RequestMeta {
     /// The client's capabilities.
     pub(crate) capabilities: ClientCapabilities,
     /// The parts of MGP negotiated with the client.
-    pub mgp: Negotiated,
+    pub(crate) mgp: Negotiated,
     /// The lowest log level it wants.
-    pub level: Option<LogLevel>,
+    pub(crate) level: Option<LogLevel>,
     /// The progress token, as JSON text.
-    pub token: Option<Box<str>>,
+    pub(crate) token: Option<Box<str>>,
     /// The `requestState`, of this kernel or of a server.
-    pub state: Option<String>,
+    pub(crate) state: Option<String>,
     /// The `clientInfo`, as JSON text.
     pub(crate) client: Option<Box<str>>,
 }

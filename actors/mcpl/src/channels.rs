@@ -36,7 +36,6 @@ use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 
 pub use self::lifecycle::ChannelError;
 pub use self::observers::OutgoingCompletion;
-pub use self::publishing::PreparedMessage;
 
 /// How long a server may take to open, close or publish: it talks to a platform.
 const PLATFORM_TIMEOUT: Duration = Duration::from_secs(30);

@@ -158,7 +158,7 @@ impl FeatureSetStore {
 
     /// The MCPL connection of a server.
     #[must_use]
-    pub fn link(&self, server: &ServerId) -> Option<Arc<Link>> {
+    pub(crate) fn link(&self, server: &ServerId) -> Option<Arc<Link>> {
         self.lock_state()
             .connections
             .get(server)?

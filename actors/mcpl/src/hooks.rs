@@ -25,8 +25,8 @@ use mgp_servers::ServerTable;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use self::before_inference::BeforeVerdict;
-pub use self::gate::{AfterGate, AfterVerdict, GateKey};
+pub use self::gate::AfterVerdict;
+pub(crate) use self::gate::{AfterGate, GateKey};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
@@ -175,12 +175,6 @@ impl Hooks {
     #[must_use]
     pub(crate) fn gate(&self) -> &AfterGate {
         &self.0.gate
-    }
-
-    /// Whether this server's answer to a hook is awaited: it must not request an inference meanwhile.
-    #[must_use]
-    pub fn is_pending(&self, server: &ServerId) -> bool {
-        self.0.depths().is_pending(server)
     }
 
     /// The depth of an inference that a server requests now, for [`HookOrigin::Server`].

@@ -45,7 +45,7 @@ pub struct McplServerMessage {
     /// The server.
     pub server: ServerId,
     /// The number of the connection.
-    pub link: u64,
+    pub(crate) link: u64,
     /// The message. A dropped request is answered with an internal error.
     pub message: McplMessage,
 }

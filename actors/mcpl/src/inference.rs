@@ -5,7 +5,7 @@
 
 mod agents;
 mod hook_adapter;
-pub mod inference_hooks;
+pub(crate) mod inference_hooks;
 mod models;
 mod parts;
 mod prompt;
@@ -48,7 +48,7 @@ use crate::host::{HostEvent, McplHandler, McplHost, McplServerMessage};
 pub use self::hook_adapter::id_mapper;
 pub use self::models::ObservedModels;
 pub use self::push_inference::{PublishedAnswer, PushInferenceRequest};
-pub use self::tokens::{TokenFileError, UsedTokens};
+pub use self::tokens::UsedTokens;
 
 /// Concurrent inferences of one server, queued ones included; a further one is rejected.
 const OPEN_MAX: usize = 8;

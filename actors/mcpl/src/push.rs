@@ -49,8 +49,6 @@ pub struct PushInference {
     pub server: ServerId,
     /// The feature set.
     pub set: String,
-    /// The server's id of the event.
-    pub event_id: String,
     /// The origin, unchanged.
     pub origin: Option<String>,
     /// The content.

@@ -29,10 +29,10 @@ use mgp_sync::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-pub use self::batch_write::RecoveryOutcome;
-pub use self::grant_store::{GrantStore, GrantStoreError};
+pub(crate) use self::batch_write::RecoveryOutcome;
+pub use self::grant_store::GrantStore;
 pub use self::queries::GrantQuery;
-pub use self::state::AccessState;
+pub(crate) use self::state::AccessState;
 use mgp_callers::Directory;
 use mgp_runtime::time::boottime_now;
 use mgp_runtime::{EventSink, Mailbox, Queued, Reply, randomness};
@@ -147,7 +147,7 @@ impl AccessHandle {
     ///
     /// # Errors
     /// [`Refusal::Internal`] when the actor is not reachable.
-    pub async fn permission_decisions(
+    pub(crate) async fn permission_decisions(
         &self,
         server: ServerId,
     ) -> Result<BTreeMap<PermissionType, RecordedDecision>, Refusal> {

@@ -27,7 +27,6 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
-pub use self::listing::{DefinitionPair, PinnedPage};
 use self::pin_file::PinFile;
 use crate::approvals::{ApprovalsHandle, Decider, OperatorAnswer, PendingEntryGuard};
 use mgp_store::audit::{self, AuditHandle};

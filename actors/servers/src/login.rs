@@ -26,8 +26,7 @@ use mgp_store::secrets::{Namespace, SecretStore};
 use mgp_transports::http::proxy::Outbound;
 
 pub use self::callback::CallbackListener;
-pub use self::offers::SignInOffer;
-pub use self::server_client::ServerClient;
+pub(crate) use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;
 

@@ -51,7 +51,8 @@ use mgp_store::audit::AuditHandle;
 
 pub use self::connector::Connector;
 pub use self::event::{FetchTimes, ResubscriptionGuard, ServerEvent};
-pub use self::handle::{InstanceOwner, ServerHandle, ServerTable, Status};
+pub(crate) use self::handle::InstanceOwner;
+pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::resource_usage::{ResourceMonitor, ResourceSnapshot, RunningGeneration};
 pub use self::spawner::ProcessSpawner;
 pub use self::start_progress::StartProgress;

@@ -15,7 +15,7 @@ mod trace;
 
 pub use self::outgoing::{HeaderParams, McplMembers, Outgoing};
 pub use self::replay::ReplayedRequest;
-pub use self::server_tasks::{FollowedTask, LegacyTasks};
+pub use self::server_tasks::FollowedTask;
 pub use self::streams::StreamOptions;
 pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};
 pub use self::tasks::{TASKS_CAPABILITY, check_tasks_declared};

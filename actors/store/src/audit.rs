@@ -33,14 +33,15 @@ pub use self::event::{
     agent_actor, kernel_actor, new_event, operator_actor, state_accepted_event, state_damaged_event,
 };
 pub use self::files::LogFolder;
-pub use self::follower::{EventBatch, Follower};
-pub use self::head::read as read_head;
-pub use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, EVENTS_MAX};
+pub use self::follower::EventBatch;
+#[cfg(test)]
+pub(crate) use self::head::read as read_head;
+#[cfg(test)]
+pub(crate) use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, EVENTS_MAX};
 use self::queue::{LogQueue, QueuedEntry};
-pub use self::reader::LogReader;
 pub(crate) use self::replay::with_sequence;
 pub use self::startup::LogOptions;
-pub use self::verification::{VerificationResult, VerifyProgress, verify_folder};
+pub use self::verification::{VerificationResult, verify_folder};
 
 /// An action was not done because it could not be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

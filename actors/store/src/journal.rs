@@ -285,7 +285,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`AppendError`]: the entry must not be acknowledged.
-    pub async fn append(&self, payload: Vec<u8>) -> Result<(), AppendError> {
+    #[cfg(test)]
+    pub(crate) async fn append(&self, payload: Vec<u8>) -> Result<(), AppendError> {
         self.append_all(vec![payload]).await
     }
 

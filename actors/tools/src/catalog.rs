@@ -43,17 +43,17 @@ const COALESCE_MAX: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {
     mailbox: Mailbox<CatalogMsg>,
-    published: Arc<Snapshot<PublishedCatalog>>,
+}
+
+impl Default for CatalogHandle {
+    /// The handle; the actor is started later.
+    fn default() -> Self {
+        let mailbox = Mailbox::new_restartable();
+        Self { mailbox }
+    }
 }
 
 impl CatalogHandle {
-    /// The handle; the actor is started later.
-    #[must_use]
-    pub fn new(published: Arc<Snapshot<PublishedCatalog>>) -> Self {
-        let mailbox = Mailbox::new_restartable();
-        Self { mailbox, published }
-    }
-
     /// Starts the actor.
     ///
     /// # Errors
@@ -104,12 +104,6 @@ impl CatalogHandle {
         let (reply, withdrawn) = Reply::new();
         self.send(CatalogMsg::AwaitWithdrawn(server, reply));
         let _: Result<(), oneshot::error::RecvError> = withdrawn.await;
-    }
-
-    /// The published catalog.
-    #[must_use]
-    pub fn published(&self) -> Arc<PublishedCatalog> {
-        self.published.load()
     }
 
     fn send(&self, message: CatalogMsg) {

@@ -31,9 +31,9 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::oneshot;
 
 use self::actor::EventsActor;
-pub use self::last_events::LastEvents;
+pub(crate) use self::last_events::LastEvents;
 pub use self::log::AuditEvents;
-pub use self::node_topics::NodeTopicEvent;
+pub(crate) use self::node_topics::NodeTopicEvent;
 pub use self::push_channel::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
 use mgp_callers::request::Caller;

@@ -94,12 +94,6 @@ impl OfferSources {
         }
     }
 
-    /// This node's current offer.
-    #[must_use]
-    pub fn current(&self) -> LocalOffer {
-        self.read_offer(&self.read_basis(&self.published.load()), None)
-    }
-
     fn read_basis(&self, published: &PublishedCatalog) -> OfferBasis {
         let (servers, index) = (self.servers.load(), self.search.index());
         // Servers of other nodes, and instances for one agent, are not shared.

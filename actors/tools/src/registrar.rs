@@ -34,7 +34,8 @@ use tokio::sync::{Mutex, oneshot};
 
 pub use self::interpreters::Interpreters;
 pub use self::quarantine::PendingApprovals;
-pub use self::record::{Record, RegistrationDefaults};
+pub(crate) use self::record::Record;
+pub use self::record::RegistrationDefaults;
 pub use self::registrations::{Names, Registrations};
 pub use self::server_status_lines::status_remarks;
 use mgp_callers::request::{AnswerFuture, Caller};

@@ -39,10 +39,11 @@ use mgp_runtime::{Mailbox, Queued, task};
 use mgp_servers::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
+pub(crate) use self::model::ModelLocation;
 use self::model::Models;
-pub use self::model::{Embedding, EmbeddingOptions, ModelLocation, Program, serve};
+pub use self::model::{Embedding, EmbeddingOptions, Program, serve};
 pub use self::provider::{Key, Provider};
-pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
+pub use self::query::{Hit, ServerStatusFilter, ToolQuery, ToolSearchResult};
 pub use self::remote::RemoteTools;
 
 /// Searches that run at once; each takes some milliseconds of a core.

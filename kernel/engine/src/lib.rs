@@ -52,7 +52,7 @@ pub mod cluster {
     pub mod link_plan;
     pub mod membership;
     pub mod pairing;
-    pub mod proven_addresses;
+    pub(crate) mod proven_addresses;
     pub mod remote_requests;
     pub mod routes;
     pub mod shares;
@@ -81,13 +81,13 @@ pub mod servers {
 
 /// Replication between nodes: the logs of their admins, the members, leases, and their messages.
 pub mod replication {
-    pub mod clocks;
+    pub(crate) mod clocks;
     pub mod lease;
     pub mod local_log;
     pub mod log_batch;
     pub mod logs;
     pub mod members;
-    pub mod node_instances;
+    pub(crate) mod node_instances;
     pub mod remote_rules;
     pub mod replica;
     pub mod role_changes;
@@ -104,7 +104,7 @@ pub mod policy {
     pub mod pins;
     pub mod requirements;
     pub mod risk;
-    pub mod tool_pattern;
+    pub(crate) mod tool_pattern;
     pub mod trust;
 }
 

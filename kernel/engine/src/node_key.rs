@@ -79,7 +79,7 @@ impl PublicKey {
 
     /// True when this key signed exactly these bytes.
     #[must_use]
-    pub fn verify(&self, bytes: &[u8], signature: &Signature) -> bool {
+    pub(crate) fn verify(&self, bytes: &[u8], signature: &Signature) -> bool {
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
             key.verify_strict(bytes, &Signed::from_bytes(&signature.0))
                 .is_ok()

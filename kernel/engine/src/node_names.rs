@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{NodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
 /// Digits of the id that distinguish nodes of the same name.
@@ -116,18 +116,6 @@ impl NodeNames {
     #[must_use]
     pub fn get(&self, handle: &str) -> Option<NodeId> {
         self.handles.get(&NodeHandle(handle.into())).copied()
-    }
-
-    /// An agent in readable form: `agent.alice`, and `agent.alice@nas` if its home is another node.
-    #[must_use]
-    pub fn render_agent(&self, agent: &AgentId) -> String {
-        let Some(foreign) = agent.as_remote() else {
-            return agent.to_string();
-        };
-        match self.handle_for(foreign.node) {
-            Some(handle) => format!("{}@{handle}", foreign.agent),
-            None => format!("{}@{}", foreign.agent, foreign.node.short_id()),
-        }
     }
 
     /// Resolves what a person typed: a name, an id or its prefix.

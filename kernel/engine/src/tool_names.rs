@@ -60,7 +60,7 @@ pub(crate) fn visible_remote_name(handle: &str, id: &str, server: &ServerId, nam
 
 /// What a name of this form says about its server's tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolNameForm<'a> {
+pub(crate) enum ToolNameForm<'a> {
     /// The server's own name.
     Plain(&'a str),
     /// Shortened with a hash: only the server's list tells which item it is.
@@ -70,7 +70,7 @@ pub enum ToolNameForm<'a> {
 /// Parses a name of this server's form; `None` for every other one. Servers whose ids render alike share the hashed
 /// form.
 #[must_use]
-pub fn parse<'a>(server: &ServerId, name: &'a str) -> Option<ToolNameForm<'a>> {
+pub(crate) fn parse<'a>(server: &ServerId, name: &'a str) -> Option<ToolNameForm<'a>> {
     // The prefix of its tool names.
     let exact = match server.remote_parts() {
         Some((node, server)) => format!("{node}{SEPARATOR}{server}"),

@@ -327,12 +327,6 @@ impl FeatureSets {
             None => ToolSet::None,
         }
     }
-
-    /// The scope rules of a set.
-    #[must_use]
-    pub fn scope_rules(&self, server: &ServerId, set: &str) -> Option<&ScopeRules> {
-        Some(&self.get(server)?.sets.get(set)?.scope)
-    }
 }
 
 /// An agent's restrictions, which only narrow those of the operator (MCPL-157).

@@ -1,8 +1,8 @@
 //! Inferences that servers request (MCPL §11): routes, budgets and the wire formats of providers.
 
-pub mod anthropic;
+pub(crate) mod anthropic;
 pub mod budget;
-pub mod openai;
+pub(crate) mod openai;
 pub mod provider;
 pub mod routes;
 pub mod wire;

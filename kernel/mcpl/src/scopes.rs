@@ -5,7 +5,7 @@
 
 pub mod approvals;
 mod glob;
-pub mod label;
+pub(crate) mod label;
 pub mod template;
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use mgp_json::set_members;
 use mgp_protocol::mcpl::feature_sets::ScopePatterns;
 
-pub use self::glob::{ScopePattern, ScopePatternError};
+pub use self::glob::ScopePattern;
 use self::template::LabelTemplate;
 
 /// Patterns in one list.

@@ -3,7 +3,7 @@
 
 pub mod checkpoint_tree;
 pub mod checkpoint_trees;
-pub mod document;
+pub(crate) mod document;
 pub mod patch;
 pub mod record;
 pub mod rules;

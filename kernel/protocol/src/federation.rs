@@ -22,4 +22,4 @@ pub mod tool_index;
 mod byte_text;
 mod message;
 
-pub use message::{BadMessage, to_printable};
+pub use message::to_printable;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use self::node_scoped_names::{NodeAgent, NodeId, NodeServer};
-pub use self::set_name::{BadSetName, SetName};
+pub use self::set_name::SetName;
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -22,8 +22,8 @@ pub use self::denial::Denial;
 use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
 pub use self::reason::RefusalReason;
 use self::relayed_error::peer_http_status;
+pub(crate) use self::spec::RefusalSpec;
 pub(crate) use self::spec::legacy_code;
-pub use self::spec::{JsonRpcCode, RefusalSpec};
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// The code of "resource not found" up to 2025-11-25; later versions use -32602.

@@ -17,11 +17,11 @@ mod rules;
 mod scan;
 mod syntax_tree;
 
-pub use policy::{
-    ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, CodePolicy, DEFAULT_CODE_BYTES,
-    Declaration, Floor, Level,
-};
-pub use rejection::{CodeFinding, CodeRule, MAX_FINDINGS, Rejection};
+pub use policy::{ALLOWED_IMPORTS, CodePolicy, Declaration, Floor, Level};
+pub(crate) use rejection::CodeFinding;
+#[cfg(test)]
+pub(crate) use rejection::MAX_FINDINGS;
+pub use rejection::{CodeRule, Rejection};
 
 use rejection::Findings;
 use rules::{LanguageRules, strip_whitespace};

@@ -20,31 +20,31 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use access::{Explain, Grant, Grants, ListGrants, Revoke, RuleSubject};
-pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
-pub use approvals::{Answer, Approve, Deny, ListPermissions, Permissions, RemovePermission};
-pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
-pub use calls::{Calls, ShowCall};
-pub use events::replay::Replay;
-pub use events::trace::Trace;
-pub use events::{Events, TailEvents};
-pub use nodes::{
-    ApproveNode, Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, Nodes,
-    Promote, Recover, RefuseNode, Rekey, Rename, RevokeNode, Share, Shares, Unshare, Withdraw,
+pub(crate) use access::{Explain, Grant, Grants, Revoke, RuleSubject};
+pub(crate) use agents::{AddAgent, AgentToken, Agents};
+pub(crate) use approvals::{Answer, Approve, Deny, Permissions, RemovePermission};
+pub(crate) use audit::{Acknowledge, Audit, FindAudit, TailAudit};
+pub(crate) use calls::{Calls, ShowCall};
+pub(crate) use events::replay::Replay;
+pub(crate) use events::trace::Trace;
+pub(crate) use events::{Events, TailEvents};
+pub(crate) use nodes::Cluster;
+pub(crate) use nodes::{
+    ApproveNode, Demote, Drain, Forget, Invite, Join, Lan, Leave, Nodes, Promote, Recover,
+    RefuseNode, Rekey, Rename, RevokeNode, Share, Shares, Unshare,
 };
-pub use prompts::{GetPrompt, Prompts};
-pub use resources::{ReadResource, Resources};
-pub use servers::{
+pub(crate) use prompts::{GetPrompt, Prompts};
+pub(crate) use resources::{ReadResource, Resources};
+pub(crate) use servers::{
     Add, Connect, Export, Import, Login, Logins, Logout, Logs, NamedSecret, RegistryAddress,
-    RegistryOptions, RemoveServer, RestartServer, Search, Secrets, ServerName, Servers, SetSecret,
-    Update,
+    RestartServer, Search, Secrets, Servers, SetSecret, Update,
 };
-pub use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
-pub use tools::sets::{NamedSet, Sets};
-pub use tools::state::{State, StateLog, StateRollback};
-pub use tools::{Call, Find, ListTools, Tools};
-pub use trust::{Trust, Untrust};
-pub use up::{
+pub(crate) use tools::mcpl::{FeatureSetSelection, FeatureSets, ForgetScopes, Mcpl};
+pub(crate) use tools::sets::Sets;
+pub(crate) use tools::state::{State, StateLog, StateRollback};
+pub(crate) use tools::{Call, Find, ListTools, Tools};
+pub(crate) use trust::{Trust, Untrust};
+pub(crate) use up::{
     Accept, Backup, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole,
     Restore, Service, ServiceInstall, Stdio, Top, Up,
 };
@@ -119,7 +119,7 @@ pub enum Invocation {
 pub(crate) struct Options {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Do not page long output.
     #[arg(long, global = true)]
     pub(crate) no_pager: bool,

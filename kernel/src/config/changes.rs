@@ -10,7 +10,7 @@ use super::parsing::{table_key, tuning_path};
 /// The keys of the kernel's own sections: section, then key, then the value as TOML. Values may be secrets, so `Debug`
 /// shows none.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
+pub(crate) struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
 
 impl WrittenKeys {
     /// Overrides the keys of weaker files. A file that cannot be parsed adds nothing.
@@ -67,7 +67,7 @@ impl WrittenKeys {
 /// The changes that need a restart of a kernel started with `running`: a line for each section, with the remedy. Values
 /// written differently with the same meaning, and explicit defaults, are no changes.
 #[must_use]
-pub fn pending_restart(
+pub(crate) fn pending_restart(
     running: (&KernelConfig, &WrittenKeys),
     now: (&KernelConfig, &WrittenKeys),
 ) -> Vec<String> {

@@ -16,11 +16,11 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value
 /// A server to add. Values may be references like `${KEY}`, which are not resolved.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct NewServer {
-    pub id: String,
+    pub(crate) id: String,
     /// `command` and `args`; empty for a remote server.
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// `url` of a remote server.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
     /// `transport` of a remote server, if it is not `http`.
     pub(crate) transport: Option<String>,
     /// `[servers.env]`.
@@ -30,7 +30,7 @@ pub(crate) struct NewServer {
     /// `cwd`.
     pub(crate) cwd: Option<String>,
     /// `autostart`, if it is not the default.
-    pub autostart: Option<bool>,
+    pub(crate) autostart: Option<bool>,
     /// `[servers.mgp] trust_level`.
     pub(crate) trust_level: Option<String>,
     /// `[servers.mgp] restart_policy`.
@@ -41,7 +41,7 @@ pub(crate) struct NewServer {
 
 /// Why an edit was rejected. The text is unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum EditError {
+pub(crate) enum EditError {
     /// The text must be fixed before it can be edited.
     #[error("the file is not TOML (line {line}: {message})")]
     NotToml {
@@ -169,7 +169,7 @@ fn find_entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Tab
 ///
 /// # Errors
 /// [`EditError`]; nothing is changed then.
-pub fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
+pub(crate) fn remove_entry(text: &str, id: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let servers = entries(&mut document)?;
     let index = entry_position(servers, id).ok_or_else(|| EditError::UnknownId(id.to_owned()))?;

@@ -13,7 +13,7 @@ use super::sections::discovery::DiscoveryConfig;
 
 /// A name, and where it is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mention {
+pub(crate) struct Mention {
     key: Cow<'static, str>,
     subject: MentionSubject,
 }

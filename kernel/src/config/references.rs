@@ -5,18 +5,18 @@ use toml::{Table, Value};
 
 /// A reference to a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretReference {
+pub(crate) struct SecretReference {
     /// The name of the secret.
-    pub name: String,
+    pub(crate) name: String,
     /// The server of the entry; `None` for the kernel's own sections.
-    pub server: Option<String>,
+    pub(crate) server: Option<String>,
     /// The key of the value, such as `env.TOKEN`.
-    pub key: String,
+    pub(crate) key: String,
 }
 
 /// All secret references in a file, sorted by name; none if it is not TOML.
 #[must_use]
-pub fn secret_references(text: &str) -> Vec<SecretReference> {
+pub(crate) fn secret_references(text: &str) -> Vec<SecretReference> {
     let table: Table = text.parse().unwrap_or_default();
     let servers = table.get("servers").and_then(Value::as_array);
     let id = |at: usize| {
@@ -44,7 +44,7 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
 
 /// What a file reads from the machine besides secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReadKind {
+pub(crate) enum ReadKind {
     /// `file:PATH`, after substitution of variables.
     File,
     /// A key whose value is a path.
@@ -55,15 +55,15 @@ pub enum ReadKind {
 
 /// A reference to a file or variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadReference {
+pub(crate) struct ReadReference {
     /// The kind.
-    pub kind: ReadKind,
+    pub(crate) kind: ReadKind,
     /// The path as written, or the name of the variable.
-    pub name: String,
+    pub(crate) name: String,
     /// The index of the server in the file; `None` for the kernel's own sections.
-    pub server: Option<usize>,
+    pub(crate) server: Option<usize>,
     /// The key of the value.
-    pub key: String,
+    pub(crate) key: String,
 }
 
 /// The sections of a server whose values may contain `file:PATH` and `secret:NAME`.
@@ -80,7 +80,7 @@ const PATH_KEYS: [&str; 5] = [
 
 /// All files and variables that a file reads; none if it is not TOML.
 #[must_use]
-pub fn read_references(text: &str) -> Vec<ReadReference> {
+pub(crate) fn read_references(text: &str) -> Vec<ReadReference> {
     let table: Table = text.parse().unwrap_or_default();
     let mut found = Vec::new();
     walk_file(&table, &mut |place| {

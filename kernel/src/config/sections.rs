@@ -44,7 +44,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
 
 /// `[log] format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For display.
     Text,
     /// A JSON object on each line.
@@ -62,7 +62,7 @@ macro_rules! section {
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name {
+        pub(crate) struct $name {
             $($(#[$about])* pub $field: $type,)+
         }
 

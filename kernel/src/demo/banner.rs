@@ -8,7 +8,7 @@ use crate::kernel::{OpenHttpListener, OpenListeners};
 /// The text for stdout. `program` is this program, as another terminal can start it. The token is read from its file
 /// if possible, so that it is not displayed.
 #[must_use]
-pub fn render_banner(program: &Path, listeners: &OpenListeners) -> String {
+pub(crate) fn render_banner(program: &Path, listeners: &OpenListeners) -> String {
     let mgp = format!(
         "{} --socket {}",
         quote_path(program),

@@ -20,7 +20,7 @@ use mgp_runtime::{CountedKind, task};
 use mgp_servers::{ResourceMonitor, ResourceSnapshot, ServerHandle};
 use mgp_store::{StorageHealth, audit, journal};
 
-pub use self::requests::RequestCounts;
+pub(crate) use self::requests::RequestCounts;
 use super::telemetry::TelemetryCounts;
 use crate::cluster::Cluster;
 
@@ -34,7 +34,7 @@ pub(crate) struct KernelMetrics {
     /// Problems with the kernel's files.
     pub(crate) storage_health: StorageHealth,
     /// The cluster as this node sees it.
-    pub cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     /// Memory of messages.
     pub(crate) message_budgets: Arc<MessageBudgets>,
     /// Requests by method.
@@ -50,7 +50,7 @@ pub(crate) struct KernelMetrics {
 #[derive(Debug, Clone)]
 pub(crate) struct ScrapeTarget {
     /// The address.
-    pub url: String,
+    pub(crate) url: String,
     /// The file that holds the token.
     pub(crate) token_file: PathBuf,
     /// Whether programs on this machine need no token.

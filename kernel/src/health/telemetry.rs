@@ -4,7 +4,7 @@
 
 mod client;
 mod exporter;
-pub mod logs;
+pub(crate) mod logs;
 mod request_spans;
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::exporter::{Batcher, Exporter};
-pub use self::request_spans::Tracing;
+pub(crate) use self::request_spans::Tracing;
 use crate::config::TelemetryConfig;
 
 /// Limit for the last messages at shutdown.

@@ -11,7 +11,7 @@ use crate::config::LoadedConfig;
 use crate::config::named_secrets::NamedSecrets;
 
 /// The options of a kernel.
-pub struct KernelOptions {
+pub(crate) struct KernelOptions {
     /// The configuration, valid, with its problems reported.
     pub(crate) loaded: LoadedConfig,
     /// Looks it up again when a file changes; `None` without files.
@@ -43,22 +43,22 @@ impl KernelOptions {
 
 /// The open listeners of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenListeners {
+pub(crate) struct OpenListeners {
     /// The owner's socket.
     pub(crate) socket: PathBuf,
     /// The HTTP listener, if enabled.
-    pub http: Option<OpenHttpListener>,
+    pub(crate) http: Option<OpenHttpListener>,
 }
 
 /// The HTTP listener.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OpenHttpListener {
+pub(crate) struct OpenHttpListener {
     /// The address, with the actual port.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Whether it uses TLS.
     pub(crate) secure: bool,
     /// The operator's token, if known; never displayed if a file holds it.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// The file that holds the token.
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub struct OpenHttpListener {
 impl OpenHttpListener {
     /// The endpoint with all tools.
     #[must_use]
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}/mcp", self.address)
     }

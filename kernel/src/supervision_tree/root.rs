@@ -41,7 +41,7 @@ pub const ROOT_ACTORS: [(&str, LossPolicy); 18] = [
 ];
 
 /// Restarts a root actor and refills the slot that its handles use.
-pub type Restart = Arc<dyn Fn() -> AnswerFuture<Result<ActorCell, SpawnErr>> + Send + Sync>;
+pub(crate) type Restart = Arc<dyn Fn() -> AnswerFuture<Result<ActorCell, SpawnErr>> + Send + Sync>;
 
 /// An actor at the root.
 #[derive(Clone)]

@@ -12,11 +12,11 @@ use super::ownership;
 use super::store::TrustStore;
 
 /// Largest configuration file, in bytes: a thousand servers fit.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The result for the project's file.
 #[derive(Clone, Debug, Default)]
-pub struct ProjectFile {
+pub(crate) struct ProjectFile {
     /// The text in force: exactly the bytes that were checked.
     pub(crate) effective_text: Option<String>,
     /// Why it, or its change, is not in force.
@@ -25,9 +25,9 @@ pub struct ProjectFile {
 
 /// A project's file that is not in force as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UntrustedFile {
+pub(crate) struct UntrustedFile {
     /// The file.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Whether its trusted version is in force.
     pub(crate) trusted_version_in_force: bool,
     /// The reason.
@@ -36,7 +36,7 @@ pub struct UntrustedFile {
 
 /// Why a project's file is not in force as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UntrustedReason {
+pub(crate) enum UntrustedReason {
     /// It was never reviewed.
     New,
     /// It differs from the reviewed version.
@@ -91,7 +91,7 @@ impl UntrustedFile {
 ///
 /// # Errors
 /// Those of the folder.
-pub fn trusted_path(file: &Path) -> io::Result<PathBuf> {
+pub(crate) fn trusted_path(file: &Path) -> io::Result<PathBuf> {
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
     Ok(folder.join(file.file_name().unwrap_or_default()))
@@ -99,14 +99,14 @@ pub fn trusted_path(file: &Path) -> io::Result<PathBuf> {
 
 /// The hash that identifies the bytes of a file.
 #[must_use]
-pub fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
 /// Reads a project's file once and decides whether those bytes are trusted. If not, and `held` is the trusted version,
 /// that stays in force.
 #[must_use]
-pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
+pub(crate) fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
     let read = trusted_path(file)
         .map_err(|e| e.to_string())
         .and_then(|place| Ok((read_checked(&place)?, place)));
@@ -152,7 +152,7 @@ pub fn evaluate(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectF
 ///
 /// # Errors
 /// Why it cannot be trusted.
-pub fn read_checked(place: &Path) -> Result<String, String> {
+pub(crate) fn read_checked(place: &Path) -> Result<String, String> {
     let mut options = OpenOptions::new();
     // Opening a pipe or a terminal must not block.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;

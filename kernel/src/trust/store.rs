@@ -16,18 +16,18 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A project's file as it was trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrustedFile {
+pub(crate) struct TrustedFile {
     /// The file: its folder without links, and its name.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal digits.
     pub(crate) blake3: String,
     /// When, as RFC 3339.
-    pub at: String,
+    pub(crate) at: String,
 }
 
 /// The trusted projects.
 #[derive(Clone, Debug, Default)]
-pub struct TrustStore {
+pub(crate) struct TrustStore {
     entries: Vec<TrustedFile>,
     /// Why nothing is trusted.
     load_error: Option<String>,
@@ -40,7 +40,7 @@ struct TrustFileContents {
 
 /// Why trust could not be changed; it is as before.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub(crate) enum TrustError {
     /// No location for the file.
     #[error(
         "there is no home to keep it in: set HOME, or name the file with --config, which is trust \
@@ -110,7 +110,7 @@ impl TrustStore {
 ///
 /// # Errors
 /// [`TrustError`]; then nothing has changed.
-pub fn modify_store<T>(
+pub(crate) fn modify_store<T>(
     path: Option<&Path>,
     edit: impl FnOnce(&mut Vec<TrustedFile>) -> T,
 ) -> Result<T, TrustError> {

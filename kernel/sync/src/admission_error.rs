@@ -10,16 +10,6 @@ pub enum AdmissionError<T> {
     Closed(T),
 }
 
-impl<T> AdmissionError<T> {
-    /// The rejected item.
-    #[must_use]
-    pub fn into_inner(self) -> T {
-        match self {
-            Self::Full(thing) | Self::Closed(thing) => thing,
-        }
-    }
-}
-
 impl<T> fmt::Display for AdmissionError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -64,8 +64,8 @@ impl Credit {
 
 impl Charge {
     /// The amount of this charge.
-    #[must_use]
-    pub fn amount(&self) -> u64 {
+    #[cfg(test)]
+    fn amount(&self) -> u64 {
         self.amount
     }
 }

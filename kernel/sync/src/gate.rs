@@ -66,8 +66,8 @@ impl Gate {
     }
 
     /// Number of passes.
-    #[must_use]
-    pub fn active_count(&self) -> usize {
+    #[cfg(test)]
+    fn active_count(&self) -> usize {
         self.state.load(Ordering::Acquire) / ONE
     }
 

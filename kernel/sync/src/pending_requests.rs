@@ -3,7 +3,7 @@
 //! Answer, cancel, timeout and the end of the connection race for a request. None checks first and acts later: only
 //! one of them takes the waiter.
 
-pub use crate::admission_error::AdmissionError;
+use crate::admission_error::AdmissionError;
 use crate::number_map::NumberMap;
 use crate::shim::Mutex;
 

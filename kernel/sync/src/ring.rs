@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::admission_error::AdmissionError;
+use crate::admission_error::AdmissionError;
 use crate::shim::Mutex;
 
 mod events;

@@ -378,7 +378,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         search: search.clone(),
         events: events.clone(),
     };
-    let catalog = CatalogHandle::new(shown);
+    let catalog = CatalogHandle::default();
     let cell = catalog.start(merging.clone()).await.unwrap();
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
     let cluster_servers = servers.clone();

@@ -1,8 +1,8 @@
 //! MCP-lite over gRPC (MCP-lite 0.042, section 5): the messages, both ends of the service, and the two services of every
 //! gRPC listener.
 //!
-//! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never decoded to values:
-//! [`exact::Struct`] converts JSON text to the wire format and back, exactly or not at all.
+//! [`mcplite`] is generated from the document's own text, `proto/mcplite.proto`. A `google.protobuf.Struct` is never
+//! decoded to values: [`exact::Struct`] converts JSON text to the wire format and back, exactly or not at all.
 
 mod builtin_services;
 mod error_details;
@@ -31,10 +31,7 @@ pub use self::builtin_services::{
 // The details of an error: `google.rpc.ErrorInfo` in the trailer `grpc-status-details-bin`.
 pub use self::error_details::ErrorDetails;
 
-/// The source of [`mcplite`], for generating other stubs.
-pub const PROTO: &str = include_str!("../proto/mcplite.proto");
-
-/// The same as an encoded `FileDescriptorSet`, with its imports.
+/// The source of [`mcplite`] as an encoded `FileDescriptorSet`, with its imports.
 pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/mcplite.bin");
 
 /// The name of the service, as in paths: `/mcplite.MCPLite/CallTool`.

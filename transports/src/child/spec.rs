@@ -16,7 +16,7 @@ pub const MARK_VARIABLE: &str = "MGP_SERVER";
 /// Excluded on purpose: `XDG_RUNTIME_DIR`, which leads to the session's sockets and the kernel's own; proxies, whose
 /// addresses may hold passwords; `LD_*`, which is for the kernel's own libraries. A server that needs them lists them in
 /// `inherit_env`.
-pub const BASE_ENVIRONMENT: [&str; 16] = [
+pub(crate) const BASE_ENVIRONMENT: [&str; 16] = [
     "PATH",
     "HOME",
     "USER",

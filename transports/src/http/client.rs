@@ -25,9 +25,11 @@ use crate::sse;
 use self::pool::{Pool, SendError};
 
 pub use self::h2::{H2Body, H2Client};
-pub use self::pool::ResponseBody;
-pub use self::unary::{UnaryClient, UnaryResponse};
-pub use super::dial::DialError;
+pub(crate) use self::pool::ResponseBody;
+pub use self::unary::UnaryClient;
+#[cfg(test)]
+pub(crate) use self::unary::UnaryResponse;
+pub(crate) use super::dial::DialError;
 
 /// Most characters of an untrusted text that are shown to a person.
 const QUOTE_CHARS_MAX: usize = 300;

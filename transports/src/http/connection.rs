@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::frame_budget::CountedFrames;
-pub use self::slots::ConnectionAuth;
+pub(crate) use self::slots::ConnectionAuth;
 use self::slots::{ConnectionSlot, ConnectionSlots};
 use super::body::{ReplyBody, RequestBody};
 use super::certificate::Certificate;

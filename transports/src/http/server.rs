@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::body::{ReplyBody, RequestBody};
 use super::connection::{self, ListenerContext};
-pub use super::connection::{ConnectionAuth, HttpPeer, ListenerLimits};
+pub use super::connection::{HttpPeer, ListenerLimits};
 use super::guard::AllowList;
 use super::listener_tls::ListenerTls;
 

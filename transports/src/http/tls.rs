@@ -56,7 +56,8 @@ impl Tls {
 
     /// These authorities and no others.
     #[must_use]
-    pub fn with_roots(roots: RootCertStore) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_roots(roots: RootCertStore) -> Self {
         let config = builder()
             .with_root_certificates(roots)
             .with_no_client_auth();

@@ -17,17 +17,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::budget::{MessageBudget, Reservation};
 
 /// The size of one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
-pub const READ_AHEAD: usize = 128 << 10;
+pub(crate) const READ_AHEAD: usize = 128 << 10;
 
 /// A line that grows beyond this multiple of `max_frame` ends the stream.
-pub const OVERRUN_FACTOR_MAX: u64 = 16;
+pub(crate) const OVERRUN_FACTOR_MAX: u64 = 16;
 
 /// How long a peer may pause within a line over the limit. Until the line ends, everything the peer sends is lost, and
 /// callers wait for their answers.
-pub const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time limit of a line from its first big part to its end, if lines reserve memory.
-pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A shorter partial line reserves no memory, in bytes: its connection costs as much.
 const SMALL: usize = 16 << 10;

@@ -10,7 +10,7 @@ const READ: usize = 8 << 10;
 
 /// Reads `stderr` to its end. Waits only for the child, so the child never waits; yields to other tasks after a hundred
 /// lines.
-pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
+pub(crate) async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
     let mut buffer = vec![0; READ];
     let mut line = LineBuffer::default();
     while let Ok(count) = stderr.read(&mut buffer).await {

@@ -70,7 +70,8 @@ impl Acceptor {
 
     /// The number of handshakes in flight.
     #[must_use]
-    pub fn pending_handshakes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn pending_handshakes(&self) -> usize {
         self.handshakes.len()
     }
 

@@ -38,7 +38,7 @@ pub struct InboundCall {
     /// The unchanged parameters.
     pub params: Bytes,
     /// The deadline of the call.
-    pub deadline: Instant,
+    pub(crate) deadline: Instant,
     /// Receives further frames of the caller.
     pub input: CallInput,
     /// Sends frames to the caller.

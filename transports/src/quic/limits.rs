@@ -7,15 +7,15 @@ use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
 /// Calls in flight from one node to another: ten times the most that a busy agent ever had. Further ones are queued within
 /// their own deadline; a peer that opens more is answered `Busy`.
-pub const MAX_CALLS: usize = 256;
+pub(crate) const MAX_CALLS: usize = 256;
 
 /// Concurrent replication streams. They do not share permits with calls, so that no number of calls delays a revocation.
-pub const MAX_SYNCS: usize = 7;
+pub(crate) const MAX_SYNCS: usize = 7;
 
 /// Open listens from one node to another: one for each of the at most 128 shared servers, as many that replace them, and a
 /// quarter of that for agents that follow their tasks. They are long-lived and do not share permits with calls, so that no
 /// number of shared servers delays a call.
-pub const MAX_LISTENS: usize = 320;
+pub(crate) const MAX_LISTENS: usize = 320;
 
 /// Event subscriptions from one node to another, each of one channel for one agent: as many as two agents may name channels
 /// in one subscription. They are long-lived, too, with their own permits. A further channel is not followed until another
@@ -50,14 +50,14 @@ const SEND_WINDOW: u64 = 12 << 20;
 
 /// The memory for messages of a link, until they are handled: eight calls with the largest payload. A message for which
 /// there is no memory is rejected as `Busy`.
-pub const LINK_MEMORY: u64 = 128 << 20;
+pub(crate) const LINK_MEMORY: u64 = 128 << 20;
 
 /// The buffers for incoming and for outgoing packets, in bytes. The oldest are dropped: membership repeats its messages.
 const PACKETS: usize = 64 << 10;
 
 /// A peer that is silent this long counts as lost. Keep-alives are sent every [`KEEP_ALIVE`], so a killed peer is detected
 /// within three seconds, and a live one is lost only if three of them in a row are lost.
-pub const IDLE: Duration = Duration::from_millis(2200);
+pub(crate) const IDLE: Duration = Duration::from_millis(2200);
 
 /// The interval between checks for received packets.
 pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -66,25 +66,25 @@ const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 /// Concurrent handshakes of peers that have proven their address. Each is a few milliseconds of work and 100 KiB. Further
 /// ones are refused, and retried by their peers.
-pub const MAX_HANDSHAKES: usize = 64;
+pub(crate) const MAX_HANDSHAKES: usize = 64;
 
 /// Those of one address, so that one machine does not starve others.
 pub(super) const HANDSHAKES_PER_ADDRESS: usize = 8;
 
 /// The time limit of a handshake, both hellos included.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Concurrent links to one node: one, and those that replace it before its loss is detected.
-pub const LINKS_PER_NODE: usize = 4;
+pub(crate) const LINKS_PER_NODE: usize = 4;
 
 /// Addresses of one name that are tried.
-pub const DIALED_ADDRESSES: usize = 8;
+pub(crate) const DIALED_ADDRESSES: usize = 8;
 
 /// The time limit of name resolution.
 pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Concurrent pairings: one for each ticket that may be open.
-pub const MAX_PAIRINGS: usize = 16;
+pub(crate) const MAX_PAIRINGS: usize = 16;
 
 /// Those of one address without a proven ticket, so that one machine does not starve others.
 pub(super) const PAIRINGS_PER_ADDRESS: usize = 2;

@@ -147,7 +147,8 @@ impl CallInput {
     }
 
     /// Cancels the call: makes the other end stop.
-    pub fn cancel(mut self) {
+    #[cfg(test)]
+    pub(crate) fn cancel(mut self) {
         self.reader.stop(StreamReset::Cancelled);
     }
 }

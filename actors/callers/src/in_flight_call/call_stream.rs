@@ -4,7 +4,7 @@
 //!
 //! Whoever has a chunk hands it over without waiting; a slow reader is waited for here and nowhere else.
 
-pub mod budget;
+pub(crate) mod budget;
 mod chunk;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -16,7 +16,7 @@ pub enum Delivery {
 }
 
 /// Sends a line that may be lost when its reader lags behind, or one that may not.
-pub fn send_line_as(sink: &LineSink, frame: Bytes, class: Delivery) {
+pub(crate) fn send_line_as(sink: &LineSink, frame: Bytes, class: Delivery) {
     match class {
         Delivery::Lossy => drop(sink.send_low_priority(frame)),
         Delivery::Reliable => send_line(sink, frame),

@@ -190,7 +190,7 @@ impl CallRounds {
 
     /// The progress token of the current request.
     #[must_use]
-    pub fn token(&self) -> Option<Box<str>> {
+    pub(crate) fn token(&self) -> Option<Box<str>> {
         self.lock_current().token.clone()
     }
 

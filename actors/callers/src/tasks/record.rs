@@ -39,10 +39,10 @@ pub struct TaskRecord {
     pub(crate) status: String,
     /// The call's result, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Box<RawValue>>,
+    pub(crate) result: Option<Box<RawValue>>,
     /// The call's JSON-RPC error, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Box<RawValue>>,
+    pub(crate) error: Option<Box<RawValue>>,
 }
 
 impl TaskRecord {

@@ -13,9 +13,9 @@ use mgp_protocol::refusal::{Refusal, RefusalReason};
 use mgp_runtime::{Counter, LatencyRecorder};
 
 /// The label for calls beyond the bound; not a valid server id.
-pub const OTHER_LABEL: &str = "~other";
+pub(crate) const OTHER_LABEL: &str = "~other";
 /// The label for calls of no server's tool: the kernel's own tools and unknown names.
-pub const NO_TOOL_LABEL: &str = "~none";
+pub(crate) const NO_TOOL_LABEL: &str = "~none";
 
 /// Counts and times of all calls.
 ///

@@ -1,8 +1,8 @@
 //! The four lists: prepared when the catalog is published, how long clients may cache them, and how long a request
 //! waits for servers that start for the first time, because many clients list only once.
 
-pub mod exposure;
-pub mod filtered;
+pub(crate) mod exposure;
+pub(crate) mod filtered;
 
 use std::sync::Arc;
 use std::time::Duration;

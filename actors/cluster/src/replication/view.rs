@@ -118,7 +118,8 @@ impl ClusterView {
 
     /// The member of that name, if just one has it and takes part.
     #[must_use]
-    pub fn find_member(&self, name: &str) -> Option<NodeId> {
+    #[cfg(test)]
+    pub(crate) fn find_member(&self, name: &str) -> Option<NodeId> {
         let taking_part = |member: &ClusterMemberView| !member.status.is_out();
         let called = |member: &ClusterMemberView| member.name == name && taking_part(member);
         let mut named = self.members.iter().filter(|(_, member)| called(member));

@@ -9,7 +9,7 @@ use mgp_store::regular_file;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SharesFileError {
+pub(crate) enum SharesFileError {
     /// The disk.
     #[error("{}: {error}", .path.display())]
     Disk {

@@ -22,7 +22,7 @@ pub struct PublishedNames {
 
 /// Why the names cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum NamesFileError {
+pub(crate) enum NamesFileError {
     /// The disk.
     #[error("{}: {error}", .path.display())]
     Disk {

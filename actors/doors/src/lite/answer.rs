@@ -5,15 +5,15 @@ use mgp_protocol::lite::ResponseType;
 use mgp_protocol::lite::error::LiteError;
 
 /// The answer to a call, or the error; the same in both bindings.
-pub type LiteOutcome = Result<LiteAnswer, LiteError>;
+pub(crate) type LiteOutcome = Result<LiteAnswer, LiteError>;
 
 /// The answer to a call.
 #[derive(Debug, Clone)]
-pub struct LiteAnswer {
+pub(crate) struct LiteAnswer {
     /// Its kind; never `request-for-more-resource`.
     pub(crate) response_type: ResponseType,
     /// The result with its `_meta`, an object as JSON text: the same in both bindings.
-    pub result: Bytes,
+    pub(crate) result: Bytes,
     /// The token, if the answer is a promise or a callback of a promised call.
     pub(crate) promise: Option<String>,
     /// When it was given, in milliseconds since 1970.

@@ -27,7 +27,7 @@ use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-pub use super::answer::{LiteAnswer, LiteOutcome};
+pub(crate) use super::answer::{LiteAnswer, LiteOutcome};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::resumptions::{self, Resume};
@@ -43,9 +43,9 @@ pub(crate) struct LiteCall {
     /// What it sees.
     pub(crate) view: CatalogView,
     /// The params of a `tools/call`, as JSON text: `name`, `arguments`, `_meta`.
-    pub params: ByteString,
+    pub(crate) params: ByteString,
     /// It reads partial messages.
-    pub stream: bool,
+    pub(crate) stream: bool,
     /// How long it waits for the answer before it takes a promise.
     pub(crate) wait: LiteWait,
     /// When it hangs up: the call is cancelled then, if there was no promise before.

@@ -15,7 +15,7 @@ const VERDICT_BYTES_MAX: usize = 16 << 20;
 
 /// An inference of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct GateKey {
+pub(crate) struct GateKey {
     owner: String,
     inference: String,
 }
@@ -23,7 +23,7 @@ pub struct GateKey {
 impl GateKey {
     /// The key of an inference id.
     #[must_use]
-    pub fn new(origin: &HookOrigin, inference: &str) -> Self {
+    pub(crate) fn new(origin: &HookOrigin, inference: &str) -> Self {
         let owner = match origin {
             HookOrigin::Agent(agent) => format!("agent {:?}", agent.connection),
             HookOrigin::Server { server, .. } => format!("server {server}"),
@@ -40,7 +40,7 @@ impl GateKey {
 /// Whoever has output of an inference to send (a chunk, a result) while [`super::Hooks::should_wait_after`] holds asks
 /// [`AfterGate::verdict`] first: it resolves when the chain has answered.
 #[derive(Clone, Debug, Default)]
-pub struct AfterGate(Arc<Mutex<GateState>>);
+pub(crate) struct AfterGate(Arc<Mutex<GateState>>);
 
 #[derive(Debug, Default)]
 struct GateState {

@@ -75,29 +75,3 @@ pub trait InferenceHooks: fmt::Debug + Send + Sync {
         answer: &'a InferenceAnswer,
     ) -> HookFuture<'a, AnswerVerdict>;
 }
-
-/// No hooks.
-#[derive(Clone, Copy, Debug)]
-pub struct NoHooks;
-
-impl InferenceHooks for NoHooks {
-    fn depth(&self, _: &ServerId) -> Result<u8, String> {
-        Ok(0)
-    }
-
-    fn before_inference<'a>(&'a self, _: &'a KernelInference) -> HookFuture<'a, PromptAdditions> {
-        Box::pin(async { PromptAdditions::default() })
-    }
-
-    fn should_wait_after(&self, _: &KernelInference) -> bool {
-        false
-    }
-
-    fn after_inference<'a>(
-        &'a self,
-        _: &'a KernelInference,
-        _: &'a InferenceAnswer,
-    ) -> HookFuture<'a, AnswerVerdict> {
-        Box::pin(async { AnswerVerdict::Unchanged })
-    }
-}

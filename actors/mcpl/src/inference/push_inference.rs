@@ -31,7 +31,7 @@ pub struct PublishedAnswer {
     /// The channel, by its name at agents.
     pub(crate) channel: String,
     /// The inference.
-    pub inference: String,
+    pub(crate) inference: String,
     /// The server that pushed the event.
     pub server: ServerId,
     /// The text.

@@ -137,7 +137,6 @@ impl PushTargets {
         self.inference.send(PushInference {
             server: new.server.clone(),
             set: event.feature_set.to_string(),
-            event_id: event.event_id.to_string(),
             origin: event.origin.map(|origin| origin.get().to_owned()),
             content: new.content.clone(),
             started,

@@ -17,7 +17,7 @@ const LATE_MESSAGE_WINDOW: Duration = Duration::from_millis(50);
 
 /// Keeps the call registered for the GET stream until dropped.
 #[derive(Debug)]
-pub struct LateMessages<'a> {
+pub(crate) struct LateMessages<'a> {
     link: &'a Link,
     id: u64,
 }

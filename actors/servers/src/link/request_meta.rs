@@ -36,7 +36,7 @@ pub(super) fn add_meta(params: Option<&str>, meta: &str) -> String {
 
 /// Renders `params` of the kernel's own stateless request.
 #[must_use]
-pub fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
+pub(crate) fn kernel_params(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
     add_meta(params, &kernel_meta(version, offers_mgp))
 }
 

@@ -82,7 +82,7 @@ impl CallbackListener {
 
     /// The redirect URL.
     #[must_use]
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 

@@ -15,7 +15,7 @@ const TOKEN_ATTEMPTS_MAX: usize = 3;
 
 /// Sends requests to one server.
 #[derive(Clone, Debug)]
-pub struct ServerClient {
+pub(crate) struct ServerClient {
     client: Client,
     login: Option<Arc<ServerLogin>>,
 }
@@ -32,7 +32,7 @@ impl From<Client> for ServerClient {
 impl ServerClient {
     /// Creates a client with the tokens of this login.
     #[must_use]
-    pub fn new(client: Client, login: Option<Arc<ServerLogin>>) -> Self {
+    pub(crate) fn new(client: Client, login: Option<Arc<ServerLogin>>) -> Self {
         Self { client, login }
     }
 

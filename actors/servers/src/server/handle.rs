@@ -26,7 +26,7 @@ use mgp_sync::{FillToken, Slot, Snapshot};
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
-pub use self::instances::InstanceOwner;
+pub(crate) use self::instances::InstanceOwner;
 use self::instances::{InstanceState, InstanceTable};
 use super::ServerMsg;
 use super::protocol_families::SpokenFamilies;

@@ -185,7 +185,11 @@ impl LogFolder {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn verify(&self, known: Option<Head>, upto: Option<&[(u64, u64)]>) -> io::Result<Report> {
+    pub(crate) fn verify(
+        &self,
+        known: Option<Head>,
+        upto: Option<&[(u64, u64)]>,
+    ) -> io::Result<Report> {
         self.verify_in_steps(known, upto, &mut |_, _| Ok(()))
     }
 

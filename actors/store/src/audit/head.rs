@@ -108,7 +108,7 @@ impl HeadFile {
 ///
 /// # Errors
 /// When the file cannot be read or holds no valid head.
-pub fn read(path: &Path) -> io::Result<Option<Head>> {
+pub(crate) fn read(path: &Path) -> io::Result<Option<Head>> {
     let file = match regular_file::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,

@@ -18,15 +18,15 @@ use crate::health::DiskHealth;
 
 /// Maximum number of pending calls, and of bytes in their notes. Further calls are refused, because they could
 /// not be logged.
-pub const CALLS_MAX: u64 = 65_536;
+pub(crate) const CALLS_MAX: u64 = 65_536;
 /// See [`CALLS_MAX`]: twice the size of that many notes without caller data.
-pub const CALLS_BYTES_MAX: u64 = 128 << 20;
+pub(crate) const CALLS_BYTES_MAX: u64 = 128 << 20;
 /// The size of a call's note without caller data, in bytes.
 const ENTRY_BYTES: u64 = 1 << 10;
 /// Maximum number of decisions waiting for the disk. Further ones wait before they begin.
-pub const DECISIONS_MAX: usize = 1_024;
+pub(crate) const DECISIONS_MAX: usize = 1_024;
 /// Maximum number of waiting events. They cannot be refused, so further ones are dropped and counted.
-pub const EVENTS_MAX: u64 = 4_096;
+pub(crate) const EVENTS_MAX: u64 = 4_096;
 
 type ResultSender = oneshot::Sender<Result<(), AuditWriteError>>;
 

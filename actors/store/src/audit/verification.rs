@@ -55,7 +55,7 @@ impl VerificationResult {
 }
 
 /// The number of log files read, and their total.
-pub type VerifyProgress = (usize, usize);
+pub(crate) type VerifyProgress = (usize, usize);
 
 impl AuditHandle {
     /// Verifies the log while it is written, on a thread of its own, a file at a time. Ends when the receiver of

@@ -88,7 +88,7 @@ pub(crate) enum ConnectionMethod {
 impl Record {
     /// The record of an accepted registration.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         accepted: &RegistrationPlan,
         program: Option<SandboxProgram>,
         justification: Option<String>,
@@ -132,7 +132,7 @@ impl Record {
 
     /// The program of a child process.
     #[must_use]
-    pub fn command(&self) -> Option<&str> {
+    pub(crate) fn command(&self) -> Option<&str> {
         match &self.way {
             ConnectionMethod::Stdio { command, .. } => Some(command),
             ConnectionMethod::Http { .. } => None,

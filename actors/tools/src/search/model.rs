@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 
 use super::provider::{Provider, ProviderError};
 use frames::EmbeddingLane;
-pub use owner::ModelLocation;
+pub(crate) use owner::ModelLocation;
 use owner::{Builtin, ModelOwner};
 pub use process::Program;
 pub use serve::serve;

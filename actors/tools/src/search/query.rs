@@ -89,8 +89,6 @@ pub struct ToolSearchResult {
     pub(crate) ignored_bytes: usize,
     /// The total duration.
     pub duration: Duration,
-    /// The part of it for the embedding of the query.
-    pub embedding_duration: Duration,
 }
 
 impl ToolSearchResult {
@@ -157,7 +155,6 @@ impl SearchHandle {
             }
             Strategy::Keyword | Strategy::Category => None,
         };
-        let embedding_duration = monotonic_now().duration_since(began);
         let running = self.parts.running_permits.acquire().await;
         let _running = running.expect("the semaphore is never closed");
         let (parts, caller) = (self.parts.clone(), caller.clone());
@@ -201,7 +198,6 @@ impl SearchHandle {
                 strategy: found.strategy,
                 ignored_bytes: request.unread_bytes(),
                 duration: monotonic_now().duration_since(began),
-                embedding_duration,
             }
         });
         let failed = |error| Refusal::Internal(format!("the search failed: {error}"));

@@ -349,7 +349,8 @@ impl<T> CallStream<T> {
 
     /// Chunks and bytes that are buffered or in flight.
     #[must_use]
-    pub fn buffered(&self) -> (usize, usize) {
+    #[cfg(test)]
+    pub(crate) fn buffered(&self) -> (usize, usize) {
         (
             self.ready.len() + self.out_of_order.len(),
             self.buffered_bytes,

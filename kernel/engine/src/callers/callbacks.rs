@@ -8,7 +8,7 @@ mod received;
 use std::time::Duration;
 
 pub use self::completion::{from_sampling_result, to_sampling_params};
-pub use self::form::{CallbackAnswer, CallbackForm, FormError};
+pub use self::form::{CallbackAnswer, CallbackForm};
 pub use self::open_callbacks::{OpenCallback, OpenCallbackError, OpenCallbacks, ResponseError};
 pub use self::received::{CallbackArrival, CallbackOutcome, CallbackTicket, ReceivedCallbacks};
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::timestamps::render_rfc3339_ms;
 
-pub use versions::{Payload, to_extension, to_legacy};
+pub use versions::to_legacy;
 
 /// The origin of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

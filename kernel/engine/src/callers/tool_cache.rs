@@ -224,7 +224,8 @@ impl ToolCache {
     /// How many results of a search are returned, best first: as many as fit into the reserve (§16.8), and at least
     /// one, so that every search has a result.
     #[must_use]
-    pub fn count_fitting(&self, results: &[u64]) -> usize {
+    #[cfg(test)]
+    pub(crate) fn count_fitting(&self, results: &[u64]) -> usize {
         count_fitting_results(&self.budget, results)
     }
 

@@ -25,7 +25,7 @@ const PENDING_BYTES_MAX: usize = 4_096;
 /// that a person may open. Results for a model are far shorter.
 pub(crate) const MESSAGE_MAX: usize = 1 << 20;
 /// Longest text shown of an invalid message, in bytes, and longest name.
-pub const TEXT_MAX: usize = 1_024;
+pub(crate) const TEXT_MAX: usize = 1_024;
 
 /// An observed message.
 #[derive(Clone, Copy, Debug)]

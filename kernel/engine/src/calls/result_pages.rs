@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::clock::MonotonicTime;
 
 /// Most bytes of text stored of one result; the rest is discarded, and the reader gets a note.
-pub const TEXT_MAX: usize = 8 << 20;
+pub(crate) const TEXT_MAX: usize = 8 << 20;
 /// Most results stored for one connection, and their bytes in all: an agent pages through its latest results. The
 /// oldest of the same connection is discarded first.
 const PER_CONNECTION_MAX: usize = 16;

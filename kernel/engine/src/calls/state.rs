@@ -7,7 +7,7 @@ use super::outcome::for_refusal;
 
 /// The stage of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallStage {
+pub(crate) enum CallStage {
     /// The call has arrived.
     #[default]
     Received,
@@ -49,7 +49,8 @@ pub struct CallState {
 impl CallState {
     /// The current stage.
     #[must_use]
-    pub fn stage(&self) -> CallStage {
+    #[cfg(test)]
+    pub(crate) fn stage(&self) -> CallStage {
         self.stage
     }
 
@@ -173,7 +174,7 @@ impl CallState {
 
     /// Whether the call took effect, as far as is known now.
     #[must_use]
-    pub fn outcome(&self) -> CallOutcome {
+    pub(crate) fn outcome(&self) -> CallOutcome {
         let answered = self.stage == CallStage::Answered || self.answered;
         match (self.has_reached(), answered) {
             (false, _) => CallOutcome::NotExecuted,

@@ -320,7 +320,8 @@ impl AssertionIssuer {
     }
 
     /// Removes an agent: nothing is signed for it unless it returns.
-    pub fn remove_agent(&mut self, agent: &AgentId) {
+    #[cfg(test)]
+    pub(crate) fn remove_agent(&mut self, agent: &AgentId) {
         self.issued.remove(agent);
     }
 }

@@ -17,10 +17,12 @@ use foca::{AccumulatingRuntime, Foca, Member, NoCustomBroadcast, OwnedNotificati
 use mgp_protocol::ids::NodeId;
 use rand_core::TryRng;
 
+pub(crate) use self::identity::MemberIdentity;
 use self::identity::PacketCodec;
-pub use self::identity::{MemberIdentity, PacketCodecError};
-pub use self::packet_filter::PacketError;
-pub use self::settings::PACKET_MAX;
+#[cfg(test)]
+pub(crate) use self::identity::PacketCodecError;
+pub(crate) use self::packet_filter::PacketError;
+pub(crate) use self::settings::PACKET_MAX;
 use self::settings::swim_config;
 use crate::clock::MonotonicTime;
 
@@ -105,7 +107,8 @@ impl Membership {
     }
 
     /// The nodes that are alive.
-    pub fn live_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+    #[cfg(test)]
+    pub(crate) fn live_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         let up = self.members.iter().filter(|(_, member)| member.reported);
         up.map(|(node, _)| *node)
     }

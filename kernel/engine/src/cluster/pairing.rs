@@ -16,8 +16,9 @@ use mgp_protocol::federation::pairing::{
 };
 use mgp_protocol::ids::NodeId;
 
-pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM_LEN};
-pub use self::words::{JoinNonce, NONCE_DRAWS_MAX, PairingSide, RevealError};
+pub use self::ticket::{BadTicket, PairingSecret, PairingTicket};
+pub(crate) use self::words::NONCE_DRAWS_MAX;
+pub use self::words::{JoinNonce, PairingSide, RevealError};
 
 /// Open tickets; a person hands out a few.
 pub(crate) const TICKETS_MAX: usize = 16;

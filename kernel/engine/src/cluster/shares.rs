@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::policy::access::SharedTools;
 
 pub use self::requests::{ShareRequest, ShareRequestError};
-pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
+pub(crate) use crate::policy::tool_pattern::BadToolPattern;
+pub use crate::policy::tool_pattern::ToolPattern;
 
 /// Most rules. A person reads all of them in one list.
 pub const SHARES_MAX: usize = 1024;
@@ -174,7 +175,8 @@ impl Shares {
 
     /// Whether sharing allows a node to call a tool of this node.
     #[must_use]
-    pub fn can_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
+    #[cfg(test)]
+    pub(crate) fn can_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
         self.is_tool_shared(ShareAudience::Node(node), server, tool)
     }
 

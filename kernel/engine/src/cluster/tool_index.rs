@@ -21,16 +21,19 @@ use mgp_protocol::ids::ServerId;
 
 pub use self::index_view::OmissionReason;
 pub use self::local_index::{LocalIndex, OfferedServer};
-pub use self::remote_index::{IndexEffect, IndexError, RemoteIndex};
+#[cfg(test)]
+pub(crate) use self::remote_index::IndexError;
+pub use self::remote_index::{IndexEffect, RemoteIndex};
 pub use self::remote_indexes::RemoteIndexes;
-pub use self::validation::{EntryError, RemoteEntry, RemoteTool, hash_schemas};
+pub(crate) use self::validation::EntryError;
+pub use self::validation::{RemoteEntry, hash_schemas};
 
 /// Most servers in the index of one node, which is one machine.
 pub const SERVERS_MAX: usize = 128;
 /// Most tools in the index of one node: ten times what the servers of one machine have.
 pub(crate) const TOOLS_MAX: usize = 20_000;
 /// Longest definition in an index, in bytes. Known ones have some thousand.
-pub const DEFINITION_MAX: usize = 256 << 10;
+pub(crate) const DEFINITION_MAX: usize = 256 << 10;
 /// Most bytes of records in the index of one node: as much as one server's list may have.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Most bytes of records that a kernel stores of all other nodes: 100,000 tools, twice over.
@@ -40,7 +43,7 @@ pub const NODES_MAX: usize = 4096;
 /// Bytes of records in a page, with at least one record: sent in the time of a few calls.
 pub(crate) const PAGE_BYTES: usize = 256 << 10;
 /// Longest name of a tool, in bytes, as in the catalog.
-pub const NAME_MAX: usize = 1024;
+pub(crate) const NAME_MAX: usize = 1024;
 /// A pull that is not answered within this time has failed.
 pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 

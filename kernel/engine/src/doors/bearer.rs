@@ -13,7 +13,9 @@ use mgp_protocol::ids::AgentId;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-pub use self::keys::{Algorithm, IssuerKeys, MAX_KEYS};
+#[cfg(test)]
+pub(crate) use self::keys::MAX_KEYS;
+pub use self::keys::{Algorithm, IssuerKeys};
 
 /// Longest token that is parsed, in bytes; real ones have one or two thousand.
 pub(crate) const TOKEN_LEN_MAX: usize = 16 << 10;

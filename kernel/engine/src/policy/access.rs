@@ -24,18 +24,20 @@ use self::agent_rules::AgentRuleSet;
 pub use self::agent_rules::RemoteServers;
 pub use self::changes::{ChangeRequest, GrantRecords};
 pub use self::decision::{
-    AccessDecision, DenialResponse, ExpiredLease, ForeignDenial, LeaseExpiryCause, denial_response,
-    hidden_query_response,
+    AccessDecision, DenialResponse, ForeignDenial, denial_response, hidden_query_response,
 };
-pub use self::explain::{
-    describe_conflict, explain, explain_foreign, explain_local_denial, list, list_cluster,
-};
+pub(crate) use self::decision::{ExpiredLease, LeaseExpiryCause};
+pub(crate) use self::explain::{describe_conflict, explain_foreign};
+pub use self::explain::{explain, explain_local_denial, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
+#[cfg(test)]
+pub(crate) use self::requests::PATTERNS_MAX;
 pub use self::requests::{
-    GrantRequest, GrantRequestError, PATTERNS_MAX, authorize, grant, grant_to_creator,
-    remaining_pattern_grants, revoke, revoke_server_grants,
+    GrantRequest, GrantRequestError, authorize, grant, remaining_pattern_grants, revoke,
 };
-pub use self::sets::{SetSource, ToolSet, ToolSets};
+pub(crate) use self::requests::{grant_to_creator, revoke_server_grants};
+pub(crate) use self::sets::SetSource;
+pub use self::sets::{ToolSet, ToolSets};
 use crate::policy::grants::{Authority, GrantId, GrantResource, Grants, LoggedGrant, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 

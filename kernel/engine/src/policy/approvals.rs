@@ -13,7 +13,7 @@ pub(crate) const ENTRIES_MAX: usize = 1024;
 /// Most entries of one server or agent, so that one alone cannot fill the list.
 pub(crate) const PER_REQUESTER_MAX: usize = 64;
 /// Longest text or detail stored, in bytes; servers write some of it.
-pub const TEXT_MAX: usize = 4096;
+pub(crate) const TEXT_MAX: usize = 4096;
 /// Most details and parts of one entry.
 pub(crate) const LINES_MAX: usize = 256;
 
@@ -231,7 +231,8 @@ impl PendingEntries {
     }
 
     /// Removes the entries that have expired and returns their ids.
-    pub fn expire(&mut self, now_ms: u64) -> Vec<String> {
+    #[cfg(test)]
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<String> {
         let over = |open: &StoredEntry| open.entry.expires_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));
         let ended: Vec<String> = ended.map(|(id, _)| id.clone()).collect();

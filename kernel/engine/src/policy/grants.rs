@@ -27,16 +27,21 @@ use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
 use self::conflicts::Withdrawals;
-pub use self::encoded_operation::{EncodedOperation, OPERATION_MAX, OperationDecodeError};
-pub use self::keys::GrantKey;
+pub use self::encoded_operation::EncodedOperation;
+pub(crate) use self::encoded_operation::{OPERATION_MAX, OperationDecodeError};
+pub(crate) use self::keys::GrantKey;
 use self::keys::{OperationKey, grant_keys, revoke_keys};
-pub use self::log::{BUFFERED_MAX, LogKey};
+#[cfg(test)]
+pub(crate) use self::log::BUFFERED_MAX;
+pub use self::log::LogKey;
 use self::log::{IssuerLog, LogInsertion};
+pub(crate) use self::operation::{BadOperation, IDS_MAX, Specificity};
 pub use self::operation::{
-    BadOperation, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX,
-    LogChange, LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId,
-    Revoke, Specificity, Subject, TEXT_MAX,
+    CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
+    LogTip, MemberChange, MemberRole, Operation, OperationId, Revoke, Subject,
 };
+#[cfg(test)]
+pub(crate) use self::operation::{NAME_MAX, TEXT_MAX};
 use self::pruned_grants::PrunedGrants;
 pub use self::rekey::rekey;
 pub use self::signed_operation::SignedOperation;
@@ -76,7 +81,7 @@ impl Authority {
 
     /// The node that evaluates the grants.
     #[must_use]
-    pub fn local_node(&self) -> NodeId {
+    pub(crate) fn local_node(&self) -> NodeId {
         self.local_node
     }
 
@@ -446,7 +451,7 @@ impl Grants {
     /// The unrevoked grants of exactly this subject and resource, in force or not: those that a revocation names and
     /// a new grant replaces. Expired ones are included, so that no change of the clock restores them.
     #[must_use]
-    pub fn unrevoked(
+    pub(crate) fn unrevoked(
         &self,
         subject: &Subject,
         resource: &GrantResource,

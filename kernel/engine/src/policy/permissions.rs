@@ -15,7 +15,8 @@ use mgp_protocol::mgp::permission::{
     Ask, Decision, PermissionDecision, PermissionType, Policy, Verdict,
 };
 
-pub use self::records::{RecordedDecision, decisions_in_force, to_grant_change};
+pub(crate) use self::records::to_grant_change;
+pub use self::records::{RecordedDecision, decisions_in_force};
 pub use self::rules::PermissionRules;
 use crate::timestamps::render_rfc3339_ms;
 

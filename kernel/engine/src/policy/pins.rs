@@ -272,7 +272,7 @@ pub struct PendingPin {
     /// Its present pin, which an approval must name.
     pub(crate) pin: Pin,
     /// The parts that differ from the approved definition.
-    pub changed: Vec<DefinitionPart>,
+    pub(crate) changed: Vec<DefinitionPart>,
 }
 
 /// A pinned tool, for display.
@@ -512,7 +512,8 @@ impl Pins {
     }
 
     /// The operator removed the server: its pins are dropped.
-    pub fn remove_server(&mut self, server: &ServerId) {
+    #[cfg(test)]
+    pub(crate) fn remove_server(&mut self, server: &ServerId) {
         self.0.remove(server);
     }
 }

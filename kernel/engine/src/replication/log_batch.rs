@@ -47,7 +47,7 @@ impl LogBatch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalLogs<'a> {
     /// All known entries.
-    pub logs: &'a ClusterLogs,
+    pub(crate) logs: &'a ClusterLogs,
     /// The ones that are not on disk yet.
     pub(crate) unstored: &'a UnstoredEntries,
     /// The heads of the stored ones.

@@ -94,7 +94,7 @@ impl Hash for ClusterLogs {
 impl ClusterLogs {
     /// Creates empty logs.
     #[must_use]
-    pub fn new(local_node: NodeId, cluster: ClusterId) -> Self {
+    pub(crate) fn new(local_node: NodeId, cluster: ClusterId) -> Self {
         Self {
             local_node,
             cluster,

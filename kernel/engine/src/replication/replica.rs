@@ -16,7 +16,9 @@ use std::time::Duration;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-pub use self::decisions::{AllowEnd, Confirmation, RemoteDenial};
+#[cfg(test)]
+pub(crate) use self::decisions::RemoteDenial;
+pub use self::decisions::{AllowEnd, Confirmation};
 pub use self::proposals::{ProposalError, ProposalOutcome};
 use super::clocks::{ClockSkew, PeerClocks};
 use super::lease::{Leases, Nonce};

@@ -30,7 +30,8 @@ pub enum LifecycleState {
 
 impl LifecycleState {
     /// In the order of MGP §11.2.
-    pub const ALL: [Self; 7] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 7] = [
         Self::Registered,
         Self::Connecting,
         Self::Connected,

@@ -5,7 +5,7 @@
 //!
 //! Also decides how to react to the loss of an actor at the root of the tree.
 
-pub mod reload;
+pub(crate) mod reload;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

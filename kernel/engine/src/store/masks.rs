@@ -40,7 +40,7 @@ pub struct Masks(Vec<String>);
 impl Masks {
     /// Masks these values, except those under [`SECRET_MIN`] bytes.
     #[must_use]
-    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut masks = Self::default();
         masks.add_secrets(secrets);
         masks

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Longest value, in bytes: a private key or a token of many claims.
 pub const VALUE_MAX: usize = 64 << 10;
 /// Longest name, in bytes: it may hold an address.
-pub const NAME_MAX: usize = 2 << 10;
+pub(crate) const NAME_MAX: usize = 2 << 10;
 /// Longest name given by a person, in bytes.
 pub(crate) const TYPED_NAME_MAX: usize = 128;
 /// Most secrets of one namespace: more than a machine has servers.

@@ -37,14 +37,16 @@ use view_content::ViewContent;
 
 pub use claims::{Availability, ClaimOutcome, NameClaim, NamedItem};
 pub use filtered_list::FilteredList;
-pub use item::{
-    BadItem, CatalogPrompt, CatalogResource, CatalogTool, DEFINITION_MAX, NAME_MAX,
-    ResourceTemplate,
-};
+#[cfg(test)]
+pub(crate) use item::{BadItem, CatalogResource, DEFINITION_MAX};
+pub use item::{CatalogPrompt, CatalogTool};
+pub(crate) use item::{NAME_MAX, ResourceTemplate};
 pub use list::Paging;
-pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEMPLATES_MAX};
-pub use replica_group::{CatalogReplica, ReplicaGroup};
-pub use view::{CatalogView, ListForm, ListKind, Readers};
+#[cfg(test)]
+pub(crate) use offer::{ITEMS_MAX, LIST_MAX, RejectedItem, TEMPLATES_MAX};
+pub use offer::{OfferCounts, ServerOffer};
+pub(crate) use view::Readers;
+pub use view::{CatalogView, ListForm, ListKind};
 
 /// The server and its own URI that a visible URI resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub enum Exposure {
 
 impl Exposure {
     /// By level.
-    pub const ALL: [Self; 4] = [Self::All, Self::Categories, Self::Discovery, Self::Pinned];
+    pub(crate) const ALL: [Self; 4] = [Self::All, Self::Categories, Self::Discovery, Self::Pinned];
 
     /// The word of the configuration.
     #[must_use]

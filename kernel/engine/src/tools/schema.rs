@@ -20,7 +20,8 @@ use metered::{BudgetExceeded, Meter, MeteredJson};
 use shape::SchemaShape;
 
 pub use cache::SchemaCache;
-pub use tool_schema::{SchemaReader, ToolSchema};
+pub(crate) use tool_schema::SchemaReader;
+pub use tool_schema::ToolSchema;
 
 /// Longest schema, in bytes. The largest of known servers are a tenth of it.
 pub(crate) const SCHEMA_MAX: usize = 256 << 10;

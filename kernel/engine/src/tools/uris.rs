@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use mgp_protocol::ids::ServerId;
 
-pub use template::{BadTemplate, EXPRESSIONS_MAX, TEMPLATE_MAX, Template, URI_MAX};
+pub(crate) use template::{BadTemplate, Template, URI_MAX};
 
 /// Start of every wrapped URI.
 pub const WRAPPED_PREFIX: &str = "mcpk://";

@@ -59,7 +59,7 @@ pub struct BudgetExceeded {
     /// What it may take at most.
     pub wanted: u64,
     /// What is left.
-    pub left: u64,
+    pub(crate) left: u64,
     /// Of how many.
     pub(crate) limit: u64,
     /// For the server alone, or for all.
@@ -146,7 +146,8 @@ impl TokenBudget {
 
     /// A server's usage of today, reservations included.
     #[must_use]
-    pub fn used(&self, server: &ServerId) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn used(&self, server: &ServerId) -> u64 {
         self.taken.get(&server.server()).copied().unwrap_or(0)
     }
 

@@ -147,12 +147,6 @@ impl InferenceRoutes {
         let ruled = || find_best(&self.rules, server, set);
         pinned.or_else(ruled).unwrap_or(&self.default)
     }
-
-    /// Every configured destination, for validation.
-    pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
-        let rules = self.rules.values().chain(self.pins.values());
-        rules.chain([&self.default])
-    }
 }
 
 #[cfg(test)]

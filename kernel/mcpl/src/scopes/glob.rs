@@ -83,7 +83,7 @@ impl ScopePattern {
 
     /// Whether it matches this text exactly.
     #[must_use]
-    pub fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         matches(&self.parts, text)
     }
 

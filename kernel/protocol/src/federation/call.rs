@@ -182,7 +182,7 @@ impl CallRejection {
 
     /// The outcome of the call: whether it took effect.
     #[must_use]
-    pub fn outcome(&self) -> CallOutcome {
+    pub(crate) fn outcome(&self) -> CallOutcome {
         match self {
             Self::AnswerTooLarge { .. } => CallOutcome::Done,
             Self::Unknown => CallOutcome::Unknown,

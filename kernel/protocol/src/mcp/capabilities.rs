@@ -231,7 +231,7 @@ impl ServerCapabilities {
 
     /// The capabilities of both together.
     #[must_use]
-    pub fn union(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self {
             tools: self.tools | other.tools,
             tools_list_changed: self.tools_list_changed | other.tools_list_changed,

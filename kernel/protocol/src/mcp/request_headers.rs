@@ -8,12 +8,10 @@ mod values;
 use std::borrow::Cow;
 
 use mgp_json::{lookalike, unquote};
-pub use params::{
-    BadAnnotation, ParamHeader, ParamKind, check_params, find_annotations, param_headers,
-};
+pub use params::{BadAnnotation, ParamHeader, check_params, find_annotations, param_headers};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-pub use values::{BadValue, decode, encode};
+pub(crate) use values::{decode, encode};
 
 use crate::mcp::{Method as _, prompts, resources, tasks, tools};
 use crate::refusal::Refusal;

@@ -78,7 +78,7 @@ impl Capability {
 
     /// Parses the value in exactly this spelling.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.as_str() == text)
     }
 }

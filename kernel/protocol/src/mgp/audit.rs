@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 pub use self::find::{Find, FindResult};
-pub use self::trace::{BadTrace, TraceId, TraceParent};
+pub use self::trace::{TraceId, TraceParent};
 pub use self::verify::{Verified, Verify};
 use crate::mcp::methods;
 pub use crate::refusal::{AuditOutcome as Outcome, Failure};
@@ -240,7 +240,7 @@ impl EventType {
 
     /// Parses a standard or a custom type.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let standard = Self::STANDARD.into_iter().find(|t| t.as_str() == text);
         standard.or_else(|| CustomType::parse(text).map(Self::Custom))
     }
@@ -274,7 +274,7 @@ impl CustomType {
 
     /// Parses a name: three or more words of lower-case letters, digits, `_` and `-`, separated by dots.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let word = |w: &str| {
             !w.is_empty()
                 && w.bytes()

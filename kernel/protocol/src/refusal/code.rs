@@ -91,7 +91,7 @@ codes! {
 impl Code {
     /// Parses a number; `None` for one that is not in the document.
     #[must_use]
-    pub fn parse(number: i64) -> Option<Self> {
+    pub(crate) fn parse(number: i64) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| c.number() == number)
     }
 

@@ -81,7 +81,7 @@ impl OwnerRefusal {
 
     /// The error for the agent; `None` if the answer is a result.
     #[must_use]
-    pub fn error(&self) -> Option<&str> {
+    pub(crate) fn error(&self) -> Option<&str> {
         match &self.answer {
             OwnerAnswer::Error(error) => Some(error),
             OwnerAnswer::Result(_) => None,

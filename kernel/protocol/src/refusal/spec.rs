@@ -80,7 +80,7 @@ impl JsonRpcCode {
 
     /// The code for a caller of this version.
     #[must_use]
-    pub fn for_version(self, version: Version) -> i64 {
+    pub(crate) fn for_version(self, version: Version) -> i64 {
         match version.family() {
             ProtocolFamily::Legacy => self.legacy,
             ProtocolFamily::Stateless => self.stateless,

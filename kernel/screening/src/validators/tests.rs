@@ -79,9 +79,8 @@ fn refusal_has_code_location_and_hint() {
     };
     assert_eq!(blocked.path, "/options/a~1b/1");
     assert_eq!(blocked.rule, "inner_host");
-    let details = blocked.details();
-    assert_eq!(details["validator"], "network_restricted");
-    assert_eq!(details["found"], "http://[::1]/");
+    assert_eq!(blocked.validator.name(), "network_restricted");
+    assert_eq!(blocked.excerpt, "http://[::1]/");
     assert!(blocked.to_string().contains("this machine"), "{blocked}");
 }
 

@@ -17,7 +17,7 @@ pub enum Grants {
 
 /// The agent and the target of a rule.
 #[derive(Debug, Args)]
-pub struct RuleSubject {
+pub(crate) struct RuleSubject {
     /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
     /// node, and 'AGENT@*', those of one name at every node.
     pub(crate) agent: String,
@@ -25,7 +25,7 @@ pub struct RuleSubject {
     /// SERVER__TOOL, are read, too. Of another node: NODE/SERVER, NODE/SERVER:TOOL.
     /// In a grant across nodes also 'SERVER:BEGINNING*', the tools whose names begin so.
     #[arg(value_name = "SERVER[:TOOL]")]
-    pub place: String,
+    pub(crate) place: String,
     /// The whole server, even if a tool of another one has its name.
     #[arg(long)]
     pub(crate) whole_server: bool,

@@ -20,7 +20,7 @@ pub struct Approve {
     pub(crate) during: Option<u64>,
     /// Only this part of the entry; may be given several times.
     #[arg(long, value_name = "PART")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
 }
 
 /// `mgp answer`.
@@ -49,7 +49,7 @@ pub struct Deny {
     pub id: String,
     /// Only this part of the entry; may be given several times.
     #[arg(long, value_name = "PART")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Not now: continue without it, and leave the entry open.
     #[arg(long)]
     pub(crate) later: bool,

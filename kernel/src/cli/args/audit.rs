@@ -90,7 +90,7 @@ pub struct FindAudit {
     pub(crate) trace: Option<String>,
     /// With this result.
     #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = outcome_parser())]
-    pub result: Option<Outcome>,
+    pub(crate) result: Option<Outcome>,
     /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = time_values::parse_start)]
     pub(crate) since: Option<u64>,

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 
 use super::time_values;
 
-pub use lan::Lan;
-pub use shares::{Audience, Share, Shares, Unshare};
+pub(crate) use lan::Lan;
+pub(crate) use shares::{Audience, Share, Shares, Unshare};
 
 /// `mgp nodes …`.
 #[derive(Debug, Subcommand)]
@@ -81,7 +81,7 @@ pub struct Invite {
     /// Where this node is reached, as HOST:PORT; may be given several times. Without it: the addresses of
     /// the networks it is in.
     #[arg(long, value_name = "HOST:PORT")]
-    pub address: Vec<String>,
+    pub(crate) address: Vec<String>,
 }
 
 /// `mgp nodes join`.

@@ -31,5 +31,5 @@ pub struct GetPrompt {
     pub server: Option<String>,
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
 }

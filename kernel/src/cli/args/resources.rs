@@ -29,5 +29,5 @@ pub struct ReadResource {
     pub server: Option<String>,
     /// Where to save binary contents.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
 }

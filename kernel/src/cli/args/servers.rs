@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-pub use export::Export;
-pub use login::{Login, Logins, Logout};
-pub use registry::{RegistryAddress, RegistryOptions, Search};
-pub use stored_secrets::{NamedSecret, Secrets, SetSecret};
+pub(crate) use export::Export;
+pub(crate) use login::{Login, Logins, Logout};
+pub(crate) use registry::{RegistryAddress, RegistryOptions, Search};
+pub(crate) use stored_secrets::{NamedSecret, Secrets, SetSecret};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]
@@ -133,7 +133,7 @@ pub struct Add {
     pub(crate) header: Vec<String>,
     /// Write it into ./mgp.toml instead of your own file.
     #[arg(long)]
-    pub project: bool,
+    pub(crate) project: bool,
     /// Its working folder; by default that of the configuration file.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) cwd: Option<String>,
@@ -178,7 +178,7 @@ pub struct Import {
     pub(crate) dry_run: bool,
     /// Only this server, by its displayed id.
     #[arg(long, value_name = "ID")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
 }
 
 /// `mgp connect`.
@@ -210,7 +210,7 @@ pub struct Connect {
     pub(crate) set: Option<String>,
     /// Connect over HTTP with a token, instead of starting `mgp stdio`.
     #[arg(long)]
-    pub http: bool,
+    pub(crate) http: bool,
     /// Also remove the client's servers that this kernel has.
     #[arg(long, conflicts_with = "undo")]
     pub(crate) take_out: bool,
@@ -219,7 +219,7 @@ pub struct Connect {
     pub(crate) undo: bool,
     /// Only show what to write.
     #[arg(long, conflicts_with_all = ["undo", "yes"])]
-    pub print: bool,
+    pub(crate) print: bool,
     /// Show what would change, and change nothing.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,

@@ -90,5 +90,5 @@ pub struct Call {
     pub(crate) curl: bool,
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
 }

@@ -26,7 +26,7 @@ pub struct Trust {
     pub(crate) yes: bool,
     /// With --yes: allow reading this file outside the folder, or this variable that may be secret.
     #[arg(long, value_name = "FILE|VARIABLE", requires = "yes")]
-    pub reads: Vec<String>,
+    pub(crate) reads: Vec<String>,
     /// List trusted folders, and whether their files have changed.
     #[arg(long, conflicts_with_all = ["folder", "yes", "reads"])]
     pub(crate) list: bool,

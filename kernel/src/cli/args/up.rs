@@ -10,11 +10,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-pub use completions::{Complete, CompletionShell, Completions};
-pub use console::OpenConsole;
-pub use doctor::Doctor;
-pub use service::{Service, ServiceInstall};
-pub use top::Top;
+pub(crate) use completions::{Complete, CompletionShell, Completions};
+pub(crate) use console::OpenConsole;
+pub(crate) use doctor::Doctor;
+pub(crate) use service::{Service, ServiceInstall};
+pub(crate) use top::Top;
 
 /// `mgp up`.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct Up {
 
 /// `--log-format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogLineFormat {
+pub(crate) enum LogLineFormat {
     /// For people.
     Text,
     /// A JSON object on each line.

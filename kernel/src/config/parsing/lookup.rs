@@ -14,15 +14,15 @@ pub(crate) const NAME_PLACEHOLDER: &str = "{name}";
 
 /// `[secrets]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretsConfig {
+pub(crate) struct SecretsConfig {
     /// Whether the desktop's keyring is used; by default only for the home of the account.
     pub(crate) keyring: Option<bool>,
     /// A command for secrets that are not stored here, with its arguments; empty for none.
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
 }
 
 /// Resolves the kernel's variables and named secrets.
-pub trait Lookup {
+pub(crate) trait Lookup {
     /// A variable; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
 

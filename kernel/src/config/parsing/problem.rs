@@ -8,7 +8,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// The file is invalid: no start, and a running kernel keeps its configuration.
     Fatal,
     /// One server is invalid; the others are not affected.
@@ -19,23 +19,23 @@ pub enum Severity {
 
 /// A problem. Never contains the value of a key: values may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     pub(crate) severity: Severity,
     /// The file.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// The location in the file; `None` if it concerns the whole file.
     pub(crate) location: Option<Box<Location>>,
     /// The problem in one line.
-    pub message: String,
+    pub(crate) message: String,
     /// The known key that was probably meant.
     pub(crate) nearest: Option<String>,
 }
 
 /// A range in one line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
+pub(crate) struct Location {
     /// From 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// In characters, from 1.
     pub(crate) column: usize,
     /// Its length in characters, within its line.
@@ -70,7 +70,7 @@ impl Problem {
 
     /// As [`Self::render_report`] for a terminal, with colours unless `NO_COLOR` is set; else one plain line.
     #[must_use]
-    pub fn render(&self, terminal: bool) -> String {
+    pub(crate) fn render(&self, terminal: bool) -> String {
         match (terminal, std::env::var_os("NO_COLOR")) {
             (false, _) => self.to_string(),
             (true, None) => self.render_report(&Renderer::styled()),

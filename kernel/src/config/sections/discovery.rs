@@ -59,13 +59,13 @@ section! {
 
 /// `[discovery.registered]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RegisteredConfig {
+pub(crate) struct RegisteredConfig {
     /// The interpreters of their programs.
     pub(crate) interpreters: Interpreters,
     /// Folders that `filesystem.read` opens.
-    pub read: Vec<PathBuf>,
+    pub(crate) read: Vec<PathBuf>,
     /// Folders that `filesystem.write` opens.
-    pub write: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
 }
 
 impl DiscoveryConfig {

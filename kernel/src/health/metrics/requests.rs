@@ -8,7 +8,7 @@ use mgp_runtime::Counter;
 
 /// Counts of requests. Bounded, because only methods with a route are counted.
 #[derive(Debug, Default)]
-pub struct RequestCounts(RwLock<BTreeMap<Box<str>, Counter>>);
+pub(crate) struct RequestCounts(RwLock<BTreeMap<Box<str>, Counter>>);
 
 impl RequestCounts {
     /// Counts a request of a method that has a route.

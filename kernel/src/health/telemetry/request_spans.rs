@@ -13,7 +13,7 @@ use mgp_runtime::trace::RequestSpan;
 
 /// Starts the spans of sampled requests.
 #[derive(Debug, Clone)]
-pub struct Tracing {
+pub(crate) struct Tracing {
     rule: Sampler,
     sink: Option<EventSink<FinishedSpan>>,
 }

@@ -58,7 +58,7 @@ pub(super) async fn start_catalog(
         search: search.clone(),
         events: shared.events.clone(),
     };
-    let handle = CatalogHandle::new(shared.catalog_snapshot.clone());
+    let handle = CatalogHandle::default();
     let cell = handle.start(actor.clone()).await?;
     let (catalog, servers) = (handle.clone(), shared.servers.clone());
     let restart = move || {

@@ -32,8 +32,8 @@ use mgp_runtime::task;
 use mgp_runtime::time::monotonic_now;
 
 use self::session::HttpSessionState;
-pub use self::sse_wire::SseWire;
-pub use self::transport_detection::{DetectedTransport, HttpTarget, OpenError};
+pub(crate) use self::sse_wire::SseWire;
+pub(crate) use self::transport_detection::{DetectedTransport, HttpTarget};
 
 /// The maximum of pending notifications and answers to one server; more are dropped, as on a broken connection.
 const MAX_PENDING_POSTS: u64 = 256;
@@ -65,7 +65,7 @@ impl HttpWire {
     /// Creates a connection to `url`; `headers` are sent with each request, `session` is the session id of the
     /// server.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         client: ServerClient,
         url: Uri,
         mut headers: HeaderMap,

@@ -190,7 +190,7 @@ impl ServerHandle {
 
     /// The id of the instance, or of the server itself.
     #[must_use]
-    pub fn key(&self) -> &ServerId {
+    pub(crate) fn key(&self) -> &ServerId {
         self.instance.as_ref().map_or(&self.id, |own| &own.key)
     }
 

@@ -62,7 +62,7 @@ pub struct PartialSuccess {
 impl PartialSuccess {
     /// Decodes the answer to an export; `None` where it reports nothing, or is no protobuf message.
     #[must_use]
-    pub fn decode(answer: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(answer: &[u8]) -> Option<Self> {
         let mut said = Self::default();
         let partial = ProtoFields(answer).find_map(|field| match field {
             (1, ProtoValue::Bytes(partial)) => Some(partial),

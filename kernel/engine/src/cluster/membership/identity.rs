@@ -14,7 +14,7 @@ pub(super) const STATEMENT_LEN: usize = IDENTITY_LEN + 2 + 1;
 
 /// A node in one of its incarnations. A node that is reported dead continues with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberIdentity {
+pub(crate) struct MemberIdentity {
     /// The node.
     pub(crate) node: NodeId,
     /// Its incarnation; a later start has a higher one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use foca::{Config, PeriodicParams};
 
 /// Longest packet. A packet longer than a datagram is sent as a stream: only member lists for joining nodes are.
-pub const PACKET_MAX: usize = 8 << 10;
+pub(crate) const PACKET_MAX: usize = 8 << 10;
 /// Interval of a node's probes of another node.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// After this, other nodes are asked to probe.

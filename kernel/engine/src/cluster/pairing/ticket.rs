@@ -23,7 +23,7 @@ const TEXT_MAX: usize = 4096;
 pub struct PairingSecret(pub [u8; 32]);
 
 /// Random bytes of a secret whose issuer supports nonces; the last four bytes mark that.
-pub const RANDOM_LEN: usize = 28;
+pub(crate) const RANDOM_LEN: usize = 28;
 
 impl PairingSecret {
     /// A secret that marks that its issuer commits to a nonce (decision 86). To an older node it is a secret like any

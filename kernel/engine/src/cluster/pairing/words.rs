@@ -10,7 +10,7 @@ use super::{PairingEnds, PairingSecret};
 
 /// Most nonces drawn for one ticket at each side: each is one try at words in 2^48, and an honest node needs another
 /// one only under another name or after a restart.
-pub const NONCE_DRAWS_MAX: u32 = 64;
+pub(crate) const NONCE_DRAWS_MAX: u32 = 64;
 
 /// The side a nonce belongs to. One side's commitment is not valid for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

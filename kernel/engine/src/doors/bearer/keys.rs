@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::BadBearerToken;
 
 /// Most keys stored of one issuer; an issuer has a handful, and further ones are skipped.
-pub const MAX_KEYS: usize = 64;
+pub(crate) const MAX_KEYS: usize = 64;
 
 /// A signature algorithm with asymmetric keys. Shared secrets are excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ pub struct ExpiredLease {
 
 /// Why a lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseExpiryCause {
+pub(crate) enum LeaseExpiryCause {
     /// No message of the node arrived within the lease, which ended then.
     TimedOut(MonotonicTime),
     /// No message arrived since this node started.

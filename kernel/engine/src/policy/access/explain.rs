@@ -134,7 +134,7 @@ fn explain_levels<'a>(
 /// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what denies
 /// access in spite of them; `name` resolves the names of nodes.
 #[must_use]
-pub fn explain_foreign<'a>(
+pub(crate) fn explain_foreign<'a>(
     levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a LoggedGrant, GrantStatus)>)>,
     hindrance: Option<String>,
     name: &dyn Fn(NodeId) -> String,
@@ -209,7 +209,10 @@ fn describe_resource(resource: &GrantResource) -> String {
 
 /// Describes which revoke overrides a grant, and what to do.
 #[must_use]
-pub fn describe_conflict(force: &GrantStatus, name: impl Fn(NodeId) -> String) -> Option<String> {
+pub(crate) fn describe_conflict(
+    force: &GrantStatus,
+    name: impl Fn(NodeId) -> String,
+) -> Option<String> {
     match force {
         GrantStatus::InConflict { revoke, at_ms } => Some(format!(
             "in conflict with the revoke of {} at {}: grant again to allow it",

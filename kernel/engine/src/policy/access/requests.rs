@@ -15,7 +15,7 @@ use crate::timestamps::parse_rfc3339;
 
 /// Most grants with patterns. Each is compared with every revocation, and with the others for the same caller on each
 /// call; a person can review that many.
-pub const PATTERNS_MAX: usize = 256;
+pub(crate) const PATTERNS_MAX: usize = 256;
 
 /// The part of a request that determines who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ pub fn grant(
 ///
 /// # Errors
 /// [`GrantRequestError`]; then nothing may be recorded.
-pub fn grant_to_creator(
+pub(crate) fn grant_to_creator(
     agent: &AgentId,
     server: &ServerId,
     grants: &Grants,
@@ -318,7 +318,7 @@ pub fn revoke(
 /// The revocations when a server is removed: all allowing entries for it and all its permissions, so that another
 /// server of its name starts without. Denials remain.
 #[must_use]
-pub fn revoke_server_grants(
+pub(crate) fn revoke_server_grants(
     server: &ServerId,
     grants: &Grants,
     authority: &Authority,

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
-pub const OPERATION_MAX: usize = 128 << 10;
+pub(crate) const OPERATION_MAX: usize = 128 << 10;
 /// Deepest nesting of an operation. Ours have seven levels, and each takes stack space of the parser: the sender of
 /// an operation may be unknown to its signer.
 const NESTING_MAX: usize = 64;
@@ -101,7 +101,7 @@ impl EncodedOperation {
     /// # Panics
     /// Never: an operation consists of plain strings and numbers.
     #[must_use]
-    pub fn new(operation: Operation) -> Self {
+    pub(crate) fn new(operation: Operation) -> Self {
         let body = rmp_serde::to_vec_named(&operation).expect("an operation can be written");
         Self::from_parts(operation, &[CONTEXT, &body].concat())
     }
@@ -111,7 +111,7 @@ impl EncodedOperation {
     ///
     /// # Errors
     /// [`OperationDecodeError`] when not even its issuer and position can be read.
-    pub fn decode(body: &[u8]) -> Result<Self, OperationDecodeError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, OperationDecodeError> {
         if body.len() > OPERATION_MAX {
             return Err(OperationDecodeError(format!(
                 "it has more than {OPERATION_MAX} bytes"

@@ -7,7 +7,7 @@ use mgp_protocol::ids::NodeId;
 use super::{GrantId, LogPosition, OperationId};
 
 /// The operation that contains a grant: a forked log has two for one position.
-pub type GrantKey = (GrantId, LogPosition, OperationId);
+pub(crate) type GrantKey = (GrantId, LogPosition, OperationId);
 
 /// The position and id of an operation: a forked log has two in one position.
 pub(super) type OperationKey = (LogPosition, OperationId);

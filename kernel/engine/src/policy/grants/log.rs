@@ -11,7 +11,7 @@ use super::{ApplyError, EncodedOperation, LogTip, OperationId};
 
 /// Operations of one log buffered while earlier ones are missing; more are rejected, and arrive again with those
 /// before them. Peers send logs in order, so only operations pushed ahead wait.
-pub const BUFFERED_MAX: usize = 4096;
+pub(crate) const BUFFERED_MAX: usize = 4096;
 /// Operations stored of the branches of a forked log besides the longest one. A node that signed two branches by
 /// mistake is noticed long before.
 pub(super) const BRANCHES_MAX: u64 = 65_536;

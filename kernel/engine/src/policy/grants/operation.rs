@@ -17,16 +17,16 @@ pub(super) use self::context::BRANCHES_NAMED_MAX;
 pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
 pub(super) use self::patterns::PATTERN_KIND;
-pub use self::patterns::Specificity;
+pub(crate) use self::patterns::Specificity;
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 use crate::policy::tool_pattern::ToolPattern;
 
 /// Longest name in an operation, in bytes: agents, servers, tools, permissions, authors.
-pub const NAME_MAX: usize = 1024;
+pub(crate) const NAME_MAX: usize = 1024;
 /// Longest justification, in bytes.
-pub const TEXT_MAX: usize = 4096;
+pub(crate) const TEXT_MAX: usize = 4096;
 /// Most grants that one operation revokes; [`Revoke::UpTo`] revokes more.
-pub const IDS_MAX: usize = 1024;
+pub(crate) const IDS_MAX: usize = 1024;
 hex_id! {
     /// The id of a grant: random, never reused.
     GrantId, 16
@@ -147,7 +147,7 @@ impl Revoke {
     /// The operation of an admin that starts again after its log ended with [`MemberChange::Rest`]. It revokes
     /// nothing, builds of every version accept it, and it ends the rest.
     #[must_use]
-    pub fn resume() -> Self {
+    pub(crate) fn resume() -> Self {
         Self::Ids(vec![GrantId::NIL])
     }
 

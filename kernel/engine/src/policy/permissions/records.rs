@@ -62,7 +62,7 @@ pub fn decisions_in_force(
 /// The operation to record when the operator decides; it must be on disk before [`super::PermissionGate::decide`].
 /// `None` for a deferral, which changes nothing. `id` is random and new.
 #[must_use]
-pub fn to_grant_change(
+pub(crate) fn to_grant_change(
     grants: &Grants,
     authority: &Authority,
     server: &ServerId,

@@ -23,7 +23,7 @@ impl CodeVerifier {
 
     /// Sent in the authorization request.
     #[must_use]
-    pub fn challenge(&self) -> String {
+    pub(crate) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(digest(&SHA256, self.0.as_bytes()))
     }
 }

@@ -25,7 +25,7 @@ impl ScopeSet {
     }
 
     /// The valid scopes of these names.
-    pub fn from_names<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
+    pub(crate) fn from_names<'s>(scopes: impl IntoIterator<Item = &'s str>) -> Self {
         let mut set = Self::default();
         scopes.into_iter().for_each(|scope| set.add(scope));
         set

@@ -10,9 +10,9 @@ use crate::servers::spec::ServerSpec;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigDiff {
     pub(crate) added: Vec<ServerSpec>,
-    pub removed: Vec<ServerId>,
+    pub(crate) removed: Vec<ServerId>,
     /// The new entries of changed servers.
-    pub changed: Vec<ServerSpec>,
+    pub(crate) changed: Vec<ServerSpec>,
     pub(crate) unchanged: Vec<ServerId>,
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::store::masks::{MASK, Masks, is_secret_key, normalize_key};
 
 /// Longest text within details, in bytes.
-pub const TEXT_MAX: usize = 1_024;
+pub(crate) const TEXT_MAX: usize = 1_024;
 /// Longest text of a call's record before masking, in bytes: the masked text is truncated to [`TEXT_MAX`], and a secret
 /// that begins before that is complete.
 pub(crate) const BUFFERED_TEXT_MAX: usize = 2 * TEXT_MAX;

@@ -34,11 +34,11 @@ impl fmt::Debug for CursorKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     /// The list.
-    pub kind: ListKind,
+    pub(crate) kind: ListKind,
     /// The view it is a list of.
     pub(crate) view: CatalogView,
     /// The clients of that form.
-    pub readers: Readers,
+    pub(crate) readers: Readers,
     /// The form with the risk level of each tool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) told: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Cursor {
     /// How many entries the client had then.
     pub(crate) offset: usize,
     /// Name or URI of the last of them.
-    pub last: String,
+    pub(crate) last: String,
 }
 
 /// Not a cursor of this kernel, or its position in the list is gone: -32602.

@@ -24,13 +24,13 @@ use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
 /// Longest definition, in bytes.
-pub const DEFINITION_MAX: usize = 1 << 20;
+pub(crate) const DEFINITION_MAX: usize = 1 << 20;
 /// Longest name of a tool or prompt, in bytes. MCP recommends at most 128.
-pub const NAME_MAX: usize = 1024;
+pub(crate) const NAME_MAX: usize = 1024;
 
 /// Why a definition is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadItem {
+pub(crate) enum BadItem {
     /// More than [`DEFINITION_MAX`] bytes.
     #[error("the definition has {0} bytes, over the limit of {DEFINITION_MAX}")]
     TooLarge(usize),
@@ -142,13 +142,13 @@ pub struct CatalogPrompt {
 
 /// A resource.
 #[derive(Debug)]
-pub struct CatalogResource {
+pub(crate) struct CatalogResource {
     /// Its server.
-    pub server: ServerId,
+    pub(crate) server: ServerId,
     /// The server's own URI.
     pub(crate) uri: Arc<str>,
     /// The definition as the server sent it.
-    pub raw: Arc<str>,
+    pub(crate) raw: Arc<str>,
 }
 
 /// A family of resources.

@@ -17,11 +17,11 @@ use crate::tools::catalog::freshness::Freshness;
 use crate::tools::schema::SchemaReader;
 
 /// Most entries of one list of one server. The largest known server has some hundreds.
-pub const ITEMS_MAX: usize = 10_000;
+pub(crate) const ITEMS_MAX: usize = 10_000;
 /// Most resource templates of one server: reading an unlisted URI tries them all.
-pub const TEMPLATES_MAX: usize = 1_000;
+pub(crate) const TEMPLATES_MAX: usize = 1_000;
 /// Most bytes in one list of one server.
-pub const LIST_MAX: usize = 64 << 20;
+pub(crate) const LIST_MAX: usize = 64 << 20;
 /// Most rejected items stored for one list; the rest is only counted.
 const REJECTED_MAX: usize = 100;
 /// How many preceding items a definition is compared with to share equal parts.

@@ -24,7 +24,8 @@ pub enum ListKind {
 
 impl ListKind {
     /// In order.
-    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
     /// The member of the result that holds the list.
     #[must_use]
@@ -52,7 +53,7 @@ impl ListKind {
 /// The clients that get one form of a list: all, unless a definition in it differs for legacy clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Readers {
+pub(crate) enum Readers {
     /// All clients.
     All,
     /// Clients that sent `initialize`.

@@ -230,7 +230,8 @@ impl KernelChannel {
 
     /// By its name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
+    #[cfg(test)]
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|channel| channel.name() == name)
     }
 }

@@ -16,7 +16,7 @@ pub enum ToolSchema {
 
 /// Reads the schemas of one list. Tools that have the same one share it.
 #[derive(Debug)]
-pub struct SchemaReader {
+pub(crate) struct SchemaReader {
     keeps_compiled: bool,
     /// By use and text; none where the compiled schema is not kept. Bounded by the list.
     known: HashMap<(bool, [u8; blake3::OUT_LEN]), Option<Schema>>,
@@ -25,7 +25,7 @@ pub struct SchemaReader {
 impl SchemaReader {
     /// Reads schemas, and `keeps` them compiled or only finds out whether they can be.
     #[must_use]
-    pub fn new(keeps_compiled: bool) -> Self {
+    pub(crate) fn new(keeps_compiled: bool) -> Self {
         Self {
             keeps_compiled,
             known: HashMap::new(),

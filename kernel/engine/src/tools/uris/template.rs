@@ -4,22 +4,22 @@
 //! an expansion hold, since agents paste values unencoded: `{x}` takes all but `/`, `?` and `#`.
 
 /// Longest template, in bytes.
-pub const TEMPLATE_MAX: usize = 1024;
+pub(crate) const TEMPLATE_MAX: usize = 1024;
 /// Most expressions in one template; with [`URI_MAX`] it bounds what a match can cost.
-pub const EXPRESSIONS_MAX: usize = 16;
+pub(crate) const EXPRESSIONS_MAX: usize = 16;
 /// Longest URI matched, in bytes; longer ones match nothing.
-pub const URI_MAX: usize = 4096;
+pub(crate) const URI_MAX: usize = 4096;
 
 /// A parsed `uriTemplate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub(crate) struct Template {
     parts: Vec<TemplatePart>,
     literal: usize,
 }
 
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadTemplate {
+pub(crate) enum BadTemplate {
     /// More than [`TEMPLATE_MAX`] bytes.
     #[error("a URI template has at most {TEMPLATE_MAX} bytes, this one has {0}")]
     TooLong(usize),
@@ -72,7 +72,7 @@ impl Template {
     ///
     /// # Errors
     /// [`BadTemplate`] says what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadTemplate> {
         if text.len() > TEMPLATE_MAX {
             return Err(BadTemplate::TooLong(text.len()));
         }
@@ -102,7 +102,7 @@ impl Template {
     /// True when some expansion of the template is this URI. Takes time in proportion to the URI's
     /// length times the template's, whatever either holds.
     #[must_use]
-    pub fn matches(&self, uri: &str) -> bool {
+    pub(crate) fn matches(&self, uri: &str) -> bool {
         if uri.len() > URI_MAX {
             return false;
         }

@@ -19,7 +19,7 @@ pub struct Export {
     pub to: Option<String>,
     /// Only this server, by its id.
     #[arg(long, value_name = "ID")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Write the values of variables and secrets in clear text.
     #[arg(long)]
     pub(crate) with_values: bool,

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Which registry.
 #[derive(Debug, Default, Args)]
-pub struct RegistryAddress {
+pub(crate) struct RegistryAddress {
     /// The registry, when it is not that of [registry] url in mgp.toml.
     #[arg(long, value_name = "URL")]
     pub(crate) registry: Option<String>,
@@ -28,7 +28,7 @@ pub struct Search {
     pub max: u64,
     /// Which registry.
     #[command(flatten)]
-    pub address: RegistryAddress,
+    pub(crate) address: RegistryAddress,
 }
 
 /// Options of `mgp servers add` for a name of the registry.
@@ -54,5 +54,5 @@ pub struct RegistryOptions {
     pub(crate) dry_run: bool,
     /// Which registry.
     #[command(flatten)]
-    pub address: RegistryAddress,
+    pub(crate) address: RegistryAddress,
 }

@@ -24,7 +24,7 @@ pub struct Completions {
 
 /// A shell that completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompletionShell {
+pub(crate) enum CompletionShell {
     /// GNU bash, from 3.2 on.
     Bash,
     /// zsh.

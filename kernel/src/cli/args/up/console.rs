@@ -15,7 +15,7 @@ signed in for 12 hours, until it is signed out, or until the kernel ends.")]
 pub struct OpenConsole {
     /// Show the link, and open no browser.
     #[arg(long)]
-    pub print: bool,
+    pub(crate) print: bool,
     /// Sign every browser out instead.
     #[arg(long, conflicts_with = "print")]
     pub(crate) sign_out: bool,

@@ -34,7 +34,7 @@ pub struct SseWire {
 impl SseWire {
     /// Creates a connection that POSTs to `endpoint`.
     #[must_use]
-    pub fn new(client: ServerClient, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
+    pub(crate) fn new(client: ServerClient, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Arc::new(Self {
             client,

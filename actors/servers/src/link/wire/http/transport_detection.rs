@@ -25,7 +25,7 @@ const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The transport found at the URL.
 #[derive(Debug)]
-pub enum DetectedTransport {
+pub(crate) enum DetectedTransport {
     /// Streamable HTTP; `answer` is the answer to `initialize`.
     Streamable {
         /// The connection, with its session.
@@ -44,7 +44,7 @@ pub enum DetectedTransport {
 
 /// Why the URL cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// No connection, or TLS or HTTP failed.
     #[error("{0}")]
     Client(#[from] ClientError),
@@ -88,11 +88,11 @@ impl OpenError {
 
 /// The address of a server and how to reach it.
 #[derive(Debug, Clone, Copy)]
-pub struct HttpTarget<'a> {
+pub(crate) struct HttpTarget<'a> {
     /// The HTTP client.
     pub(crate) client: &'a ServerClient,
     /// The URL.
-    pub url: &'a str,
+    pub(crate) url: &'a str,
     /// Headers for each request.
     pub(crate) headers: &'a HeaderMap,
     /// The longest message, in bytes.

@@ -15,7 +15,7 @@ pub(in crate::policy::grants) const PATTERN_KIND: &str = "grant_pattern";
 
 /// How specific a resource is for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Specificity {
+pub(crate) enum Specificity {
     /// It is the tool itself.
     Tool,
     /// It is several tools, including this one.
