@@ -101,13 +101,13 @@ mod tests {
             (text(TRACEPARENT), text(TRACESTATE))
         };
         assert_eq!(
-            sent(with(&unsampled)),
+            sent(context_with(&unsampled)),
             (Some(parent.into()), Some("a=b".into()))
         );
         let without = Trace::from_params(None, None).or_from_headers(parent, None);
-        assert_eq!(sent(with(&without)), (Some(parent.into()), None));
+        assert_eq!(sent(context_with(&without)), (Some(parent.into()), None));
         assert_eq!(
-            sent(with(&Trace::generate())).0,
+            sent(context_with(&Trace::generate())).0,
             None,
             "nobody said anything"
         );
@@ -118,7 +118,7 @@ mod tests {
         let span = sampled.start_client_span("tools/call", Some("t")).unwrap();
         let context = CallContext {
             span: Some(&span),
-            ..with(&sampled)
+            ..context_with(&sampled)
         };
         assert_eq!(
             sent(context),
@@ -127,7 +127,7 @@ mod tests {
         assert_ne!(span.traceparent(), parent);
     }
 
-    fn with(trace: &Trace) -> CallContext<'_> {
+    fn context_with(trace: &Trace) -> CallContext<'_> {
         CallContext {
             trace: Some(trace),
             ..CallContext::default()

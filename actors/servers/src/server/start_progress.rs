@@ -94,7 +94,7 @@ pub(super) fn describe_waiting(names: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn of(log: &ServerLog) -> StartProgress {
+    fn progress_for(log: &ServerLog) -> StartProgress {
         StartProgress {
             since: monotonic_now(),
             log_position: *log.follow().borrow(),
@@ -107,7 +107,7 @@ mod tests {
     fn start_output_excludes_earlier_generations_and_notes() {
         let log = ServerLog::new();
         log.push(b"Error: of the life before");
-        let start = of(&log);
+        let start = progress_for(&log);
         assert_eq!(
             (start.last_line(&log), start.explain_exit(&log)),
             (None, None)
