@@ -4,11 +4,11 @@
 pub mod agent_registry;
 pub mod connection;
 pub mod console;
-#[cfg(test)]
-mod ending_tests;
 pub mod endpoint_context;
 pub mod grpc_endpoint;
 pub mod http_endpoint;
+#[cfg(test)]
+mod leak_tests;
 pub mod lite;
 pub mod message_budgets;
 pub mod node_endpoint;

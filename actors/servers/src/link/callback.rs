@@ -147,7 +147,7 @@ pub(crate) async fn ask_client(
             Some(agent) => {
                 let params = params.as_deref();
                 agent
-                    .ask(exchange, Some(forward_progress(link)), method, params)
+                    .send_callback(exchange, Some(forward_progress(link)), method, params)
                     .await
             }
             None => Err(CallbackError::Disconnected),
@@ -155,7 +155,7 @@ pub(crate) async fn ask_client(
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = params.as_deref().map(versions::to_stateless_callback);
             let answer = rounds
-                .ask(exchange.wait_until_cancelled(), method, params.as_deref())
+                .send_callback(exchange.wait_until_cancelled(), method, params.as_deref())
                 .await;
             answer.map(|answer| to_legacy_answer(link, method, answer))
         }
@@ -192,13 +192,17 @@ pub async fn ask_client_for_kernel(
     let method = asked.method();
     match (&caller.session, exchange.rounds()) {
         (CallerSession::Open(_), _) => match caller.live_connection() {
-            Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
+            Some(agent) => {
+                agent
+                    .send_callback(exchange, None, method, Some(params))
+                    .await
+            }
             None => Err(CallbackError::Disconnected),
         },
         (CallerSession::Stateless | CallerSession::RemoteSession, Some(rounds)) => {
             let params = versions::to_stateless_callback(params);
             rounds
-                .ask(exchange.wait_until_cancelled(), method, Some(&params))
+                .send_callback(exchange.wait_until_cancelled(), method, Some(&params))
                 .await
         }
         (CallerSession::Stateless | CallerSession::RemoteSession, None) => {
